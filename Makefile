@@ -1,0 +1,85 @@
+# Everything a fresh machine needs: Python 3.11+ with venv, Java 17+, make.
+#
+#   make demo    set up and run the main job under kills
+#   make test    set up and run every check and every test
+#   make setup   what both use; leaves .venv, so that .venv/bin/onceonly runs afterwards
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help machine setup demo test lint types imports unit integration acceptance format lock clean
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
+  done)
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+BIN := .venv/bin
+
+help:
+	@sed -n '3,5s/^# *//p' Makefile
+
+# One sentence for each thing that is missing, before anything is created.
+machine:
+	@fail() { echo "error: $$1" >&2; exit 1; }; \
+	[ -n "$(PYTHON)" ] && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || fail 'Python 3.11 or newer is needed and was not found; install it (Debian, Ubuntu: apt install python3 python3-venv), then run make again.'; \
+	"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null \
+	  || fail "$(PYTHON) has no venv module; install it (Debian, Ubuntu: apt install python3-venv), then run make again."; \
+	version=$$("$(JAVA)" -version 2>&1) \
+	  || fail 'Java 17 or newer is needed and was not found; install it (Debian, Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME, then run make again.'; \
+	[[ "$$version" =~ \"([0-9]+) ]] && (( BASH_REMATCH[1] >= 17 )) \
+	  || fail "Java 17 or newer is needed, and $(JAVA) is older; install it (Debian, Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME, then run make again."
+
+setup: machine .venv/.installed .venv/.jars
+
+# An interrupted installation leaves no stamp, so the next call starts it anew.
+.venv/.installed: requirements.lock pyproject.toml
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.jars: .venv/.installed src/onceonly/embedded/jars.lock
+	$(BIN)/onceonly jars
+	@touch $@
+
+demo: setup
+	$(BIN)/onceonly demo
+
+# One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
+test: setup lint types imports
+	$(BIN)/pytest -m "not integration and not acceptance"
+	$(BIN)/pytest -m integration
+	$(BIN)/pytest -m acceptance
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest -m "not integration and not acceptance"
+
+integration: setup
+	$(BIN)/pytest -m integration
+
+acceptance: setup
+	$(BIN)/pytest -m acceptance
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
+lock: .venv/.installed
+	$(BIN)/uv pip compile pyproject.toml --extra demo --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \
+	  $(UPGRADE) -o requirements.lock
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

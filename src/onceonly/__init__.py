@@ -1,0 +1,85 @@
+"""End-to-end exactly-once for Apache Spark Structured Streaming.
+
+Names are loaded at their first use, so that ``import onceonly`` works, and is quick, where PySpark or a
+sink's client library is not installed. ``__init__.pyi`` tells the type checker the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = [
+    "AdoptionError",
+    "AlreadyCommitted",
+    "Capabilities",
+    "CheckpointMovedError",
+    "CommitDelayedError",
+    "Committed",
+    "ConfigurationError",
+    "ExponentialDelay",
+    "FailureRate",
+    "FixedDelay",
+    "Guarantee",
+    "Handle",
+    "InDoubtError",
+    "Leftover",
+    "LogError",
+    "Lost",
+    "NoRestart",
+    "OnceonlyError",
+    "ProtocolError",
+    "QueryContext",
+    "RecordRefusedError",
+    "ReplayMismatchError",
+    "RetryLater",
+    "SetupError",
+    "SupersededError",
+    "TransactionLostError",
+    "TwoPhaseCommitSink",
+    "UnavailableError",
+    "Unknown",
+    "WriteContext",
+    "WriteFailedError",
+    "collection",
+    "explain",
+    "packages",
+    "register",
+    "sink",
+    "spark_jars",
+    "supervise",
+]
+
+_HOMES: dict[str, tuple[str, ...]] = {
+    "onceonly.embedded.jars": ("packages", "spark_jars"),
+    "onceonly.model": (
+        "AlreadyCommitted",
+        "Capabilities",
+        "Committed",
+        "Guarantee",
+        "Handle",
+        "Lost",
+        "RetryLater",
+        "Unknown",
+    ),
+    "onceonly.ports": ("Leftover", "QueryContext", "TwoPhaseCommitSink", "WriteContext"),
+    "onceonly.runtime.restart": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),
+    "onceonly.spark.collection": ("collection",),
+    "onceonly.spark.foreach_batch": ("sink",),
+    "onceonly.spark.register": ("register",),
+    "onceonly.spark.supervise": ("explain", "supervise"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for
+    if name not in __all__:
+        message = f"module 'onceonly' has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(importlib.import_module(_HOME_OF.get(name, "onceonly.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,96 @@
+"""One life of the job: a process tree that is started, watched, and killed as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_END_TIMEOUT_S = 20.0
+_LINES_SHOWN = 15
+
+
+@dataclass(slots=True)
+class JobProcess:
+    """The job's process and everything it starts. Parent process; not shared between threads."""
+
+    root: subprocess.Popen[bytes]
+    log: Path
+
+    @classmethod
+    def start(cls, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path) -> JobProcess:
+        """Start the job in a session of its own; append what it says to ``log``."""
+        with log.open("ab") as out:
+            root = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        return cls(root, log)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self.root.poll()
+
+    def kill(self) -> int:
+        """SIGKILL the whole tree, and give the number of processes killed. Idempotent.
+
+        Every process is stopped before the first one is killed, parents first: so none can start another
+        that would be overlooked, and none can do anything on the death of another.
+        """
+        frozen: dict[int, psutil.Process] = {}
+        while True:
+            fresh = [process for process in self._members() if process.pid not in frozen]
+            if not fresh:
+                break
+            for process in fresh:
+                frozen[process.pid] = process
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+        for process in frozen.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.root.wait(_END_TIMEOUT_S)
+        psutil.wait_procs(list(frozen.values()), timeout=_END_TIMEOUT_S)
+        return len(frozen)
+
+    def last_lines(self) -> str:
+        """Give the end of the log, for an error message."""
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            return "\n".join(lines[-_LINES_SHOWN:])
+        return ""
+
+    def _members(self) -> list[psutil.Process]:
+        """List the tree, and what is left of it where a parent has died: it keeps the job's session."""
+        members: dict[int, psutil.Process] = {}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self.root.returncode is None:
+                process = psutil.Process(self.root.pid)
+                members[process.pid] = process
+                members |= {child.pid: child for child in process.children(recursive=True)}
+        for process in psutil.process_iter():
+            with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
+                if os.getsid(process.pid) == self.root.pid:
+                    members.setdefault(process.pid, process)
+        return [each for each in members.values() if _is_alive(each)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

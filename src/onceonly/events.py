@@ -1,0 +1,94 @@
+"""The event log: every step of the protocol, in every process, as one JSON line.
+
+Off unless ``ONCEONLY_EVENTS`` names a folder. Each process appends to a file of its own, so that no line is
+torn by another process; a line is written with one ``write``. Readers merge the files. Nothing here is needed
+for safety: clocks only place an event in a picture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ENV = "ONCEONLY_EVENTS"
+_lock = threading.Lock()
+_writer: _Writer | None = None
+
+
+class _Writer:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = os.getpid()
+        self.incarnation = uuid.uuid4().hex[:12]
+        self.sequence = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.pid}-{self.incarnation}.jsonl"
+        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def enabled() -> bool:
+    """Say whether events are recorded."""
+    return bool(os.environ.get(_ENV))
+
+
+def record(  # noqa: PLR0913  one keyword for each field of the line
+    kind: str,
+    *,
+    actor: str,
+    query: str = "",
+    epoch: int = -1,
+    run: str = "",
+    sink: str = "",
+    slot: int = -1,
+    transaction: str = "",
+    causes: str = "",
+    **more: str | float | bool | None,
+) -> None:
+    """Record one step. Any process, any thread; a failure to write it never stops the protocol.
+
+    ``actor`` is planner, executor, committer or driver; ``t`` is seconds since 1970, for pictures only.
+    """
+    folder = os.environ.get(_ENV)
+    if not folder:
+        return
+    global _writer  # noqa: PLW0603  one writer a process, made anew after a fork
+    # A full disk must not stop the query: the log is for people.
+    with _lock, contextlib.suppress(OSError):
+        if _writer is None or _writer.pid != os.getpid():
+            _writer = _Writer(Path(folder))
+        _writer.sequence += 1
+        line: dict[str, Any] = {
+            "seq": _writer.sequence,
+            "actor": actor,
+            "incarnation": _writer.incarnation,
+            "t": time.time(),
+            "kind": kind,
+            "query": query,
+            "run": run,
+            "epoch": epoch,
+            "sink": sink,
+            "slot": slot,
+            "transaction": transaction,
+            "causes": causes,
+            **more,
+        }
+        os.write(_writer.file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+def read(folder: Path) -> Iterator[dict[str, Any]]:
+    """Give all events of a folder in the order of their clocks; a torn last line is left out."""
+    lines: list[dict[str, Any]] = []
+    for path in folder.glob("*.jsonl"):
+        for text in path.read_bytes().splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                lines.append(json.loads(text))
+    yield from sorted(lines, key=lambda line: (line["t"], line["incarnation"], line["seq"]))

@@ -1,0 +1,214 @@
+"""The decision log on a store: chains, receipts, and folding into history."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from onceonly import failpoints
+from onceonly.errors import InDoubtError, LogError, ProtocolError, SupersededError, UnavailableError
+from onceonly.log import codec, names
+from onceonly.log.folding import Folder
+from onceonly.log.store import put_once
+from onceonly.log.survey import segments, survey
+from onceonly.model import Link, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.log.history import Summary
+    from onceonly.log.store import Store
+
+
+class FileDecisionLog:
+    """Fulfils ``onceonly.ports.DecisionLog`` on any ``Store``. Driver, one thread; make it by ``open_log``.
+
+    Other processes use the same log at the same time. What is kept in memory is only what cannot become
+    untrue: a lower bound of the newest epoch, and of the newest folded one.
+    """
+
+    def __init__(self, store: Store, *, query: str, keep: int) -> None:
+        self._store = store
+        self._query = query
+        self._keep = keep
+        self._newest: int | None = None
+        self._covered_to = -1
+        self._folder = Folder(store, keep=keep)
+
+    @property
+    def query(self) -> str:
+        return self._query
+
+    # --- checks -------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """See that nothing is missing between the first epoch and the newest. At open; three listings.
+
+        Raises ``LogError`` that names the file.
+        """
+        found = survey(self._store)
+        self._covered_to = max(self._covered_to, found.covered_to)
+        if found.newest is not None:
+            self._saw(found.newest)
+        self._folder.learn(found)
+
+    def verify(self) -> None:
+        """Read every link and receipt that is not folded. At open by the planner; tools. Raises ``LogError``."""
+        for epoch in survey(self._store).chains:
+            self.chain(epoch)
+            self.receipt(epoch)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def chain(self, epoch: int) -> tuple[Link, ...]:
+        """Read the links of an epoch; none where it is folded. One read a link, and one more."""
+        if epoch <= self._covered_to:
+            return ()
+        links: list[Link] = []
+        while (link := self._link(epoch, len(links))) is not None:
+            links.append(link)
+        if links:
+            self._saw(epoch)
+        return tuple(links)
+
+    def receipt(self, epoch: int) -> Receipt | None:
+        """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
+        name = names.receipt(epoch)
+        data = self._store.get(name) if epoch > self._covered_to else None
+        if data is None:
+            return None
+        receipt = codec.decode(data, kind="receipt", into=Receipt, where=self._store.where(name))
+        if receipt.epoch != epoch:
+            raise self._misplaced(name, f"the receipt of chk-{receipt.epoch}")
+        return receipt
+
+    def newest(self) -> int | None:
+        """Give the newest epoch known, by looking for the ones after the last that was seen."""
+        newest = self._newest
+        if newest is None or self._store.get(names.link(newest, 0)) is None:
+            # Nothing known, or so much is new that what was known is folded.
+            found = survey(self._store)
+            self._covered_to = max(self._covered_to, found.covered_to)
+            newest = found.newest
+            if newest is None:
+                return None
+        while self._store.get(names.link(newest + 1, 0)) is not None:
+            newest += 1
+        self._saw(newest)
+        return newest
+
+    def history(self) -> Iterator[Summary]:
+        """Give the lines of the epochs that are folded, oldest first. Tools; any number of times."""
+        return self._folder.history()
+
+    def epochs(self) -> range:
+        """Give all epochs that the log knows. Tools."""
+        found = survey(self._store)
+        if found.first is None or found.newest is None:
+            return range(0)
+        return range(found.first, found.newest + 1)
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def put_link(self, link: Link) -> Link:
+        """Append a link, durably; give the one that stands at its place. Idempotent for an equal link.
+
+        Raises ``UnavailableError`` where nothing was put, ``InDoubtError`` where it cannot be told,
+        ``SupersededError`` where the epoch was folded meanwhile, so that this run is very old.
+        """
+        self._refuse_gap(link)
+        name = names.link(link.epoch, link.index)
+        data = codec.encode("link", link)
+        standing = put_once(self._store, name, data, before_publish=lambda: failpoints.hit("link.during_put"))
+        # Folding frees names. It puts the segment before it removes a link, so this look cannot miss it.
+        if self._is_folded(link.epoch):
+            if standing == data:
+                with contextlib.suppress(UnavailableError):  # it is void; the next fold takes it away
+                    self._store.delete(name)
+            raise self._superseded(link)
+        if standing is None:
+            raise InDoubtError(
+                f"{self._store.where(name)} was taken, and then not to be found",
+                next_step="see to this file system (a mount with stale caches?) and start the query again",
+            )
+        self._saw(link.epoch)
+        return link if standing == data else self._decode_link(name, standing, link.epoch, link.index)
+
+    def sync(self, link: Link) -> None:
+        """Make a link that was read durable. Idempotent; raises ``UnavailableError``."""
+        self._store.sync(names.link(link.epoch, link.index))
+
+    def put_receipt(self, receipt: Receipt) -> None:
+        """Put a receipt, durably; one that stands already stays. Raises as ``put_link`` does."""
+        name = names.receipt(receipt.epoch)
+        data = codec.encode("receipt", receipt)
+        standing = put_once(self._store, name, data)
+        if standing is not None and standing != data:
+            self._store.sync(name)
+
+    def fold(self) -> None:
+        """Turn details beyond the limit into history. After each epoch: one comparison, if nothing is to do.
+
+        Safe to be killed in, and beside another process that folds. Raises ``LogError`` for what is damaged
+        or missing, ``UnavailableError``.
+        """
+        if self._newest is not None and self._folder.due(self._newest):
+            self._folder.fold()
+
+    # --- helpers ------------------------------------------------------------------------------------------
+
+    def _link(self, epoch: int, index: int) -> Link | None:
+        name = names.link(epoch, index)
+        data = self._store.get(name)
+        return None if data is None else self._decode_link(name, data, epoch, index)
+
+    def _decode_link(self, name: str, data: bytes, epoch: int, index: int) -> Link:
+        link = codec.decode(data, kind="link", into=Link, where=self._store.where(name))
+        if (link.epoch, link.index) != (epoch, index):
+            raise self._misplaced(name, f"link {link.name}")
+        return link
+
+    def _refuse_gap(self, link: Link) -> None:
+        """See that a link follows on what stands: a defect must not make a log that cannot be opened."""
+        if link.index:
+            follows = self._store.get(names.link(link.epoch, link.index - 1)) is not None
+        else:
+            known = self._newest
+            if known is None or link.epoch != known + 1:
+                known = self.newest()
+            # Below the newest its place must be taken already, unless it is folded.
+            follows = (
+                known is None
+                or link.epoch == known + 1
+                or self._store.get(names.link(link.epoch, 0)) is not None
+            )
+        if follows:
+            return
+        if self._is_folded(link.epoch):
+            raise self._superseded(link)
+        raise ProtocolError(
+            f"Query {self._query}: link {link.name} does not follow on the decision log: a defect in onceonly.",
+            next_step="Start the query again; nothing was sent. Please report this.",
+        )
+
+    def _is_folded(self, epoch: int) -> bool:
+        for _ in range(2):  # one listing can miss a segment and the wider one that replaces it; two cannot
+            if epoch > self._covered_to:
+                chosen, _inside = segments(self._store)
+                self._covered_to = max(self._covered_to, chosen[-1][1] if chosen else -1)
+        return epoch <= self._covered_to
+
+    def _saw(self, epoch: int) -> None:
+        self._newest = epoch if self._newest is None else max(self._newest, epoch)
+
+    def _superseded(self, link: Link) -> SupersededError:
+        return SupersededError(
+            f"Query {self._query}: chk-{link.epoch} was decided and folded long ago by a newer run.",
+            next_step="Nothing; the newer run goes on.",
+        )
+
+    def _misplaced(self, name: str, what: str) -> LogError:
+        return LogError(
+            f"{self._store.where(name)} holds {what}: a file was renamed or copied by hand",
+            next_step="restore this file from a backup of the checkpoint, or start on a new checkpoint",
+        )

@@ -1,0 +1,105 @@
+"""History: one line for each epoch whose details are gone, in segments that are merged in levels.
+
+The arithmetic here is pure. Blocks are aligned by number, so that two drivers that fold at the same time
+make the same segments: 20 epochs a block, five of them make one of 100, then 1,000, then 10,000. (A log of
+100,000 epochs has at most 4 + 9 + 9 + 10 segments; each epoch is rewritten three times in its life.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence  # noqa: TC003  the codec reads the annotations at run time
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from onceonly.model import Link, LinkKind, Receipt  # noqa: TC001  as above
+
+SIZES = (20, 100, 1_000, 10_000)
+Range: TypeAlias = tuple[int, int]
+"""First and last epoch, both included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What history keeps of one epoch.
+
+    ``sinks`` gives rows and transactions of each sink's output; ``outcomes`` and ``seconds`` are the receipt's.
+    """
+
+    epoch: int
+    kind: LinkKind
+    links: int
+    sinks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The lines of all epochs from ``first`` to ``last``."""
+
+    first: int
+    last: int
+    epochs: tuple[Summary, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Say whether there is one line for each epoch, in order."""
+        return [line.epoch for line in self.epochs] == list(range(self.first, self.last + 1))
+
+
+def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
+    """Give the line of an epoch that has at least one link."""
+    last = chain[-1]
+    sinks: dict[str, tuple[int, int]] = {}
+    for vote in last.output:
+        rows, transactions = sinks.get(vote.sink, (0, 0))
+        sinks[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
+    return Summary(
+        epoch=last.epoch,
+        kind=last.kind,
+        links=len(chain),
+        sinks=sinks,
+        outcomes=receipt.outcomes if receipt else {},
+        seconds=round(receipt.seconds, 3) if receipt else 0.0,
+    )
+
+
+def block_end(epoch: int, size: int = SIZES[0]) -> int:
+    """Give the last epoch of the aligned block that holds ``epoch``."""
+    return epoch - epoch % size + size - 1
+
+
+def blocks(first: int, newest: int, keep: int) -> list[Range]:
+    """Give the blocks that are to be folded: whole ones, older than the ``keep`` newest epochs.
+
+    ``first`` is the oldest epoch with details; the first block may begin in its middle.
+    """
+    found: list[Range] = []
+    while (last := block_end(first)) <= newest - keep:
+        found.append((first, last))
+        first = last + 1
+    return found
+
+
+def widest(ranges: Sequence[Range]) -> tuple[list[Range], list[Range]]:
+    """Split segments into those to read, in order, and those that lie inside a wider one."""
+    chosen: list[Range] = []
+    inside: list[Range] = []
+    for first, last in sorted(set(ranges), key=lambda item: (item[0], -item[1])):
+        (inside if chosen and last <= chosen[-1][1] else chosen).append((first, last))
+    return chosen, inside
+
+
+def merges(ranges: Sequence[Range]) -> list[list[Range]]:
+    """Give the groups of contiguous segments that each become one wider segment, the widest possible."""
+    groups: list[list[Range]] = []
+    rest = list(ranges)
+    for size in reversed(SIZES[1:]):
+        by_block: dict[int, list[Range]] = {}
+        for item in rest:
+            by_block.setdefault(block_end(item[0], size), []).append(item)
+        for end, group in by_block.items():
+            if len(group) > 1 and group[-1][1] == end:
+                groups.append(group)
+                rest = [item for item in rest if item not in group]
+    return groups

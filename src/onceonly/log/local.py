@@ -1,0 +1,196 @@
+"""A store in a folder: local disks and shared mounts that have hard links."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.log.store import PutUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9]+-[0-9a-f]{12}\.tmp")
+# After these, link(2) has not made the name. Others (EIO, ESTALE, ETIMEDOUT on a shared mount) leave it open.
+_DEFINITE = frozenset(
+    {
+        errno.EACCES, errno.EDQUOT, errno.EMLINK, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOSPC,
+        errno.ENOTDIR, errno.ENOTSUP, errno.EPERM, errno.EROFS, errno.EXDEV,
+    }
+)  # fmt: skip
+
+
+class LocalStore:
+    """Files under ``root``; fulfils ``onceonly.log.store.Store``.
+
+    A put is a temporary file in the same folder, written and fsynced, then link(2) to its name, which fails
+    where the name is taken, then fsync of the folder. rename(2) is not used: it overwrites silently.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def where(self, name: str) -> str:
+        return str(self.root / name)
+
+    def prepare(self, folders: Iterable[str]) -> None:
+        """Make the folders, durably, and see that the file system can do what a put needs. Idempotent.
+
+        Raises ``ConfigurationError`` for a file system that lacks it, ``UnavailableError``.
+        """
+        try:
+            for folder in (self.root, *(self.root / name for name in folders)):
+                self._make(folder)
+        except OSError as error:
+            raise _unavailable(self.root, "made", error) from error
+        self.probe()
+
+    def probe(self) -> None:
+        """Try whether a file can be linked once and not twice, and folders synced. Leaves nothing behind."""
+        temporary, name = self._temporary("probe"), self._temporary("probe")
+        try:
+            try:
+                self._write(temporary, b"")
+                os.link(temporary, name)
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, name)
+                    raise _unfit(self.root, "links over an existing name")
+                _fsync(self.root)
+            except OSError as error:
+                if error.errno in {errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}:
+                    raise _unavailable(self.root, "written", error) from error
+                raise _unfit(self.root, f"has no hard links or cannot sync a folder ({error})") from error
+        finally:
+            for path in (temporary, name):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def put_if_absent(
+        self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
+    ) -> bool:
+        final = self.root / name
+        temporary = self._temporary(name)
+        try:
+            try:
+                self._write(temporary, data)
+            except OSError as error:
+                raise _unavailable(temporary, "written", error) from error
+            if before_publish is not None:
+                before_publish()
+            if not self._link(temporary, final):
+                return False
+        finally:
+            # A name that stays is taken away by drop_leftovers.
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        try:
+            _fsync(final.parent)
+        except OSError as error:
+            message = f"{final.parent} could not be synced ({error})"
+            raise PutUnknownError(message) from error
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        path = self.root / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(path, "read", error) from error
+
+    def list_names(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return [folder + entry.name for entry in entries if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unavailable(self.root / folder, "listed", error) from error
+
+    def delete(self, name: str) -> None:
+        path = self.root / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(path, "removed", error) from error
+
+    def sync(self, name: str) -> None:
+        path = self.root / name
+        try:
+            _fsync(path)
+            _fsync(path.parent)
+        except OSError as error:
+            raise _unavailable(path, "synced", error) from error
+
+    def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
+        # A living writer that loses its temporary file here would find its name taken anyway.
+        for folder in ("", *(f"{entry.name}/" for entry in self.root.iterdir() if entry.is_dir())):
+            for path in (self.root / folder).iterdir():
+                match = _TEMPORARY.fullmatch(path.name)
+                if match is None:
+                    continue
+                name = folder + match["name"]
+                if dead(name) or (self.root / name).exists():
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+
+    def _temporary(self, name: str) -> Path:
+        final = self.root / name
+        return final.with_name(f".{final.name}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _link(self, temporary: Path, final: Path) -> bool:
+        try:
+            os.link(temporary, final)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOENT and final.exists():
+                return False  # a newer driver took the name and cleared our temporary file away
+            if error.errno in _DEFINITE:
+                raise _unavailable(final, "put", error) from error
+            message = f"link to {final} gave {error}"
+            raise PutUnknownError(message) from error
+        return True
+
+    def _make(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _fsync(folder.parent)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unavailable(path: Path, verb: str, error: OSError) -> UnavailableError:
+    name = errno.errorcode.get(error.errno or 0, "?")
+    return UnavailableError(
+        f"{path} could not be {verb}: {error.strerror} ({name}); nothing was changed",
+        next_step="see to this file system (space, permissions, mount) and start the query again",
+    )
+
+
+def _unfit(path: Path, lack: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the file system of {path} {lack}, so a decision could not be put there safely",
+        next_step="put the checkpoint on a file system with hard links (ext4, xfs, NFS)",
+    )

@@ -1,0 +1,63 @@
+"""Opening a log: everything that is checked before the first record."""
+
+from __future__ import annotations
+
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.log import identity, names
+from onceonly.log.decision_log import FileDecisionLog
+from onceonly.log.local import LocalStore
+
+# The protocol looks at an epoch and at the one before.
+_KEEP_MIN = 2
+
+
+def open_log(checkpoint: str, *, query: str, keep: int = 100, create: bool) -> FileDecisionLog:
+    """Open the decision log of a query, in the folder ``onceonly`` of its checkpoint.
+
+    Driver, planner (``create=True``) and commit process (``create=False``), once a process; idempotent.
+    ``query`` is the query's id, ``keep`` the number of newest epochs whose details stay. With ``create`` the
+    log is made if there is none, the file system is tried, every detail is read, and what broken-off puts
+    left is cleared away. Raises ``ConfigurationError``, ``CheckpointMovedError``, ``LogError`` (naming the
+    file) or ``UnavailableError``.
+    """
+    if keep < _KEEP_MIN:
+        raise ConfigurationError(
+            f"the decision log cannot keep the details of only {keep} epochs",
+            next_step=f"keep at least {_KEEP_MIN}",
+        )
+    path = identity.checkpoint_path(checkpoint)
+    address = identity.address(checkpoint)
+    store = LocalStore(path / identity.FOLDER)
+    found = identity.read(store)
+    if create:
+        store.prepare(names.FOLDERS)
+    if found is None:
+        found = _missing(store, query=query, address=address, create=create)
+    identity.compare(found, store, query=query, address=address)
+    log = FileDecisionLog(store, query=query, keep=keep)
+    log.check()
+    if create:
+        log.verify()
+        store.drop_leftovers(lambda _name: False)
+    return log
+
+
+def _missing(store: LocalStore, *, query: str, address: str, create: bool) -> identity.Identity:
+    """Make the identity, but only in a log that is empty."""
+    foreign = [name for folder in names.FOLDERS for name in store.list_names(folder)]
+    # Read again: another process may have made it, and put a link, since the first look.
+    found = identity.read(store)
+    if found is not None:
+        return found
+    if foreign:
+        raise LogError(
+            f"{store.where(identity.NAME)} is missing, though there is {foreign[0]}: removed by hand, or the "
+            "checkpoint was restored in part",
+            next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
+        )
+    if not create:
+        raise LogError(
+            f"there is no decision log at {store.root}: the planner makes it before the first epoch",
+            next_step="start the query again; if this stays, the checkpoint is not shared by its processes",
+        )
+    return identity.create(store, query=query, address=address)

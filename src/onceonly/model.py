@@ -1,0 +1,184 @@
+"""The values of the protocol. All frozen; all of them survive JSON and pickle."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+class Guarantee(enum.StrEnum):
+    """What a sink promises for each row of its input."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a sink can do, declared by its class and asked before the first record.
+
+    ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
+    query, so that losers' transactions are swept.
+    """
+
+    guarantees: frozenset[Guarantee]
+    recovers: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """The durable name of a prepared transaction: enough to commit, abort or look it up from any process.
+
+    ``transaction`` is unique among all transactions of the query that can be open at one time; ``data`` is
+    the sink's own, JSON only, without secrets.
+    """
+
+    transaction: str
+    data: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """VOTE_COMMIT of one attempt at one slot. Failing, or staying silent, is VOTE_ABORT.
+
+    ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
+    ``checksum`` is order-independent over the slot's rows: the sum of row hashes modulo 2**64, as 16 hex digits.
+    """
+
+    sink: str
+    epoch: int
+    slot: int
+    plan: str
+    run: str
+    attempt: str
+    rows: int
+    checksum: str
+    handle: Handle | None = None
+
+
+class LinkKind(enum.StrEnum):
+    """The two words a coordinator can say about an epoch."""
+
+    COMMIT = "GLOBAL_COMMIT"
+    ABORT = "ABORT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One link of an epoch's decision chain: ``chk-{epoch}``, link ``{epoch}.{index}``.
+
+    ``votes`` are decided by this link; ``carried`` were decided *and committed* under an earlier link of the
+    same epoch and still belong to its output. ``barrier`` holds the end offsets, one JSON text per source.
+    ``settings`` identify each sink's target, so that pending handles are never sent elsewhere.
+    """
+
+    epoch: int
+    index: int
+    kind: LinkKind
+    plan: str
+    run: str
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    votes: tuple[Vote, ...] = ()
+    carried: tuple[Vote, ...] = ()
+    barrier: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.epoch}.{self.index}"
+
+    @property
+    def pending(self) -> tuple[Vote, ...]:
+        """The votes whose handles this link commits."""
+        return tuple(vote for vote in self.votes if vote.handle is not None)
+
+    @property
+    def output(self) -> tuple[Vote, ...]:
+        """All votes that make up the epoch's output."""
+        return self.carried + self.votes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The durable note that every handle of link ``{epoch}.{index}`` is committed.
+
+    ``outcomes`` counts the commits by the outcome's name; ``seconds`` is the time from link to receipt.
+    """
+
+    epoch: int
+    index: int
+    plan: str
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """This commit made the transaction visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The transaction was visible before; this commit changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """The outside system will take the commit, but not now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Proven not committed, and fenced so that it never will be. The rows must be written again."""
+
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Neither done nor failed: nothing may be concluded, nothing is aborted."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Committed | AlreadyCommitted | RetryLater | Lost | Unknown
+
+
+class Mode(enum.StrEnum):
+    """What the tasks of an epoch do."""
+
+    RUN = "run"
+    """Write and prepare."""
+    DRAIN = "drain"
+    """Run the plan (state stores need it), write nothing, count and compare."""
+    TENTATIVE = "tentative"
+    """Write and prepare; only slots that match a lost handle will be decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The resolved beginning of one try at an epoch; travels with the writer to tasks and to commit.
+
+    ``id`` is drawn anew whenever an epoch is planned; votes and links carry it. ``index`` is the number that
+    the next link must have: a put that finds it taken has been superseded. ``decided`` is the link to compare
+    with (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are
+    what each sink's check found out on the driver.
+    """
+
+    id: str
+    epoch: int
+    mode: Mode
+    index: int
+    guarantee: Guarantee
+    barrier: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    decided: Link | None = None
+    lost: tuple[Vote, ...] = ()
+    carried: tuple[Vote, ...] = ()

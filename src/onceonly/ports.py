@@ -1,0 +1,212 @@
+"""What a sink, a decision log and a clock must offer, and the base class that people write sinks on.
+
+``Sink`` is the contract; ``TwoPhaseCommitSink`` is the convenience that fulfils it with five methods.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from onceonly.model import (
+    AlreadyCommitted,
+    Capabilities,
+    Committed,
+    Guarantee,
+    Handle,
+    Lost,
+    Mode,
+    Outcome,
+    RetryLater,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from onceonly.model import Link, Receipt
+
+__all__ = [
+    "AlreadyCommitted", "Clock", "Committed", "DecisionLog", "Leftover", "Lost", "Outcome", "QueryContext",
+    "RetryLater", "Sink", "TwoPhaseCommitSink", "Unknown", "WriteContext",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryContext:
+    """Where a sink is used. Driver."""
+
+    query: str
+    sink: str
+    guarantee: Guarantee
+    columns: tuple[tuple[str, str], ...] = ()
+    """Name and Spark type (``simpleString``) of each column; empty where not known (at recovery from outside)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteContext:
+    """Where one attempt writes. Executor.
+
+    ``run`` is one life of the driver, ``attempt`` is unique among all attempts of that life (Spark's attempt
+    number is not: it restarts at 0 when a stage is retried). ``facts`` are what ``check`` found on the driver.
+    ``mode`` is tentative where a part of the epoch is committed already.
+    """
+
+    query: str
+    sink: str
+    run: str
+    epoch: int
+    plan: str
+    slot: int
+    attempt: str
+    guarantee: Guarantee
+    mode: Mode = Mode.RUN
+    facts: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A transaction of this query that was found open in the outside world."""
+
+    transaction: str
+    data: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def handle(self) -> Handle:
+        return Handle(transaction=self.transaction, data=self.data)
+
+
+class Sink(Protocol):
+    """What the runtime asks of a sink. ``TwoPhaseCommitSink`` documents each method."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+    def check(self, context: QueryContext) -> Mapping[str, str | int]: ...
+    def identity(self) -> Mapping[str, str | int]: ...
+    def begin_transaction(self, context: WriteContext) -> Any: ...  # noqa: ANN401  each sink's own type
+    def write(self, transaction: Any, batch: pa.RecordBatch) -> None: ...  # noqa: ANN401
+    def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
+    def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
+    def commit(self, handle: Handle) -> Outcome: ...
+    def abort(self, handle: Handle) -> None: ...
+    def recover(self, context: QueryContext) -> Iterable[Leftover]: ...
+    def close(self) -> None: ...
+
+
+class TwoPhaseCommitSink(ABC, Generic[T]):
+    """A sink of anyone's. Options in, five methods, and exactly-once is the runtime's work.
+
+    An instance lives in one process. The runtime builds it from ``options`` on the driver and in every
+    executor worker; it is never pickled. ``T`` is whatever the sink keeps for an open transaction.
+    """
+
+    name: ClassVar[str]
+    """The format is ``onceonly.{name}``, and ``{name}`` is the default name of the sink in handles and logs."""
+    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}))
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Take and validate the options. Driver and executor; must not touch the outside world.
+
+        Raise ``ConfigurationError`` that names a wrong option.
+        """
+        self.options = dict(options)
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
+        """Look at the outside world before the first record of a run: limits, permissions, columns.
+
+        Driver, once a run, idempotent. Raises a typed error; gives facts that travel to ``WriteContext.facts``.
+        """
+        return {}
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the target, without secrets. Driver, after ``check``.
+
+        It is kept in the decision. Handles that are pending are refused when it has changed since.
+        """
+        return {}
+
+    @abstractmethod
+    def begin_transaction(self, context: WriteContext) -> T:
+        """Begin. Executor, once an attempt that has rows; what it makes must be invisible outside."""
+
+    @abstractmethod
+    def write(self, transaction: T, batch: pa.RecordBatch) -> None:
+        """Write a batch of at least one row. Executor, any number of times."""
+
+    @abstractmethod
+    def pre_commit(self, transaction: T) -> Handle | None:
+        """Make all rows durable, still invisible, such that any process can commit them. Executor, once.
+
+        Gives the handle. A sink at-least-once gives None: its rows are visible already. Raise to vote abort.
+        """
+
+    def discard(self, transaction: T) -> None:
+        """Drop a transaction that will not be voted, best effort. Executor, after an error in this attempt."""
+
+    @abstractmethod
+    def commit(self, handle: Handle) -> Outcome:
+        """Make the rows visible. Driver, from several threads, idempotent and repeatable from any process.
+
+        Gives an outcome and raises only for what no outcome describes. An answer that did not arrive is
+        ``Unknown`` or ``RetryLater``, never ``Lost``: ``Lost`` needs proof, and a fence.
+        """
+
+    @abstractmethod
+    def abort(self, handle: Handle) -> None:
+        """Remove the transaction, and fence it so that a paused writer cannot finish it. Driver, idempotent."""
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002
+        """List what this query has open outside: the sweep aborts what no link names. Driver.
+
+        Must raise ``UnavailableError`` rather than give a part of the list. Never list foreign things.
+        """
+        return ()
+
+    def close(self) -> None:
+        """Give back connections. Any process, at the end; idempotent."""
+
+
+class DecisionLog(Protocol):
+    """The durable chains of a query. Driver only. Every ``put`` is put-if-absent and durable when it returns."""
+
+    @property
+    def query(self) -> str: ...
+
+    def chain(self, epoch: int) -> tuple[Link, ...]:
+        """Read the links N.0, N.1, … of an epoch, oldest first; checks versions, checksums and gaps."""
+        ...
+
+    def receipt(self, epoch: int) -> Receipt | None: ...
+
+    def newest(self) -> int | None:
+        """Give the newest epoch that has a link (or a summary), None for an empty log."""
+        ...
+
+    def put_link(self, link: Link) -> Link:
+        """Append; give the link that now stands at this place: equal to ``link`` if the put is ours.
+
+        Raises ``InDoubtError`` where neither can be told.
+        """
+        ...
+
+    def sync(self, link: Link) -> None:
+        """Make a link that was read durable, as its writer may have died before it synced. Idempotent."""
+        ...
+
+    def put_receipt(self, receipt: Receipt) -> None: ...
+
+    def fold(self) -> None:
+        """Turn details beyond the limit into summary lines. Idempotent; safe to be killed in."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, for waits and pictures only; nothing depends on it for safety. Seconds."""
+
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...

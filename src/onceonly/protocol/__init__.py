@@ -1,0 +1,90 @@
+"""The two-phase protocol without I/O: events in, commands out.
+
+There is no clock, no socket, no thread and no Spark here. A state is a frozen value; ``step(state, event)``
+looks up one row of a table and gives the next state with the commands to carry out. An illegal move is a
+missing row, and becomes a typed error before anything is sent.
+
+The loop that drives it (``runtime.coordinator`` is the real one, the property tests have another)::
+
+    state, commands = begin(context)
+    while commands:
+        event = carry_out(commands.popleft())      # I/O; some commands answer with no event
+        state, more = step(state, event)
+        commands.extend(more)
+
+The laws, which the property tests hold against it through crashes at every step:
+
+1. ``CommitHandle`` comes only out of the event ``LinkPersisted``: a decision is durable before any commit.
+2. A handle is committed or aborted, never both: ``AbortHandle`` and ``Sweep`` never name what a link names.
+3. Every decided row becomes visible exactly once; no undecided row ever does.
+4. A run that finds its link number taken stops and changes nothing. No task of a run writes before a link of
+   that run stands in the log, so that an older run cannot overlook it.
+5. What is unknown is neither done nor failed: the protocol stops and keeps everything as it is.
+
+Presumed abort: an epoch without a link has not happened. See Gray and Lamport, "Consensus on Transaction
+Commit" (2006), for the vocabulary of two-phase commit; the chain of links is what replaces the coordinator's
+memory after a crash.
+"""
+
+from onceonly.protocol.commands import (
+    AbortHandle,
+    Command,
+    CommitHandle,
+    PutLink,
+    PutReceipt,
+    ReadChain,
+    Report,
+    StartTasks,
+    Stop,
+    StopReason,
+    Sweep,
+    SyncLink,
+)
+from onceonly.protocol.events import (
+    Aborted,
+    ChainRead,
+    Event,
+    LinkInDoubt,
+    LinkPersisted,
+    LinkTaken,
+    ReceiptPersisted,
+    Resolved,
+    SweepFailed,
+    Swept,
+    VotesCollected,
+)
+from onceonly.protocol.states import Context, Resolving, State
+from onceonly.protocol.transitions import abandon, begin, resume, step
+
+__all__ = [
+    "AbortHandle",
+    "Aborted",
+    "ChainRead",
+    "Command",
+    "CommitHandle",
+    "Context",
+    "Event",
+    "LinkInDoubt",
+    "LinkPersisted",
+    "LinkTaken",
+    "PutLink",
+    "PutReceipt",
+    "ReadChain",
+    "ReceiptPersisted",
+    "Report",
+    "Resolved",
+    "Resolving",
+    "StartTasks",
+    "State",
+    "Stop",
+    "StopReason",
+    "Sweep",
+    "SweepFailed",
+    "Swept",
+    "SyncLink",
+    "VotesCollected",
+    "abandon",
+    "begin",
+    "resume",
+    "step",
+]

@@ -1,0 +1,118 @@
+"""What the protocol asks to be carried out. The runtime carries out, and answers with an event."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from onceonly.model import Link, Plan, Receipt, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChain:
+    """Read the epoch's chain. Answer: ``ChainRead``."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutLink:
+    """Put the link if its number is free, durably. Answer: ``LinkPersisted``, ``LinkTaken``, ``LinkInDoubt``."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLink:
+    """Make a link that was read durable: its writer may have died before it was. Answer: ``LinkPersisted``."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class CommitHandle:
+    """Commit the vote's handle. Answer: ``Resolved``. ``once`` forbids a retry (at most once)."""
+
+    vote: Vote
+    link: Link
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortHandle:
+    """Abort a handle that no link names nor can name. No answer."""
+
+    vote: Vote
+
+
+@dataclass(frozen=True, slots=True)
+class PutReceipt:
+    """Note durably that the link's handles are committed. Answer: ``ReceiptPersisted``."""
+
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Abort and fence what this query has open, but for ``keep``. Answer: ``Swept``, ``SweepFailed``, ``LinkTaken``.
+
+    A sweep voids other runs' votes, so it is allowed only while ``link`` is the last of all. The runtime lists
+    first, then looks whether ``link`` still is the last, then fences what it listed: a newer run begins its
+    transactions after its own link, so none of them can be in a list that is older than that look.
+    """
+
+    link: Link
+    keep: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StartTasks:
+    """The epoch is resolved: let its tasks run by this plan. No answer; the votes come to ``resume``."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The output stands, but the replay of its epoch gave other rows: tell people loudly. No answer."""
+
+    message: str
+
+
+class StopReason(enum.StrEnum):
+    """Why the protocol stops; the runtime makes a typed error of it."""
+
+    SUPERSEDED = "superseded"
+    OVERTAKEN = "overtaken"
+    IN_DOUBT = "in doubt"
+    DELAYED = "delayed"
+    LOST = "lost"
+    MISMATCH = "mismatch"
+    BARRIER = "barrier"
+    SETTINGS = "settings"
+    GAP = "gap"
+    FOREIGN_VOTE = "foreign vote"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop the query. Nothing else is done: what is open stays open, what is decided stays decided."""
+
+    reason: StopReason
+    detail: str
+
+
+Command: TypeAlias = (
+    ReadChain
+    | PutLink
+    | SyncLink
+    | CommitHandle
+    | AbortHandle
+    | PutReceipt
+    | Sweep
+    | StartTasks
+    | Report
+    | Stop
+)

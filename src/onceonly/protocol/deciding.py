@@ -1,0 +1,127 @@
+"""Rows of the table after the votes: the decision, its commits, and giving up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onceonly.model import Guarantee, LinkKind, Lost, Mode
+from onceonly.protocol import events as e
+from onceonly.protocol import states as s
+from onceonly.protocol.commands import Command, PutLink, Report, StopReason
+from onceonly.protocol.matching import difference, match
+from onceonly.protocol.moves import (
+    Move,
+    aborts,
+    commits,
+    count,
+    new_link,
+    repeat,
+    settle,
+    stop,
+    sweep,
+    undecidable,
+)
+
+if TYPE_CHECKING:
+    from onceonly.model import Plan, Vote
+
+
+def voted(state: s.Running, event: e.VotesCollected) -> Move:
+    """All slots voted commit: decide, compare (drain), or match with what was lost (tentative)."""
+    plan = state.plan
+    foreign = _foreign(plan, event.votes)
+    if foreign:
+        return stop(StopReason.FOREIGN_VOTE, foreign)
+    if plan.mode is Mode.DRAIN:
+        return s.Done(), _compare(plan, event.votes)
+    if plan.mode is Mode.TENTATIVE:
+        return _repair(plan, event.votes)
+    return _decide(plan, event.votes)
+
+
+def _compare(plan: Plan, votes: tuple[Vote, ...]) -> tuple[Command, ...]:
+    decided = plan.decided.output if plan.decided is not None else ()
+    differs = difference(decided, votes)
+    return (Report(f"chk-{plan.epoch} was replayed with other rows: {differs}"),) if differs else ()
+
+
+def _repair(plan: Plan, votes: tuple[Vote, ...]) -> Move:
+    matched, rest, missing = match(plan.lost, votes)
+    differs = difference((*plan.carried, *plan.lost), votes)
+    if missing or differs:
+        # Nobody but this plan could ever name these handles, so aborting them needs no link.
+        state, stopping = stop(StopReason.MISMATCH, missing or differs)
+        return state, (*aborts(votes), *stopping)
+    return _decide(plan, matched, rest)
+
+
+def _decide(plan: Plan, votes: tuple[Vote, ...], rest: tuple[Vote, ...] = ()) -> Move:
+    link = replace(
+        new_link(plan, LinkKind.COMMIT, run=votes[0].run if votes else ""), votes=votes, carried=plan.carried
+    )
+    return s.Deciding(plan, link, rest), (PutLink(link),)
+
+
+def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:
+    """The decision is durable, so its commits may be sent."""
+    link = event.link
+    losers = aborts(state.rest)
+    if not link.pending:
+        done, commands = settle(link, plan=state.plan, outcomes={})
+        return done, (*losers, *commands)
+    return s.Committing(state.plan, link), (*losers, *commits(link))
+
+
+def committing(state: s.Committing, event: e.Resolved) -> Move:
+    """Collect the outcomes of the commits; with the last one, settle the epoch or stop."""
+    outcomes = (*state.outcomes, (event.vote, event.outcome))
+    if len(outcomes) < len(state.link.pending):
+        return s.Committing(state.plan, state.link, outcomes), ()
+    if state.link.guarantee is not Guarantee.AT_MOST_ONCE:
+        stopped = undecidable(outcomes)
+        if stopped:
+            return stopped
+        lost = [outcome for _, outcome in outcomes if isinstance(outcome, Lost)]
+        if lost:
+            return stop(StopReason.LOST, f"{len(lost)} of {len(outcomes)}: {lost[0].proof}")
+    return settle(state.link, plan=state.plan, outcomes=count(outcomes))
+
+
+def end_swept(_state: s.SweepingEnd, _event: e.Event) -> Move:
+    """Leave the try: the epoch is settled, whatever came of the sweep."""
+    # A sweep that failed is tried again after the next epoch; losers may vote late, too.
+    return s.Done(), ()
+
+
+def abandoned(state: s.Abandoning, event: e.ChainRead) -> Move:
+    """Void a try that was not decided; leave alone what was."""
+    plan = state.plan
+    if len(event.links) != plan.index or plan.mode is Mode.DRAIN:
+        # Decided (a commit failed after its link), claimed by a newer run, or nothing to give up.
+        return s.Done(), ()
+    if plan.mode is Mode.TENTATIVE:
+        link = repeat(plan, run=state.run, reason=state.reason)
+    else:
+        link = new_link(plan, LinkKind.ABORT, run=state.run, reason=state.reason)
+    return s.Voiding(link), (PutLink(link),)
+
+
+def voided(_state: s.Voiding, event: e.LinkPersisted) -> Move:
+    """Nobody can decide this try any more, so what it left open may be swept."""
+    return s.SweepingEnd(event.link), (sweep(event.link),)
+
+
+def not_voided(_state: s.Voiding, _event: e.LinkTaken) -> Move:
+    """Somebody else has had the last word."""
+    return s.Done(), ()
+
+
+def _foreign(plan: Plan, votes: tuple[Vote, ...]) -> str:
+    for vote in votes:
+        if (vote.plan, vote.epoch) != (plan.id, plan.epoch):
+            return f"a vote of plan {vote.plan}, chk-{vote.epoch} came to plan {plan.id}, chk-{plan.epoch}"
+    slots = Counter((vote.sink, vote.slot) for vote in votes)
+    twice = [slot for slot, count in slots.items() if count > 1]
+    return f"two votes for (sink, slot) {twice[0]}" if twice else ""

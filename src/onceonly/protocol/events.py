@@ -1,0 +1,105 @@
+"""What can happen to the protocol. Frozen, and validated when built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from onceonly.model import Link, Outcome, Receipt, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRead:
+    """The log was read: the epoch's links and receipt, and the last link of the epoch before with its receipt.
+
+    ``newest`` is the newest epoch that the log knows, None for an empty log.
+    """
+
+    links: tuple[Link, ...]
+    receipt: Receipt | None
+    previous: Link | None = None
+    previous_receipt: Receipt | None = None
+    newest: int | None = None
+
+    def __post_init__(self) -> None:
+        if [link.index for link in self.links] != list(range(len(self.links))):
+            message = f"links out of order: {[link.name for link in self.links]}"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPersisted:
+    """This link is durable, and it is the one that was put (or read and synced)."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTaken:
+    """Another link stands where ours should be: a newer run has claimed the epoch, or an older one decided it."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInDoubt:
+    """It cannot be told whether the link was written."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A commit was answered."""
+
+    vote: Vote
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptPersisted:
+    """The receipt is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What this query had open and no link names is aborted and fenced."""
+
+    transactions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFailed:
+    """The outside world could not be asked, or not completely. This means unknown, not none."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VotesCollected:
+    """Every slot has voted VOTE_COMMIT."""
+
+    votes: tuple[Vote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """A slot failed or stayed silent, or the query was stopped: VOTE_ABORT."""
+
+    votes: tuple[Vote, ...] = ()
+    reason: str = ""
+
+
+Event: TypeAlias = (
+    ChainRead
+    | LinkPersisted
+    | LinkTaken
+    | LinkInDoubt
+    | Resolved
+    | ReceiptPersisted
+    | Swept
+    | SweepFailed
+    | VotesCollected
+    | Aborted
+)

@@ -1,0 +1,137 @@
+"""What the rows of the table are made of: links, commands, and the ways to stop. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from onceonly.model import (
+    AlreadyCommitted,
+    Committed,
+    Guarantee,
+    Link,
+    LinkKind,
+    Lost,
+    Plan,
+    Receipt,
+    RetryLater,
+    Unknown,
+)
+from onceonly.protocol import events as e
+from onceonly.protocol import states as s
+from onceonly.protocol.commands import (
+    AbortHandle,
+    Command,
+    CommitHandle,
+    PutReceipt,
+    StartTasks,
+    Stop,
+    StopReason,
+    Sweep,
+)
+
+if TYPE_CHECKING:
+    from onceonly.model import Outcome, Vote
+
+Move: TypeAlias = tuple[s.State, tuple[Command, ...]]
+
+
+def superseded(_state: s.State, event: e.LinkTaken) -> Move:
+    """Stop: another run stands where ours should."""
+    return stop(StopReason.SUPERSEDED, f"link {event.link.name} is there, written by plan {event.link.plan}")
+
+
+def overtaken(_state: s.State, event: e.LinkTaken) -> Move:
+    """Stop, but restartably: another run was quicker with its claim."""
+    # The taker may be a dying run that has just given up: whoever starts again sees what was put.
+    return stop(StopReason.OVERTAKEN, f"link {event.link.name} was put by plan {event.link.plan} first")
+
+
+def link_in_doubt(_state: s.State, event: e.LinkInDoubt) -> Move:
+    """Stop: what cannot be told is neither put nor not put."""
+    return stop(StopReason.IN_DOUBT, event.reason)
+
+
+def stop(reason: StopReason, detail: str) -> Move:
+    """Stop the query."""
+    return s.Stopped(), (Stop(reason, detail),)
+
+
+def start_tasks(plan: Plan) -> Move:
+    """Let the tasks run by a plan."""
+    return s.Running(plan), (StartTasks(plan),)
+
+
+def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:
+    """Make a link in the name of a plan."""
+    return Link(
+        epoch=plan.epoch,
+        index=plan.index,
+        kind=kind,
+        plan=plan.id,
+        run=run,
+        guarantee=plan.guarantee,
+        barrier=plan.barrier,
+        settings=plan.settings,
+        reason=reason,
+    )
+
+
+def repeat(plan: Plan, *, run: str, reason: str) -> Link:
+    """Say again what was decided: what is committed is carried, what was lost is still owed."""
+    link = new_link(plan, LinkKind.COMMIT, run=run, reason=reason)
+    return replace(link, votes=plan.lost, carried=plan.carried)
+
+
+def sweep(link: Link) -> Sweep:
+    """Sweep under a link, sparing what it names."""
+    return Sweep(link, frozenset(vote.handle.transaction for vote in link.votes if vote.handle is not None))
+
+
+def commits(link: Link) -> tuple[Command, ...]:
+    """Commit every handle of a durable link."""
+    once = link.guarantee is Guarantee.AT_MOST_ONCE
+    return tuple(CommitHandle(vote, link, once) for vote in link.pending)
+
+
+def aborts(votes: tuple[Vote, ...]) -> tuple[Command, ...]:
+    """Abort handles that no link names."""
+    return tuple(AbortHandle(vote) for vote in votes if vote.handle is not None)
+
+
+def settle(
+    link: Link, context: s.Context | None = None, *, plan: Plan | None = None, outcomes: dict[str, int]
+) -> Move:
+    """Put the receipt of a link whose handles are committed."""
+    writer = plan.id if plan is not None else context.plan if context is not None else ""
+    receipt = Receipt(epoch=link.epoch, index=link.index, plan=writer, outcomes=outcomes)
+    return s.Receipting(link, context, plan), (PutReceipt(receipt),)
+
+
+def undecidable(outcomes: tuple[tuple[Vote, Outcome], ...]) -> Move | None:
+    """Stop where an outcome allows no conclusion: unknown before delayed."""
+    for kind, reason in ((Unknown, StopReason.IN_DOUBT), (RetryLater, StopReason.DELAYED)):
+        found = [(vote, outcome) for vote, outcome in outcomes if isinstance(outcome, kind)]
+        if found:
+            text = "; ".join(
+                f"sink {vote.sink}, transaction {vote.handle.transaction if vote.handle else '-'}: "
+                f"{getattr(outcome, 'reason', '')}"
+                for vote, outcome in found[:3]
+            )
+            return stop(reason, f"{len(found)} of {len(outcomes)} handles: {text}")
+    return None
+
+
+_NAMES = {
+    Committed: "committed",
+    AlreadyCommitted: "already_committed",
+    RetryLater: "retry_later",
+    Lost: "lost",
+    Unknown: "unknown",
+}
+
+
+def count(outcomes: tuple[tuple[Vote, Outcome], ...]) -> dict[str, int]:
+    """Count outcomes by their names in the receipt."""
+    return dict(Counter(_NAMES[type(outcome)] for _, outcome in outcomes))

@@ -1,0 +1,202 @@
+"""Where one try at an epoch can stand.
+
+Planning (driver, before any task)::
+
+    Reading ─▶ Claiming ─▶ SweepingStart ─▶ Running (tentative where a part is committed)
+       │          ▲ all or some lost
+       └▶ Syncing ─▶ Resolving ─▶ Receipting
+       └─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
+
+Deciding (driver, after the votes)::
+
+    Running ─▶ Deciding ─▶ Committing ─▶ Receipting ─▶ SweepingEnd ─▶ Done
+
+Giving up (driver, after VOTE_ABORT)::
+
+    Abandoning ─▶ Voiding ─▶ SweepingEnd ─▶ Done
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.model import Guarantee, Link, Outcome, Plan, Vote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What is fixed for one try at an epoch.
+
+    ``plan`` is the id drawn for this try. ``continues`` is the id of the plan that this same process made for
+    the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
+    needs no claim.
+    """
+
+    epoch: int
+    plan: str
+    run: str
+    guarantee: Guarantee
+    continues: str | None = None
+    barrier: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The chain of the epoch is being read."""
+
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """Our claim is being put: an ABORT link, so that what came before in this epoch is void.
+
+    Where a part of the epoch is committed, the claim is a COMMIT link that repeats the decision.
+    """
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class SweepingStart:
+    """The epoch is ours; what earlier runs left open is being swept."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The epoch is settled. The chain of the next one is being read: it is claimed before the drain begins."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimingNext:
+    """Our claim of the next epoch is being put, so that leftovers may be swept though nothing new comes."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class SweepingNext:
+    """The next epoch is ours; what earlier runs left open is being swept before the drain."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """A decision without receipt was found; before it is acted upon it is made durable."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Resolving:
+    """Commits of a found decision are under way."""
+
+    context: Context
+    link: Link
+    outcomes: tuple[tuple[Vote, Outcome], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Receipting:
+    """The receipt is being put; ``plan`` is None after a recovery, which then drains."""
+
+    link: Link
+    context: Context | None = None
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Tasks run. This state crosses processes: it is the plan."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """Our COMMIT link is being put. ``rest`` are tentative votes that it does not name."""
+
+    plan: Plan
+    link: Link
+    rest: tuple[Vote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """Commits of our own decision are under way."""
+
+    plan: Plan
+    link: Link
+    outcomes: tuple[tuple[Vote, Outcome], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepingEnd:
+    """The epoch is settled; leftovers of its attempts are being swept."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoning:
+    """A slot voted abort; the chain is read before anything is touched, as Spark aborts failed commits too."""
+
+    plan: Plan
+    run: str
+    votes: tuple[Vote, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voiding:
+    """Our link after VOTE_ABORT is being put: ABORT, or the former decision repeated."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do for this try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The query must stop."""
+
+
+State: TypeAlias = (
+    Reading
+    | Claiming
+    | SweepingStart
+    | Draining
+    | ClaimingNext
+    | SweepingNext
+    | Syncing
+    | Resolving
+    | Receipting
+    | Running
+    | Deciding
+    | Committing
+    | SweepingEnd
+    | Abandoning
+    | Voiding
+    | Done
+    | Stopped
+)

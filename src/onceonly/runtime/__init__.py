@@ -1,0 +1,1 @@
+"""Carries out the protocol's commands: threads, retries, checks, restart strategies. No Spark."""

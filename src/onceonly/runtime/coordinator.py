@@ -1,0 +1,272 @@
+"""Drives the protocol for one query: carries out its commands and gives it the answers.
+
+Driver only. One try at an epoch passes through two processes: ``plan`` runs where Spark plans the micro-batch,
+``decide`` (or ``abort``) where Spark commits it. All memory between them is the plan and the decision log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onceonly import events, failpoints, protocol
+from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, ProtocolError
+from onceonly.model import Guarantee, Link, Mode, Plan, Unknown, Vote
+from onceonly.ports import QueryContext
+from onceonly.runtime.clock import SystemClock
+from onceonly.runtime.commits import CommitLoop
+from onceonly.runtime.stops import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onceonly.ports import Clock, DecisionLog, Sink
+
+log = logging.getLogger("onceonly")
+
+
+class Coordinator:
+    """The coordinator of two-phase commit for one query.
+
+    ``sinks`` by name; ``guarantee`` of them all; ``actor`` names the process in the event log; ``columns`` of
+    the rows, for the sinks' checks; ``commit_timeout_s`` bounds the retries of one commit phase.
+    """
+
+    def __init__(
+        self,
+        *,
+        log: DecisionLog,
+        sinks: Mapping[str, Sink],
+        guarantee: Guarantee,
+        actor: str,
+        columns: tuple[tuple[str, str], ...] = (),
+        commit_timeout_s: float = 60.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._log = log
+        self._sinks = sinks
+        self._guarantee = guarantee
+        self._actor = actor
+        self._columns = columns
+        self._clock = clock or SystemClock()
+        self._commits = CommitLoop(sinks, timeout_s=commit_timeout_s, clock=self._clock)
+        self._facts: dict[str, Mapping[str, str | int]] = {}
+
+    def plan(
+        self, epoch: int, *, barrier: tuple[str, ...] = (), run: str = "", continues: str | None = None
+    ) -> Plan:
+        """Resolve an epoch before its tasks run (step 0 of the protocol).
+
+        Planner process or driver, once a try. ``barrier`` are the epoch's end offsets, a JSON text a source;
+        ``continues`` is the id of the plan that this process gave for the epoch before. Raises a typed error
+        where the query must stop. May commit, abort and sweep transactions of earlier runs.
+        """
+        failpoints.hit("plan.before_resolve")
+        if continues is None or not self._facts:
+            self._check()
+        context = protocol.Context(
+            epoch=epoch,
+            plan=uuid.uuid4().hex,
+            run=run,
+            guarantee=self._guarantee,
+            continues=continues,
+            barrier=barrier,
+            settings={name: dict(sink.identity()) for name, sink in self._sinks.items()},
+            facts=self._facts,
+        )
+        started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
+        if started is None:
+            what = (
+                f"Query {self._log.query}, chk-{epoch}: planning ended without a plan: a defect in onceonly."
+            )
+            raise ProtocolError(what, next_step="Start the query again; please report this.")
+        failpoints.hit("plan.after_resolve")
+        self._record("epoch.planned", epoch, run=run, mode=started.mode.value, plan=started.id)
+        return started
+
+    def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
+        """Decide an epoch whose slots have all voted commit: link, commits, receipt, sweep.
+
+        Commit process or driver, once a try. Returns when everything decided is visible; raises otherwise, and
+        then the next ``plan`` of this epoch resolves what was left.
+        """
+        run = votes[0].run if votes else ""
+        self._record("votes.collected", plan.epoch, run=run, votes=len(votes), mode=plan.mode.value)
+        if plan.mode is not Mode.DRAIN:
+            failpoints.hit("link.before_put")
+        state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
+        self._drive(state, commands, epoch=plan.epoch, run=run)
+        self._log.fold()
+        self._record("epoch.done", plan.epoch, run=run, mode=plan.mode.value)
+        failpoints.hit("commit.before_return")
+
+    def abort(
+        self, plan: Plan, votes: Sequence[Vote], *, run: str = "", reason: str = "a slot failed"
+    ) -> None:
+        """Give up a try. Commit process or driver, idempotent.
+
+        Spark calls it after a failed *commit* too, so the chain is read first: what is decided stays decided.
+        """
+        run = run or (votes[0].run if votes else "")
+        self._record("epoch.aborted", plan.epoch, run=run)
+        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)
+        self._drive(state, commands, epoch=plan.epoch, run=run)
+
+    def _check(self) -> None:
+        facts: dict[str, Mapping[str, str | int]] = {}
+        for name, sink in self._sinks.items():
+            if self._guarantee not in sink.capabilities.guarantees:
+                offered = ", ".join(sorted(sink.capabilities.guarantees))
+                what = f"The sink {name} cannot promise {self._guarantee}; it offers {offered}."
+                raise ConfigurationError(
+                    what, next_step="Set onceonly.guarantee to what it offers, or take another."
+                )
+            facts[name] = dict(sink.check(self._context(name)))
+        self._facts = facts
+
+    def _context(self, sink: str) -> QueryContext:
+        return QueryContext(
+            query=self._log.query, sink=sink, guarantee=self._guarantee, columns=self._columns
+        )
+
+    # --- the loop -----------------------------------------------------------------------------------------
+
+    def _drive(
+        self, state: protocol.State, commands: Sequence[protocol.Command], *, epoch: int, run: str
+    ) -> Plan | None:
+        """Carry out commands until none is left; give the plan if tasks are to be started."""
+        queue = deque(commands)
+        plan: Plan | None = None
+        while queue:
+            command = queue.popleft()
+            if isinstance(command, protocol.Stop):
+                raise error_of(command, query=self._log.query, epoch=epoch)
+            if isinstance(command, protocol.StartTasks):
+                plan = command.plan
+                continue
+            if isinstance(command, protocol.CommitHandle):
+                batch = [command]
+                while queue and isinstance(queue[0], protocol.CommitHandle):
+                    batch.append(queue.popleft())  # type: ignore[arg-type]  # narrowed by the look at queue[0]
+                answers = self._commit(batch, recovery=isinstance(state, protocol.Resolving))
+            else:
+                answers = self._carry_out(command, run=run)
+            for event in answers:
+                state, more = protocol.step(state, event)
+                queue.extend(more)
+        return plan
+
+    def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
+        match command:
+            case protocol.ReadChain(epoch):
+                before = self._log.chain(epoch - 1) if epoch > 0 else ()
+                previous_receipt = self._log.receipt(epoch - 1) if before else None
+                # The links last: what a living run puts meanwhile must not look like a gap before it.
+                newest = self._log.newest()
+                receipt = self._log.receipt(epoch)
+                if receipt is not None:
+                    # Its writer may have died before it was durable; what follows relies on it.
+                    self._log.put_receipt(receipt)
+                return [
+                    protocol.ChainRead(
+                        links=self._log.chain(epoch),
+                        receipt=receipt,
+                        previous=before[-1] if before else None,
+                        previous_receipt=previous_receipt,
+                        newest=newest,
+                    )
+                ]
+            case protocol.PutLink(link):
+                return [self._put(link)]
+            case protocol.SyncLink(link):
+                self._log.sync(link)
+                return [protocol.LinkPersisted(link)]
+            case protocol.PutReceipt(receipt):
+                failpoints.hit("receipt.before_put")
+                seconds = self._commits.seconds
+                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6)))
+                self._record(
+                    "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))
+                )
+                failpoints.hit("receipt.after_put")
+                return [protocol.ReceiptPersisted()]
+            case protocol.Sweep(link, keep):
+                return [self._sweep(link, keep)]
+            case protocol.AbortHandle(vote):
+                self._abort(vote)
+                return []
+            case protocol.Report(message):
+                log.error("Query %s: %s", self._log.query, message)
+                self._record("replay.differs", -1, run=run, message=message)
+                return []
+        message = f"unknown command {command!r}"
+        raise TypeError(message)
+
+    def _put(self, link: Link) -> protocol.Event:
+        try:
+            standing = self._log.put_link(link)
+        except InDoubtError as error:
+            return protocol.LinkInDoubt(error.what)
+        if standing != link:
+            self._record("link.taken", link.epoch, run=link.run, index=link.index)
+            return protocol.LinkTaken(standing)
+        self._record("link.persisted", link.epoch, run=link.run, link=link.kind.value, index=link.index)
+        # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
+        failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
+        return protocol.LinkPersisted(link)
+
+    def _commit(self, commands: list[protocol.CommitHandle], *, recovery: bool) -> list[protocol.Event]:
+        """Commit handles in parallel; an answer that raised is an unknown outcome, not a failure."""
+        resolved: list[protocol.Event] = []
+        for command, outcome in self._commits.run(commands, recovery=recovery):
+            vote = command.vote
+            self._record(
+                "handle.resolved" if recovery else "handle.committed",
+                vote.epoch,
+                run=vote.run,
+                sink=vote.sink,
+                slot=vote.slot,
+                transaction=vote.handle.transaction if vote.handle else "",
+                outcome=type(outcome).__name__,
+                reason=outcome.reason if isinstance(outcome, Unknown) else "",
+            )
+            resolved.append(protocol.Resolved(vote, outcome))
+        return resolved
+
+    def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
+        failpoints.hit("sweep.before")
+        try:
+            found = [
+                (name, leftover)
+                for name, sink in self._sinks.items()
+                if sink.capabilities.recovers
+                for leftover in sink.recover(self._context(name))
+                if leftover.transaction not in keep
+            ]
+            # List, look, fence, in this order: see the command's docstring.
+            chain = self._log.chain(link.epoch)
+            if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
+                return protocol.LinkTaken(chain[-1] if chain else link)
+            for name, leftover in found:
+                self._sinks[name].abort(leftover.handle)
+                self._record("swept", link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+        except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
+            log.warning("Query %s, chk-%s: sweep put off: %s", self._log.query, link.epoch, error)
+            return protocol.SweepFailed(str(error))
+        return protocol.Swept(len(found))
+
+    def _abort(self, vote: Vote) -> None:
+        if vote.handle is None:
+            return
+        try:
+            self._sinks[vote.sink].abort(vote.handle)
+        except OnceonlyError as error:
+            # No link names it and none can: the next sweep takes it.
+            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
+
+    def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
+        if events.enabled():
+            events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name

@@ -1,0 +1,93 @@
+"""What one attempt at one slot does: begin, write, pre-commit, and the vote. Executor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly import events, failpoints
+from onceonly.errors import ConfigurationError
+from onceonly.model import Guarantee, Mode, Plan, Vote
+from onceonly.runtime.checksum import RowChecksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from onceonly.model import Handle
+    from onceonly.ports import Sink, WriteContext
+
+
+def run_slot(sink: Sink, plan: Plan, context: WriteContext, batches: Iterable[pa.RecordBatch]) -> Vote:
+    """Run one attempt and give its vote. Executor, once an attempt.
+
+    A drain consumes the rows (the plan's state stores need it) and writes nothing. An attempt without rows
+    votes without a handle, as an empty transaction cannot be committed. An error drops the transaction, best
+    effort, and is VOTE_ABORT.
+    """
+    checksum = RowChecksum()
+    if plan.mode is Mode.DRAIN:
+        for batch in batches:
+            checksum.add(batch)
+        return _vote(context, checksum, None)
+    transaction: Any = None
+    begun = False
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if not begun:
+                failpoints.hit("slot.before_begin")
+                transaction = sink.begin_transaction(context)
+                begun = True
+                _record("slot.begun", context)
+            checksum.add(batch)
+            sink.write(transaction, batch)
+            failpoints.hit("slot.during_write")
+        if not begun:
+            return _vote(context, checksum, None)
+        failpoints.hit("slot.before_prepare")
+        handle = sink.pre_commit(transaction)
+    except BaseException as error:
+        _record("slot.failed", context, error=type(error).__name__)
+        if begun:
+            sink.discard(transaction)
+        raise
+    if handle is None and context.guarantee is not Guarantee.AT_LEAST_ONCE:
+        what = (
+            f"Sink {context.sink} gave no handle for {checksum.rows} rows, but promises {context.guarantee}."
+        )
+        raise ConfigurationError(what, next_step="Let its pre_commit return a Handle: a defect of the sink.")
+    _record("slot.prepared", context, handle)
+    failpoints.hit("slot.after_prepare")
+    return _vote(context, checksum, handle)
+
+
+def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:
+    _record("slot.voted", context, handle, rows=str(checksum.rows))
+    return Vote(
+        sink=context.sink,
+        epoch=context.epoch,
+        slot=context.slot,
+        plan=context.plan,
+        run=context.run,
+        attempt=context.attempt,
+        rows=checksum.rows,
+        checksum=checksum.value,
+        handle=handle,
+    )
+
+
+def _record(kind: str, context: WriteContext, handle: Handle | None = None, **more: str) -> None:
+    if events.enabled():
+        events.record(
+            kind,
+            actor="executor",
+            query=context.query,
+            epoch=context.epoch,
+            run=context.run,
+            sink=context.sink,
+            slot=context.slot,
+            transaction=handle.transaction if handle else "",
+            **more,
+        )

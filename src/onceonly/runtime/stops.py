@@ -1,0 +1,73 @@
+"""The typed error for each reason for which the protocol stops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly import errors
+from onceonly.protocol import StopReason
+
+if TYPE_CHECKING:
+    from onceonly.protocol import Stop
+
+_ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
+    StopReason.SUPERSEDED: (
+        errors.SupersededError,
+        "A newer run works on this checkpoint; this one has stopped and changed nothing.",
+        "Nothing, if the newer run is wanted; else stop that one and start this query again.",
+    ),
+    StopReason.OVERTAKEN: (
+        errors.UnavailableError,
+        "Another run put a link of this epoch at the same moment; this one has changed nothing.",
+        "Start the query again: it sees what was put. If two runs are meant to be, there must be only one.",
+    ),
+    StopReason.IN_DOUBT: (
+        errors.InDoubtError,
+        "The outcome cannot be told, so nothing was aborted and nothing was written again.",
+        "Look the transactions up in the target system; start the query again once it answers.",
+    ),
+    StopReason.DELAYED: (
+        errors.CommitDelayedError,
+        "The target system did not take it within the time; what is decided stays decided.",
+        "Start the query again when the target answers; a supervised query does so by its restart strategy.",
+    ),
+    StopReason.LOST: (
+        errors.TransactionLostError,
+        "Decided transactions were dropped by the target; this is proven, and they are fenced.",
+        "Start the query again: it writes the lost rows again, exactly once.",
+    ),
+    StopReason.MISMATCH: (
+        errors.ReplayMismatchError,
+        "Lost rows must be written again, but the replay gives other rows; nothing of it was kept.",
+        (
+            "Make the query deterministic (no random values, clocks, unordered collections) and restore the "
+            "former number of shuffle partitions, then start again."
+        ),
+    ),
+    StopReason.BARRIER: (
+        errors.LogError,
+        "The epoch was decided at other source offsets than Spark has planned now; nothing was touched.",
+        "Restore the offsets file of this epoch in the checkpoint as decided, then start again.",
+    ),
+    StopReason.SETTINGS: (
+        errors.ConfigurationError,
+        "Decided transactions are still pending for another target; none was touched.",
+        "Start once with the former options so that they are committed, then change them.",
+    ),
+    StopReason.GAP: (
+        errors.LogError,
+        "The decision log does not fit Spark's checkpoint: epochs are missing.",
+        "Restore the whole checkpoint folder, onceonly's part with Spark's, or begin with a new checkpoint.",
+    ),
+    StopReason.FOREIGN_VOTE: (
+        errors.ProtocolError,
+        "Votes do not belong to this epoch's plan; nothing was decided.",
+        "Start the query again; please report this.",
+    ),
+}
+
+
+def error_of(stop: Stop, *, query: str, epoch: int) -> errors.OnceonlyError:
+    """Give the error to raise for a stop. Pure."""
+    kind, what, next_step = _ERRORS[stop.reason]
+    return kind(f"Query {query}, chk-{epoch}: {what} ({stop.detail})", next_step=next_step)

@@ -1,0 +1,266 @@
+"""A connection for administration, by kafka-python: whole requests, one on the wire each, no hidden retry.
+
+librdkafka ends only transactions of its own producers; to end one from its durable name, the request
+must be sent as it is. Used on the driver, and on executors for reading markers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from onceonly.sinks.kafka.options import KafkaOptions
+
+T = TypeVar("T")
+
+GROUP = 0
+TRANSACTION = 1
+"""Kinds of coordinator, as in the protocol's FindCoordinator."""
+
+# Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
+NONE = 0
+UNKNOWN_TOPIC = 3
+COORDINATOR_CODES = frozenset({14, 15, 16})  # loading, not available, not this one
+NOT_YET_CODES = COORDINATOR_CODES | {7, 8, 13, 51, 56, 88}  # time-outs, 51 still ending, 88 unstable
+_FORBIDDEN = {
+    29: "WRITE and DESCRIBE on topic {}",
+    30: "READ and DESCRIBE on group {}",
+    31: "the cluster operation for {}",
+    53: "WRITE and DESCRIBE on transactional id {}",
+}
+
+_CONNECT_TIMEOUT_MS = 10_000
+_REQUEST_TIMEOUT_MS = 10_000
+_PAUSE_S = 0.02
+# More than the threads that commit at a time: beyond it kafka-python refuses to send.
+_IN_FLIGHT_MAX = 256
+
+
+class NotAnsweredError(Exception):
+    """No answer, or "not now": the request may or may not have been carried out."""
+
+
+def import_kafka() -> ModuleType:
+    """Import kafka-python, or say how to install it."""
+    try:
+        kafka = importlib.import_module("kafka")
+    except ImportError as error:
+        raise SetupError(
+            "The Kafka sink needs kafka-python, which is not installed.",
+            next_step="pip install 'onceonly[kafka]' on driver and executors",
+        ) from error
+    # At DEBUG it writes whole requests into the log, passwords among them.
+    logger = logging.getLogger("kafka")
+    if logger.level < logging.WARNING:
+        logger.setLevel(logging.WARNING)
+    return kafka
+
+
+def refuse_forbidden(code: int, thing: str) -> None:
+    """Raise ``ConfigurationError`` with the permission to grant, if that is what ``code`` says."""
+    if code in _FORBIDDEN:
+        raise ConfigurationError(
+            f"Kafka refuses access to {thing} (error {code}).",
+            next_step=f"grant the client's user {_FORBIDDEN[code].format(thing)}",
+        )
+
+
+class Admin:
+    """One connection, made when first needed. Thread-safe; made anew in a forked process."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._pid = 0
+
+    @property
+    def cluster_id(self) -> str:
+        """Name the cluster that answers. Raises ``NotAnsweredError``."""
+        return str(self.client().cluster_id())
+
+    def client(self) -> _Client:
+        """Give the connection. Raises ``NotAnsweredError`` within bounded time, ``ConfigurationError``."""
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                self._client = _Client(self._options)
+                self._pid = os.getpid()
+            client: _Client = self._client
+            return client
+
+    def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401  kafka-python is untyped
+        """Send one request to a broker and give its response."""
+        return self.client().send(request, node)
+
+    def to_coordinator(self, kind: int, key: str, request: Any) -> Any:  # noqa: ANN401
+        """Send one request to the coordinator of a group or transactional id and give its response."""
+        client = self.client()
+        try:
+            return client.send(request, client.coordinator(kind, key))
+        except NotAnsweredError:
+            client.forget(kind, key)
+            raise
+
+    def forget(self, kind: int, key: str) -> None:
+        """Look the coordinator up again next time."""
+        self.client().forget(kind, key)
+
+    def patiently(self, seconds: float, thing: str, attempt: Callable[[], T]) -> T:
+        """Repeat ``attempt`` while it raises ``NotAnsweredError``, at most for ``seconds``.
+
+        Raises ``UnavailableError`` then.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return attempt()
+            except NotAnsweredError as error:
+                if time.monotonic() >= deadline:
+                    raise UnavailableError(
+                        f"Kafka at {self._options.servers} did not answer for {seconds:g} s: {thing}: {error}.",
+                        next_step="see that the brokers run and are reached from here; the query may be restarted",
+                    ) from error
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        """Close the connection; a later call makes a new one. Idempotent."""
+        with self._lock:
+            if self._client is not None and self._pid == os.getpid():
+                self._client.close()
+            self._client = None
+
+
+class _Client:
+    """What is used of kafka-python, and the only place that knows its insides."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        import_kafka()
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+        from kafka.net.compat import KafkaNetClient
+
+        made: list[Any] = []
+
+        def kept(**configs: Any) -> Any:  # noqa: ANN401  kafka-python is untyped
+            made.append(KafkaNetClient(**configs))
+            return made[0]
+
+        settings = _settings(options)
+        try:
+            self.kafka = KafkaAdminClient(kafka_client=kept, **settings)
+        except (KafkaError, OSError) as error:
+            # It leaves its thread and sockets behind when it cannot connect.
+            for client in made:
+                client.close()
+                client._manager._net.stop()  # noqa: SLF001
+            reason = _reason(error)
+            if settings["security_protocol"].startswith("SASL"):
+                # kafka-python often sees the closed connection before the refusal that came with it.
+                reason += (
+                    " (brokers also hang up on a user that they refuse: check kafka.sasl.username, "
+                    "kafka.sasl.password and kafka.sasl.mechanism)"
+                )
+            raise NotAnsweredError(reason) from error
+
+    def cluster_id(self) -> str | None:
+        found: str | None = self.kafka._manager.cluster.cluster_id  # noqa: SLF001  no public name
+        return found
+
+    def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
+        manager = self.kafka._manager  # noqa: SLF001  the way to send one request, as its mixins do
+        return self.run(lambda: manager.run(manager.send, request, node))
+
+    def coordinator(self, kind: int, key: str) -> int:
+        from kafka.protocol.metadata import CoordinatorType
+
+        find = self.kafka._find_coordinator_id  # noqa: SLF001  no public name
+        try:
+            node: int = self.run(
+                lambda: self.kafka._manager.run(find, key, CoordinatorType(kind))  # noqa: SLF001
+            )
+        except NotAnsweredError as error:
+            refuse_forbidden(getattr(error.__cause__, "errno", 0) or 0, key)
+            raise
+        return node
+
+    def forget(self, kind: int, key: str) -> None:
+        from kafka.protocol.metadata import CoordinatorType
+
+        self.kafka._manager.cluster._coordinators.pop((CoordinatorType(kind), key), None)  # noqa: SLF001
+
+    def run(self, call: Callable[[], T]) -> T:
+        from kafka.errors import IncompatibleBrokerVersion, KafkaError
+
+        try:
+            return call()
+        except IncompatibleBrokerVersion as error:
+            raise ConfigurationError(
+                f"The Kafka brokers are too old: {error}.",
+                next_step="use brokers of version 3.0 or newer",
+            ) from error
+        except (KafkaError, OSError) as error:
+            raise NotAnsweredError(_reason(error)) from error
+
+    def close(self) -> None:
+        self.kafka.close()
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _settings(options: KafkaOptions) -> dict[str, Any]:
+    """Translate librdkafka's configuration to kafka-python's. Secrets stay wrapped (it logs them)."""
+    client = options.client
+    settings: dict[str, Any] = {
+        "bootstrap_servers": options.servers.split(","),
+        "client_id": client.get("client.id", "onceonly"),
+        "bootstrap_timeout_ms": _CONNECT_TIMEOUT_MS,
+        "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+        "reconnect_backoff_max_ms": 1000,
+        "max_in_flight_requests_per_connection": _IN_FLIGHT_MAX,
+    }
+    protocol = client.get("security.protocol", "PLAINTEXT")
+    settings["security_protocol"] = protocol
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = _ssl_context(options)
+    if protocol.startswith("SASL"):
+        settings["sasl_mechanism"] = client.get("sasl.mechanism", "GSSAPI")
+        settings["sasl_plain_username"] = client.get("sasl.username")
+        settings["sasl_plain_password"] = client.get("sasl.password")
+        settings["sasl_kerberos_service_name"] = client.get("sasl.kerberos.service.name", "kafka")
+    return settings
+
+
+def _ssl_context(options: KafkaOptions) -> ssl.SSLContext:
+    import ssl
+
+    client = options.client
+    try:
+        context = ssl.create_default_context(
+            cafile=client.get("ssl.ca.location"), cadata=client.get("ssl.ca.pem")
+        )
+        context.check_hostname = client.get("ssl.endpoint.identification.algorithm") != "none"
+        if "ssl.certificate.location" in client:
+            context.load_cert_chain(
+                client["ssl.certificate.location"],
+                client.get("ssl.key.location"),
+                client.get("ssl.key.password"),
+            )
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigurationError(
+            f"The certificate or key files of the Kafka sink cannot be used here: {_reason(error)}.",
+            next_step="see that kafka.ssl.*.location name PEM files that driver and executors can read",
+        ) from error
+    return context

@@ -1,0 +1,195 @@
+"""What can be wrong with a Kafka target, asked before the first record. Driver, once a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.model import Guarantee
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.admin import GROUP, NONE, UNKNOWN_TOPIC, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.columns import check_columns
+from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
+from onceonly.sinks.kafka.options import MARKER_OPTION, TRANSACTION_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.options import KafkaOptions
+
+_PATIENCE_S = 10.0
+# Bits of "authorized operations": org.apache.kafka.common.acl.AclOperation.
+_READ, _WRITE = 3, 4
+_UNTOLD = -(2**31)  # the broker did not say
+
+Facts = dict[str, str | int]
+
+
+def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
+    """Look at columns, cluster, topics, permissions and time-outs. Idempotent.
+
+    Raises ``ConfigurationError`` that names what to change, ``UnavailableError`` after bounded time.
+    """
+    check_columns(context.columns, options.topic)
+    cluster_id = admin.patiently(_PATIENCE_S, "first connection", lambda: admin.cluster_id)
+    facts: Facts = {"cluster_id": cluster_id}
+    if options.topic is not None:
+        _check_topic(admin, options.topic)
+    if context.guarantee is Guarantee.AT_LEAST_ONCE:
+        return facts
+    topic = require_marker_topic(options)
+    if topic != options.topic:
+        _check_topic(admin, topic)
+    _check_group(admin, marker.group_name(options.prefix, context.query, context.sink, 0))
+    settings = _broker_settings(admin)
+    facts["transaction_timeout_ms"] = _check_timeout(admin, options, context, settings)
+    facts["end_txn_version"] = _end_txn_version(admin)
+    return facts
+
+
+def require_marker_topic(options: KafkaOptions) -> str:
+    """Give the marker's topic, or say that it is missing."""
+    if options.marker_topic is None:
+        raise ConfigurationError(
+            f"Rows carry their topics, so {MARKER_OPTION} must name the topic that markers refer to.",
+            next_step=f"give {MARKER_OPTION}: any existing topic that this sink may write to",
+        )
+    return options.marker_topic
+
+
+def _check_topic(admin: Admin, name: str) -> None:
+    """Refuse a topic that neither exists nor is created by the broker, or that may not be written."""
+
+    def attempt(*, create: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
+        from kafka.protocol.metadata import MetadataRequest
+
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name)],
+            allow_auto_topic_creation=create,
+            include_topic_authorized_operations=True,
+            min_version=8,
+            max_version=9,
+        )
+        topic = admin.send(request).topics[0]
+        refuse_forbidden(topic.error_code, name)
+        if topic.error_code not in {NONE, UNKNOWN_TOPIC, 17}:
+            raise NotAnsweredError(f"error {topic.error_code}")
+        return topic
+
+    # Asked with "create", as Spark's producer would at its first row: the broker's settings decide.
+    topic = admin.patiently(_PATIENCE_S, f"topic {name}", lambda: attempt(create=True))
+    if topic.error_code == UNKNOWN_TOPIC and _creates_topics(admin):
+
+        def appeared() -> Any:  # noqa: ANN401
+            found = attempt(create=False)
+            if found.error_code == UNKNOWN_TOPIC:
+                raise NotAnsweredError("it is not there yet")
+            return found
+
+        topic = admin.patiently(_PATIENCE_S, f"creation of topic {name}", appeared)
+    if topic.error_code != NONE:
+        wrong = "does not exist, and the broker does not create topics by itself"
+        if topic.error_code != UNKNOWN_TOPIC:
+            wrong = "is no valid name of a topic"
+        raise ConfigurationError(
+            f"Topic {name} {wrong}.", next_step=f"create it: kafka-topics.sh --create --topic {name}"
+        )
+    _check_operation(topic.authorized_operations, _WRITE, 29, name)
+
+
+def _creates_topics(admin: Admin) -> bool:
+    # Not told without DESCRIBE_CONFIGS; then the time-out tells.
+    return _broker_settings(admin).get("auto.create.topics.enable", "true") == "true"
+
+
+def _check_operation(operations: Any, operation: int, code: int, thing: str) -> None:  # noqa: ANN401
+    """Refuse if the broker says which operations are allowed, and this one is not among them."""
+    if isinstance(operations, int):
+        told = operations != _UNTOLD
+        allowed = bool(operations >> operation & 1)
+    else:
+        told, allowed = bool(operations), operation in (operations or ())
+    if told and not allowed:
+        refuse_forbidden(code, thing)
+
+
+def _check_group(admin: Admin, group: str) -> None:
+    def attempt() -> Any:  # noqa: ANN401
+        from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+        request = DescribeGroupsRequest(
+            groups=[group], include_authorized_operations=True, min_version=3, max_version=5
+        )
+        answer = admin.to_coordinator(GROUP, group, request).groups[0]
+        refuse_forbidden(answer.error_code, group)
+        if answer.error_code != NONE:
+            admin.forget(GROUP, group)
+            raise NotAnsweredError(f"error {answer.error_code}")
+        return answer
+
+    answer = admin.patiently(_PATIENCE_S, f"group {group}", attempt)
+    _check_operation(answer.authorized_operations, _READ, 30, group)
+
+
+def _broker_settings(admin: Admin) -> dict[str, str]:
+    """Read two settings of a broker; empty where this user may not see them."""
+
+    def attempt() -> dict[str, str]:
+        from kafka.protocol.admin.configs import DescribeConfigsRequest
+        from kafka.protocol.metadata import MetadataRequest
+
+        node = admin.send(MetadataRequest(topics=[], max_version=9)).brokers[0].node_id
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=4,  # ConfigResource.Type.BROKER
+                    resource_name=str(node),
+                    configuration_keys=["transaction.max.timeout.ms", "auto.create.topics.enable"],
+                )
+            ],
+            include_synonyms=False,
+        )
+        answer = admin.send(request, node)
+        return {entry.name: entry.value for result in answer.results for entry in result.configs}
+
+    return admin.patiently(_PATIENCE_S, "settings of a broker", attempt)
+
+
+def _check_timeout(
+    admin: Admin, options: KafkaOptions, context: QueryContext, settings: dict[str, str]
+) -> int:
+    told = settings.get("transaction.max.timeout.ms")
+    broker_max = int(told) if told else None
+    ours = options.transaction_timeout_ms
+    if ours is None:
+        ours = min(TRANSACTION_TIMEOUT_MS, broker_max or TRANSACTION_TIMEOUT_MS)
+    # An id of this query that never carries a transaction: what it may do, they may.
+    probe = f"{id_prefix(options, context.query, context.sink)}check"
+    too_long = broker_max is not None and ours > broker_max
+    if too_long or fence(admin, probe, ours) == INVALID_TIMEOUT:
+        limit = "its maximum" if broker_max is None else f"its transaction.max.timeout.ms, {broker_max} ms"
+        raise ConfigurationError(
+            f"The transaction time-out of {ours} ms is more than the broker allows: {limit}.",
+            next_step="lower kafka.transaction.timeout.ms, or raise the broker's maximum",
+        )
+    return ours
+
+
+def id_prefix(options: KafkaOptions, query: str, sink: str) -> str:
+    """Give what every transactional id of a query's sink begins with, and no other's does."""
+    return f"{options.prefix}.{marker.part(query)}.{marker.part(sink)}."
+
+
+def _end_txn_version(admin: Admin) -> int:
+    """Choose the version of EndTxn that the handles of this run name.
+
+    5 where the cluster has finalised transaction.version 2, so that the epoch is bumped at commit and a
+    paused writer is fenced; mixing versions for one transaction is answered wrongly.
+    """
+
+    def attempt() -> int:
+        features = admin.client().run(admin.client().kafka.describe_features)
+        level = features.get("transaction.version", {}).get("finalized", (0, 0))[1]
+        return 5 if level >= 2 else 3  # noqa: PLR2004  the feature's level
+
+    return admin.patiently(_PATIENCE_S, "features of the cluster", attempt)

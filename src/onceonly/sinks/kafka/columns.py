@@ -1,0 +1,120 @@
+"""The columns that Spark's own Kafka sink reads, checked on the driver and read on the executor.
+
+As there (``KafkaWriter`` and ``KafkaRowWriter``): ``value`` is required, ``key``, ``topic``,
+``partition`` and ``headers`` are optional, names are matched exactly, other columns are ignored, the
+option ``topic`` wins over the column, and a column ``headers`` is written wherever there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, RecordRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+_TYPES = {
+    "value": ("string", "binary"),
+    "key": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+Headers = list[tuple[str, bytes | None]] | None
+Row = tuple[str, bytes | None, bytes | None, int, Headers]
+"""Topic, value, key, partition (-1: by the key), headers."""
+
+
+def check_columns(columns: Sequence[tuple[str, str]], topic: str | None) -> None:
+    """Refuse columns that no row could be made of. Driver, before the first record; pure.
+
+    ``columns`` are names and Spark's ``simpleString`` types; nothing is known where it is empty.
+    """
+    if not columns:
+        return
+    types = dict(columns)
+    if "value" not in types:
+        raise ConfigurationError(
+            f"The Kafka sink needs a column 'value'; there are {', '.join(types)}.",
+            next_step="select the row as 'value', of type string or binary, for instance with to_json",
+        )
+    if topic is None and "topic" not in types:
+        raise ConfigurationError(
+            "The Kafka sink has no topic: neither an option 'topic' nor a column 'topic'.",
+            next_step="give one of the two",
+        )
+    for name, allowed in _TYPES.items():
+        if name in types and not _fits(types[name], allowed) and not (name == "topic" and topic):
+            raise ConfigurationError(
+                f"The column '{name}' is of type {types[name]}, and must be {' or '.join(allowed)}.",
+                next_step=f"cast it: col('{name}').cast('{allowed[0]}')",
+            )
+
+
+def _fits(spark_type: str, allowed: tuple[str, ...]) -> bool:
+    # string collate X, varchar(n) and char(n) reach us as strings.
+    if spark_type.startswith(("string ", "varchar(", "char(")):
+        return "string" in allowed
+    return spark_type in allowed
+
+
+def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
+    """Give the rows of a batch; ``first`` is the number of its first row in this slot. Executor.
+
+    Raises ``RecordRefusedError`` for a row without a topic or with a header without a key.
+    """
+    count = batch.num_rows
+    values = _bytes(batch, "value")
+    keys = _bytes(batch, "key") if "key" in batch.schema.names else [None] * count
+    topics = [topic] * count if topic is not None else _topics(batch, first)
+    partitions = _partitions(batch) if "partition" in batch.schema.names else [-1] * count
+    headers: list[Headers] = [None] * count
+    if "headers" in batch.schema.names:
+        headers = [_headers(row, first + index) for index, row in enumerate(_column(batch, "headers"))]
+    return zip(topics, values, keys, partitions, headers, strict=True)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    return list(batch.column(batch.schema.get_field_index(name)).to_pylist())
+
+
+def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    import pyarrow as pa
+
+    column = batch.column(batch.schema.get_field_index(name))
+    # A string is its UTF-8 bytes already: the cast copies nothing.
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    return list(column.to_pylist())
+
+
+def _topics(batch: pa.RecordBatch, first: int) -> list[str]:
+    column = _column(batch, "topic")
+    if None in column:
+        raise RecordRefusedError(
+            f"Row {first + column.index(None)} of this slot has a null topic, and there is no option 'topic'.",
+            next_step="fill the column 'topic', filter such rows out, or give the option 'topic'",
+        )
+    return column
+
+
+def _partitions(batch: pa.RecordBatch) -> list[int]:
+    # As in Spark, a null partition leaves the choice to the key.
+    return [-1 if partition is None else partition for partition in _column(batch, "partition")]
+
+
+def _headers(entries: list[dict[str, Any] | None] | None, row: int) -> Headers:
+    if entries is None:
+        return None
+    if any(entry is None or entry["key"] is None for entry in entries):
+        raise RecordRefusedError(
+            f"Row {row} of this slot has a header that is null or has no key.",
+            next_step="fill or remove the header; a null value is allowed, a null key is not",
+        )
+    return [(entry["key"], entry["value"]) for entry in entries if entry is not None]

@@ -1,0 +1,251 @@
+"""Commit, abort and recovery of prepared transactions, from their durable names. Driver.
+
+A commit is one EndTxn request to the transaction's coordinator. Its answer alone does not always say
+what happened: 90 (fenced) comes after a time-out, and also after a commit that somebody has followed
+with a new producer. Then the marker decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater, Unknown
+from onceonly.ports import Leftover
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.admin import (
+    COORDINATOR_CODES,
+    NONE,
+    NOT_YET_CODES,
+    TRANSACTION,
+    NotAnsweredError,
+    refuse_forbidden,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.sinks.kafka.admin import Admin
+
+_STABLE_S = 5.0
+_FENCE_S = 30.0
+_LIST_S = 10.0
+# Only needed in the request: the producer that takes the id next sets its own.
+_FENCE_TIMEOUT_MS = 1000
+# v6 is the broker's own two-phase commit, KIP-939.
+_INIT_VERSION_MAX = 5
+# {run}.{worker}.{number}, after the query's and sink's own part
+_ID_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a handle's data says."""
+
+    cluster_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    end_txn_version: int
+    group: str
+    marker_topic: str
+    token: str
+    predecessor: str
+
+    def handle(self) -> Handle:
+        return Handle(
+            transaction=self.transactional_id,
+            data={name: getattr(self, name) for name in self.__slots__},
+        )
+
+    @classmethod
+    def of(cls, handle: Handle) -> Prepared:
+        """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
+        data: Mapping[str, Any] = handle.data
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise InDoubtError(
+                f"The handle of transaction {handle.transaction} is not one of the Kafka sink: {error}.",
+                next_step="use the version of onceonly that wrote it",
+            ) from error
+
+
+def commit(admin: Admin, handle: Handle) -> Outcome:
+    """Make a prepared transaction visible. Any thread, any process; idempotent, repeatable.
+
+    Raises ``ConfigurationError`` for another cluster and for missing permissions.
+    """
+    prepared = Prepared.of(handle)
+    try:
+        _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
+        code = _end(admin, prepared)
+    except NotAnsweredError as error:
+        # Whether or not the request arrived: sending it again is harmless, and tells.
+        return RetryLater(f"{prepared.transactional_id}: {error}")
+    refuse_forbidden(code, prepared.transactional_id)
+    if code == NONE:
+        return Committed()
+    if code in NOT_YET_CODES:
+        if code in COORDINATOR_CODES:
+            admin.forget(TRANSACTION, prepared.transactional_id)
+        return RetryLater(f"{prepared.transactional_id}: error {code}")
+    return _look_up(admin, prepared, code)
+
+
+def abort(admin: Admin, handle: Handle) -> None:
+    """Abort and fence: after it, nobody can finish this transaction. Driver; idempotent.
+
+    Raises ``UnavailableError``, ``ConfigurationError``.
+    """
+    transactional_id = str(handle.data["transactional_id"])
+    cluster_id = str(handle.data["cluster_id"])
+    admin.patiently(
+        _FENCE_S,
+        f"abort of {transactional_id}",
+        lambda: _require_cluster(admin, cluster_id, transactional_id),
+    )
+    fence(admin, transactional_id, _FENCE_TIMEOUT_MS)
+
+
+def fence(admin: Admin, transactional_id: str, timeout_ms: int) -> int:
+    """Take the id: InitProducerId aborts what is open on it and outdates its former producer.
+
+    Gives 0, or 50 where ``timeout_ms`` is above the broker's maximum.
+    """
+
+    def attempt() -> int:
+        from kafka.protocol.producer.transaction import InitProducerIdRequest
+
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=_INIT_VERSION_MAX,
+        )
+        code: int = admin.to_coordinator(TRANSACTION, transactional_id, request).error_code
+        refuse_forbidden(code, transactional_id)
+        if code in COORDINATOR_CODES:
+            admin.forget(TRANSACTION, transactional_id)
+        if code not in {NONE, INVALID_TIMEOUT}:
+            raise NotAnsweredError(f"error {code}")
+        return code
+
+    return admin.patiently(_FENCE_S, f"fencing {transactional_id}", attempt)
+
+
+INVALID_TIMEOUT = 50
+"""INVALID_TRANSACTION_TIMEOUT: above the broker's ``transaction.max.timeout.ms``."""
+
+
+def recover(admin: Admin, prefix: str) -> list[Leftover]:
+    """List the open transactions whose id is ``{prefix}{run}.{worker}.{number}``. Driver.
+
+    Raises ``UnavailableError`` rather than give a part of them.
+    """
+    return admin.patiently(_LIST_S, f"list of transactions {prefix}*", lambda: _recover(admin, prefix))
+
+
+def _recover(admin: Admin, prefix: str) -> list[Leftover]:
+    from kafka.protocol.admin.transactions import ListTransactionsRequest
+    from kafka.protocol.metadata import MetadataRequest
+
+    topology = admin.send(
+        MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name="__transaction_state")],
+            allow_auto_topic_creation=False,
+            max_version=9,
+        )
+    )
+    brokers = {broker.node_id for broker in topology.brokers}
+    # Each broker lists the ids that it coordinates. One that is down takes its ids along unseen, unless
+    # another has taken over; without permission to see the topic, this cannot be told.
+    for partition in topology.topics[0].partitions:
+        if partition.leader_id not in brokers:
+            raise NotAnsweredError(f"__transaction_state-{partition.partition_index} has no leader")
+    found: list[Leftover] = []
+    for broker in brokers:
+        answer = admin.send(
+            ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[], max_version=0), broker
+        )
+        if answer.error_code != NONE:
+            refuse_forbidden(answer.error_code, prefix)
+            raise NotAnsweredError(f"broker {broker} answers error {answer.error_code}")
+        found += [
+            Leftover(
+                transaction=state.transactional_id,
+                data={"transactional_id": state.transactional_id, "cluster_id": admin.cluster_id},
+            )
+            for state in answer.transaction_states
+            if state.transactional_id.startswith(prefix)
+            and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS
+        ]
+    return found
+
+
+def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
+    connected = admin.cluster_id
+    if connected != cluster_id:
+        raise ConfigurationError(
+            f"Transaction {transaction} was prepared in Kafka cluster {cluster_id}, and the servers "
+            f"given now belong to cluster {connected}. Nothing was sent.",
+            next_step="point kafka.bootstrap.servers back to the former cluster until it is resolved",
+        )
+
+
+def _end(admin: Admin, prepared: Prepared) -> int:
+    from kafka.protocol.producer.transaction import EndTxnRequest
+
+    # The version is the handle's: after a v4 commit, a v5 request would be answered wrongly (measured).
+    request = EndTxnRequest[prepared.end_txn_version](
+        transactional_id=prepared.transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        committed=True,
+    )
+    code: int = admin.to_coordinator(TRANSACTION, prepared.transactional_id, request).error_code
+    return code
+
+
+def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
+    """Ask the marker what became of a transaction that EndTxn no longer takes."""
+    name = f"transaction {prepared.transactional_id}, EndTxn error {code}"
+    found = _stable(admin, prepared)
+    if isinstance(found, RetryLater):
+        return found
+    if found == prepared.predecessor:
+        # Not committed so far. Nobody must be able to commit it between this word and the next try.
+        try:
+            fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
+        except UnavailableError as error:
+            return RetryLater(f"{name}: {error.what}")
+        found = _stable(admin, prepared)
+        if isinstance(found, RetryLater):
+            return found
+        if found == prepared.predecessor:
+            return Lost(
+                f"{name}; fenced, and group {prepared.group} still shows {prepared.predecessor}, "
+                f"the marker from before it began"
+            )
+    if found == prepared.token:
+        return AlreadyCommitted()
+    shown = "no marker (group or topic deleted, or expired)" if found is None else f"marker {found}"
+    return Unknown(
+        f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows {shown}, neither its own "
+        f"{prepared.token} nor its predecessor {prepared.predecessor}"
+    )
+
+
+def _stable(admin: Admin, prepared: Prepared) -> str | RetryLater | None:
+    """Read the marker; what is visible and ours proves the commit even while a twin is pending."""
+    group, topic = prepared.group, prepared.marker_topic
+    try:
+        return marker.read(admin, group, topic, stable=True, seconds=_STABLE_S)
+    except UnavailableError as error:
+        try:
+            visible = marker.read(admin, group, topic, stable=False, seconds=_STABLE_S)
+        except UnavailableError:
+            visible = None
+        return prepared.token if visible == prepared.token else RetryLater(error.what)

@@ -1,0 +1,141 @@
+"""The marker: a token inside the transaction, by which its outcome can be looked up afterwards.
+
+It is the metadata of an offset that is committed *with* the transaction, to a group per (query, sink,
+slot) and partition 0 of the marker topic. Kafka shows it once the transaction is committed, and never
+if it was aborted; a *stable* read waits until no transaction on it is pending.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from onceonly.errors import UnavailableError
+from onceonly.sinks.kafka.admin import (
+    COORDINATOR_CODES,
+    GROUP,
+    NONE,
+    NOT_YET_CODES,
+    UNKNOWN_TOPIC,
+    NotAnsweredError,
+    refuse_forbidden,
+)
+
+if TYPE_CHECKING:
+    from onceonly.sinks.kafka.admin import Admin
+
+_PARTITION = 0
+_STABLE_S = 2.0
+_PLAIN_S = 10.0
+_NO_OFFSET = -1
+
+
+def part(name: str) -> str:
+    """Give a name such that it can stand between dots."""
+    return name.replace("%", "%25").replace(".", "%2E")
+
+
+def group_name(prefix: str, query: str, sink: str, slot: int) -> str:
+    """Name the group that holds the marker of a slot."""
+    return f"{prefix}.{part(query)}.{part(sink)}.{slot}"
+
+
+def new_token(epoch: int) -> str:
+    """Draw a token for a transaction of ``epoch``."""
+    return f"{epoch}:{uuid.uuid4().hex}"
+
+
+def epoch_of(token: str) -> int:
+    """Give the epoch in a token; -1 for a seed."""
+    head = token.partition(":")[0]
+    return int(head) if head.isdigit() else -1
+
+
+def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float = _PLAIN_S) -> str | None:
+    """Look the token up: None where the group has none. Any process.
+
+    Raises ``UnavailableError``: a stable read also if a transaction on the marker stays pending.
+    """
+    return admin.patiently(
+        seconds, f"the marker of group {group}", lambda: _read(admin, group, topic, stable=stable)
+    )
+
+
+def read_or_seed(admin: Admin, group: str, topic: str) -> str:
+    """Give the token that the next transaction will replace. Executor, before the transaction begins.
+
+    A group without one gets a seed, so that "still the predecessor" can be shown later. A read that
+    is not stable in time gives what is visible: what is pending is a twin's, which no link names.
+    """
+    try:
+        found = read(admin, group, topic, stable=True, seconds=_STABLE_S)
+    except UnavailableError:
+        found = read(admin, group, topic, stable=False)
+    if found:
+        return found
+    # A seed is drawn, not computed: one that is written after the group was deleted must differ from
+    # the one that a pending handle names. Of two twins the later seed stands; both read it back.
+    seed = f"seed:{uuid.uuid4().hex}"
+    admin.patiently(_PLAIN_S, f"the marker of group {group}", lambda: _write(admin, group, topic, seed))
+    return read(admin, group, topic, stable=False) or seed
+
+
+def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
+    from kafka.protocol.consumer.group import OffsetFetchRequest
+
+    in_group = OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(
+        groups=[
+            in_group(
+                group_id=group,
+                topics=[in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])],
+            )
+        ],
+        require_stable=stable,
+        min_version=8,
+        max_version=8,  # with 10, topics are named by id
+    )
+    answer = admin.to_coordinator(GROUP, group, request).groups[0]
+    partitions = [partition for entry in answer.topics for partition in entry.partitions]
+    for code in (answer.error_code, *(partition.error_code for partition in partitions)):
+        _judge(admin, group, code)
+    offset = partitions[0].committed_offset if partitions else _NO_OFFSET
+    # confluent-kafka sends the text with the NUL that ends it in C.
+    return None if offset == _NO_OFFSET else partitions[0].metadata.rstrip("\0")
+
+
+def _write(admin: Admin, group: str, topic: str, token: str) -> None:
+    from kafka.protocol.consumer.group import OffsetCommitRequest
+
+    in_topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = in_topic.OffsetCommitRequestPartition(
+        partition_index=_PARTITION,
+        committed_offset=0,
+        committed_leader_epoch=-1,
+        committed_metadata=token,
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,  # no member: as tools commit offsets
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[in_topic(name=topic, partitions=[partition])],
+        max_version=8,
+    )
+    answer = admin.to_coordinator(GROUP, group, request)
+    _judge(admin, group, answer.topics[0].partitions[0].error_code)
+
+
+def _judge(admin: Admin, group: str, code: int) -> None:
+    if code == NONE:
+        return
+    refuse_forbidden(code, group)
+    if code in COORDINATOR_CODES:
+        admin.forget(GROUP, group)
+    if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
+        raise NotAnsweredError(f"error {code}")
+    raise UnavailableError(
+        f"Kafka answers error {code} for the marker of group {group}.",
+        next_step="look into the broker's log; the query may be restarted",
+    )

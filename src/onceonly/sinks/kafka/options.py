@@ -1,0 +1,208 @@
+"""The options of the Kafka sink: read, checked and translated, without touching the network."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.kafka.producer_options import OPTIONS, Kind, ProducerOption, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX_OPTION = "onceonly.transactional.id.prefix"
+MARKER_OPTION = "onceonly.marker.topic"
+OWN_OPTIONS = {
+    "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
+    "includeheaders": "accepted, no effect: as in Spark's own sink, a column 'headers' is written "
+    "wherever there is one",
+    PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
+    MARKER_OPTION: "the topic whose partition 0 the markers name; default the option topic, and "
+    "required where rows carry their topics",
+}
+"""The options without ``kafka.``, and what they mean."""
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The default, equal to the broker's default ``transaction.max.timeout.ms``."""
+
+_DEFAULTS = {
+    # Java's default partitioner, so that a key stays where Spark's own sink put it.
+    "partitioner": "murmur2_random",
+    "acks": "all",
+    "enable.idempotence": "true",
+    # Java's defaults where librdkafka's differ and a row could be refused for it.
+    "message.max.bytes": "1048576",
+    "queue.buffering.max.kbytes": "32768",
+    "delivery.timeout.ms": "120000",
+    "reconnect.backoff.max.ms": "1000",
+    # A client carries one transaction; telemetry would be asked for anew with each.
+    "enable.metrics.push": "false",
+    # To standard error, critical only: what fails is raised. Its debug lines may show the configuration.
+    "log_level": "2",
+}
+
+
+class Secret(str):
+    """A text that does not show itself: its ``repr`` is redacted, also inside a dict."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[redacted]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """The checked options. Its ``repr`` shows no secret.
+
+    ``client`` is librdkafka's configuration without the timeouts of a transaction and without a
+    transactional id; ``transaction_timeout_ms`` is None where the user left it to the broker.
+    """
+
+    servers: str
+    topic: str | None = None
+    prefix: str = "onceonly"
+    marker_topic: str | None = None
+    transaction_timeout_ms: int | None = None
+    max_block_ms: int = 60_000
+    client: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        return int(self.client["delivery.timeout.ms"])
+
+    @property
+    def record_bytes_max(self) -> int:
+        return int(self.client["message.max.bytes"])
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> KafkaOptions:
+        """Read the options of a query. Pure; raises ``ConfigurationError`` that names a wrong one."""
+        own: dict[str, str] = {}
+        java: dict[str, str] = {}
+        # Spark hands options over in the case that the user typed, or in lower case.
+        for name, value in options.items():
+            key = name.lower()
+            if key.startswith("kafka."):
+                java[key.removeprefix("kafka.")] = value
+            else:
+                own[key] = value
+        _refuse_unknown(own, java)
+        if not java.get("bootstrap.servers", "").strip():
+            raise ConfigurationError(
+                "The option kafka.bootstrap.servers is missing.",
+                next_step="give it as host:port, several separated by commas",
+            )
+        prefix = own.get(PREFIX_OPTION, "onceonly")
+        if not prefix.strip():
+            raise ConfigurationError(
+                f"The option {PREFIX_OPTION} is empty.", next_step="leave it out or give it a name"
+            )
+        read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
+        timeout = read.pop("transaction.timeout.ms", None)
+        return cls(
+            servers=read["bootstrap.servers"],
+            topic=own.get("topic") or None,
+            prefix=prefix,
+            marker_topic=own.get(MARKER_OPTION) or own.get("topic") or None,
+            transaction_timeout_ms=None if timeout is None else int(timeout),
+            max_block_ms=int(read.pop("max.block.ms", "60000")),
+            client=_client(read),
+        )
+
+
+def redacted(options: Mapping[str, str]) -> dict[str, str]:
+    """Give the options with every secret wrapped, and every value of an option that is not known."""
+    known = {f"kafka.{name}" for name, option in OPTIONS.items() if not option.secret}
+    return {
+        name: value if name.lower() in known or name.lower() in OWN_OPTIONS else Secret(value)
+        for name, value in options.items()
+    }
+
+
+def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str]) -> None:
+    known = [*OWN_OPTIONS, *(f"kafka.{name}" for name in OPTIONS)]
+    for name in (*own, *(f"kafka.{name}" for name in java)):
+        if name in known:
+            continue
+        # A likely slip: the option of the producer, without Spark's kafka. before it.
+        near = [f"kafka.{name}"] if f"kafka.{name}" in known else []
+        near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        raise ConfigurationError(
+            f"The Kafka sink knows no option {name}.",
+            next_step=f"did you mean {near[0]}?" if near else "see docs/reference/kafka-options.md",
+        )
+
+
+def _value(option: ProducerOption, text: str) -> str:
+    """Check one option of the producer and bring its value into librdkafka's form."""
+    name = f"kafka.{option.name}"
+    if option.use is Use.REFUSED:
+        raise ConfigurationError(f"The Kafka sink refuses {name}.", next_step=option.note)
+    value = text if option.secret else text.strip()
+    if option.kind is Kind.BOOLEAN or option.name == "compression.type":
+        value = value.lower()
+    elif option.kind is Kind.LIST:
+        value = ",".join(part.strip() for part in value.split(",") if part.strip())
+    if option.name in {"security.protocol", "sasl.mechanism", "ssl.keystore.type", "ssl.truststore.type"}:
+        value = value.upper()
+    allowed = option.only or (("true", "false") if option.kind is Kind.BOOLEAN else ())
+    if allowed and value not in allowed:
+        shown = " or ".join(entry or "the empty text" for entry in allowed)
+        raise ConfigurationError(
+            f"The option {name} is {value!r}, and must be {shown}.", next_step=option.note or "change it"
+        )
+    if option.kind is not Kind.INTEGER:
+        return Secret(value) if option.secret else value
+    return str(_integer(option, value))
+
+
+def _integer(option: ProducerOption, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"The option kafka.{option.name} is {value!r}, and must be a whole number.",
+            next_step="change it",
+        ) from None
+    if option.name == "retries" and number < 1:
+        raise ConfigurationError(
+            "The option kafka.retries is 0, and no guarantee holds without retries.",
+            next_step="leave it out; kafka.delivery.timeout.ms bounds the retries",
+        )
+    return min(max(number // option.divide, option.least), option.most)
+
+
+def _client(read: Mapping[str, str]) -> dict[str, str]:
+    """Put librdkafka's configuration together from checked values."""
+    client = dict(_DEFAULTS)
+    level = f"compression.{read.get('compression.type', 'none')}.level"
+    for name, value in read.items():
+        option = OPTIONS[name]
+        if option.use is Use.NO_EFFECT or name.endswith(("store.type", "store.location", ".ignore.keys")):
+            continue
+        if option.to == "compression.level" and name != level:
+            continue
+        client[option.to] = value
+    if client.get("ssl.endpoint.identification.algorithm") == "":
+        client["ssl.endpoint.identification.algorithm"] = "none"
+    for store, targets in (
+        ("keystore", ("ssl.certificate.location", "ssl.key.location")),
+        ("truststore", ("ssl.ca.location",)),
+    ):
+        location = read.get(f"ssl.{store}.location")
+        if location is None:
+            continue
+        if read.get(f"ssl.{store}.type") != "PEM":
+            raise ConfigurationError(
+                f"The option kafka.ssl.{store}.location names a Java {store}, which only Java reads.",
+                next_step=OPTIONS[f"ssl.{store}.type"].note,
+            )
+        client |= dict.fromkeys(targets, location)
+    if "reconnect.backoff.ms" in client:
+        client["reconnect.backoff.max.ms"] = str(
+            max(int(client["reconnect.backoff.max.ms"]), int(client["reconnect.backoff.ms"]))
+        )
+    return client

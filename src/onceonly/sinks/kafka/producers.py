@@ -1,0 +1,331 @@
+"""The producers of one worker process: each is initialised, carries one transaction, and is thrown away.
+
+A late duplicate of an EndTxn request ends whatever transaction its producer id and epoch have open, so
+no two transactions may share them. Initialising costs 6 to 50 ms, sometimes 500; so while one
+transaction is voted on, a *spare* is initialised in the background for the next.
+
+A transactional id is used again only in a later epoch: then, by protocol, every handle of the former
+epoch is resolved. A worker thus needs about as many ids as it runs slots in two epochs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, WriteFailedError
+from onceonly.events import record
+from onceonly.sinks.kafka.admin import NONE, TRANSACTION, Admin, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.checks import id_prefix
+from onceonly.sinks.kafka.marker import part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from onceonly.ports import WriteContext
+    from onceonly.sinks.kafka.options import KafkaOptions
+
+IDS_MAX = 10_000
+"""Transactional ids of one worker. Kafka keeps each for days; a need for more is a leak."""
+
+_DESCRIBE_S = 10.0
+_CONNECT_S = 2.0
+# Kafka forgets idle transactional ids after 7 days, brokers are moved; a spare is not kept for long.
+_SPARE_AGE_S_MAX = 600.0
+_SHORT_LIVED = {
+    # A fresh client asks for its coordinator at once: 14 instead of 54 ms to initialise (measured).
+    "reconnect.backoff.ms": "1",
+    # With both, librdkafka would try a broker that is down a hundred times a second.
+    "metadata.recovery.strategy": "none",
+}
+_POOLS_MAX = 64
+_GROUPS_MAX = 1024
+
+
+def import_confluent() -> ModuleType:
+    """Import confluent-kafka, or say how to install it."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise SetupError(
+            "The Kafka sink needs confluent-kafka, which is not installed.",
+            next_step="pip install 'onceonly[kafka]' on driver and executors",
+        ) from error
+    return confluent_kafka
+
+
+def transactional_client(options: KafkaOptions, transactional_id: str, timeout_ms: int) -> dict[str, str]:
+    """Give librdkafka's configuration for one transaction. Pure.
+
+    librdkafka refuses a delivery or socket time-out longer than the transaction's.
+    """
+    client = {"bootstrap.servers": options.servers, **_SHORT_LIVED, **options.client}
+    client["transactional.id"] = transactional_id
+    client["transaction.timeout.ms"] = str(timeout_ms)
+    client["delivery.timeout.ms"] = str(min(options.delivery_timeout_ms, timeout_ms))
+    # 60 s is librdkafka's default; it wants 100 ms less than the transaction has.
+    client["socket.timeout.ms"] = str(
+        max(min(int(client.get("socket.timeout.ms", "60000")), timeout_ms - 100), 10)
+    )
+    return client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A producer that is initialised and has carried no transaction."""
+
+    producer: Any
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    born: float
+
+
+@dataclass(slots=True)
+class _Spare:
+    """A producer in preparation for epochs after ``epoch``."""
+
+    epoch: int
+    future: Future[Ready | None] = field(default_factory=Future)
+
+
+class Pool:
+    """The producers of one (query, sink, run) in this process. Executor; thread-safe."""
+
+    def __init__(self, context: WriteContext, options: KafkaOptions, admin: Admin, timeout_ms: int) -> None:
+        worker = uuid.uuid4().hex[:12]
+        prefix = id_prefix(options, context.query, context.sink)
+        self._prefix = f"{prefix}{part(context.run)}.{worker}."
+        self._context = context
+        self._options = options
+        self._admin = admin
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._used: dict[str, int] = {}
+        self._spare: _Spare | None = None
+
+    def take(self, epoch: int) -> Ready:
+        """Give an initialised producer for a transaction of ``epoch``: the spare, or a new one.
+
+        Raises ``WriteFailedError``, ``ConfigurationError``, ``UnavailableError``.
+        """
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            # The thread is bounded by max.block.ms; waiting for it is never slower than starting anew.
+            ready = spare.future.result()
+            # The spare's id was chosen as free for epochs from its own on.
+            if (
+                ready is not None
+                and epoch >= spare.epoch
+                and time.monotonic() - ready.born < _SPARE_AGE_S_MAX
+            ):
+                with self._lock:
+                    self._used[ready.transactional_id] = max(epoch, self._used[ready.transactional_id])
+                return ready
+        return self._initialise(self._claim_id(epoch))
+
+    def prepare_spare(self, epoch: int) -> None:
+        """Begin to initialise the next producer in the background, once ``epoch`` is prepared here."""
+        with self._lock:
+            if self._spare is not None:
+                return
+            # A daemon: it must not keep a worker alive that Spark wants gone.
+            self._spare = spare = _Spare(epoch)
+            threading.Thread(target=self._fill, args=(spare,), name="onceonly-spare", daemon=True).start()
+
+    def drop(self) -> None:
+        """Throw the spare away. It has no transaction, so nothing is left open."""
+        with self._lock:
+            self._spare = None
+
+    def _fill(self, spare: _Spare) -> None:
+        ready: Ready | None = None
+        try:
+            # The next take meets the same error, where somebody hears it.
+            with contextlib.suppress(OnceonlyError):
+                ready = self._initialise(self._claim_id(spare.epoch))
+        finally:
+            spare.future.set_result(ready)
+        if ready is None:
+            return
+        record(
+            "spare.ready",
+            actor="executor",
+            query=self._context.query,
+            run=self._context.run,
+            sink=self._context.sink,
+            transaction=ready.transactional_id,
+        )
+
+    def _claim_id(self, epoch: int) -> str:
+        """Choose an id whose last transaction belongs to an earlier, hence resolved, epoch."""
+        with self._lock:
+            for transactional_id, used in self._used.items():
+                if used < epoch:
+                    self._used[transactional_id] = epoch
+                    return transactional_id
+            number = len(self._used)
+            if number >= IDS_MAX:
+                raise ConfigurationError(
+                    f"Epoch {epoch} needs more than {IDS_MAX} transactions in one worker ({self._prefix}*).",
+                    next_step="use fewer partitions before the sink, for instance with coalesce",
+                )
+            transactional_id = f"{self._prefix}{number}"
+            self._used[transactional_id] = epoch
+            return transactional_id
+
+    def _initialise(self, transactional_id: str) -> Ready:
+        """Make a client and take the id; what is still open on it was voted void, and is aborted."""
+        kafka = import_confluent()
+        config = transactional_client(self._options, transactional_id, self._timeout_ms)
+        producer = make_producer(config)
+        _connect(producer, self._options)
+        try:
+            producer.init_transactions(self._options.max_block_ms / 1000)
+        except kafka.KafkaException as error:
+            refuse_forbidden(error.args[0].code(), transactional_id)
+            raise WriteFailedError(
+                f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
+                next_step="see that the brokers run; Spark runs the task again",
+            ) from error
+        # librdkafka tells its producer id only in statistics, which would pile up in an idle spare.
+        producer_id, epoch = self._admin.patiently(
+            _DESCRIBE_S,
+            f"description of {transactional_id}",
+            lambda: _describe(self._admin, transactional_id),
+        )
+        return Ready(
+            producer=producer,
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            born=time.monotonic(),
+        )
+
+
+def _connect(producer: Any, options: KafkaOptions) -> None:  # noqa: ANN401
+    """Connect a new client to a broker by its id, not by its bootstrap address, best effort.
+
+    The first metadata replaces the bootstrap connection by the broker's own; a search for the
+    coordinator that is in flight then fails, and librdkafka repeats it after 500 ms (in 16 of 120
+    clients; with the second request, which waits for the new connection, in 0 of 120).
+    """
+    errors = import_confluent().KafkaException
+    for _ in range(2):
+        # Initialising, which follows, meets the same trouble and reports it.
+        with contextlib.suppress(errors):
+            producer.list_topics(options.marker_topic, timeout=_CONNECT_S)
+
+
+def make_producer(config: Mapping[str, str]) -> Any:  # noqa: ANN401  confluent-kafka has no types here
+    """Make a librdkafka producer; a configuration that it refuses is the user's to change."""
+    kafka = import_confluent()
+    try:
+        # Only failures are reported: a callback for each of a million rows would cost half the speed.
+        return kafka.Producer({**config, "delivery.report.only.error": True})
+    except kafka.KafkaException as error:
+        raise ConfigurationError(
+            f"librdkafka refuses the configuration of the Kafka sink: {error.args[0].str()}.",
+            next_step="change the kafka. option that it names",
+        ) from None
+
+
+def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:
+    """Read the producer id and epoch that the coordinator has just given out for an id of ours."""
+    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
+    refuse_forbidden(state.error_code, transactional_id)
+    if state.error_code != NONE:
+        admin.forget(TRANSACTION, transactional_id)
+        raise NotAnsweredError(f"error {state.error_code}")
+    return state.producer_id, state.producer_epoch
+
+
+class Worker:
+    """All that one process keeps between attempts. One instance a process, made anew after a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._lock = threading.Lock()
+        self._admins: dict[object, Admin] = {}
+        self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
+        self._plain: dict[object, Any] = {}
+        self._groups: dict[str, Any] = {}
+
+    def admin(self, options: KafkaOptions) -> Admin:
+        """Give this process's connection for these options."""
+        admin: Admin = self._cached(self._admins, _key(options), lambda: Admin(options))
+        return admin
+
+    def pool(self, context: WriteContext, options: KafkaOptions, timeout_ms: int) -> Pool:
+        """Give the pool of a run; the pool of the query's former run is dropped."""
+        place = (context.query, context.sink)
+        key = (context.run, _key(options), timeout_ms)
+        admin = self.admin(options)
+        with self._lock:
+            known = self._pools.get(place)
+            if known is not None and known[0] == key:
+                return known[1]
+            if known is not None:
+                known[1].drop()
+            if len(self._pools) >= _POOLS_MAX:
+                self._pools.pop(next(iter(self._pools)))[1].drop()
+            pool = Pool(context, options, admin, timeout_ms)
+            self._pools[place] = (key, pool)
+            return pool
+
+    def plain_producer(self, options: KafkaOptions) -> Any:  # noqa: ANN401
+        """Give the living producer without transactions, for at-least-once."""
+        config = {"bootstrap.servers": options.servers, **options.client}
+        return self._cached(self._plain, _key(options), lambda: make_producer(config))
+
+    def forget_plain_producer(self, options: KafkaOptions) -> None:
+        """Drop a producer that has failed for good."""
+        with self._lock:
+            self._plain.pop(_key(options), None)
+
+    def group(self, name: str) -> Any:  # noqa: ANN401
+        """Give what ``send_offsets_to_transaction`` wants to know of a group without members."""
+
+        def make() -> Any:  # noqa: ANN401
+            # The only public maker of this value; without servers it connects to nothing.
+            consumer = import_confluent().Consumer({"group.id": name})
+            try:
+                return consumer.consumer_group_metadata()
+            finally:
+                consumer.close()
+
+        return self._cached(self._groups, name, make)
+
+    def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+        with self._lock:
+            if key not in cache:
+                if len(cache) >= _GROUPS_MAX:
+                    cache.pop(next(iter(cache)))
+                cache[key] = make()
+            return cache[key]
+
+
+def _key(options: KafkaOptions) -> object:
+    return (options.servers, options.prefix, options.topic, tuple(sorted(options.client.items())))
+
+
+_worker: Worker | None = None
+
+
+def this_worker() -> Worker:
+    """Give what this process keeps. A forked child starts with nothing: threads do not survive a fork."""
+    global _worker  # noqa: PLW0603  one a process
+    if _worker is None or _worker.pid != os.getpid():
+        _worker = Worker()
+    return _worker

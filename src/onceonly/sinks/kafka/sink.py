@@ -1,0 +1,81 @@
+"""The Kafka sink: options, columns and keys as in Spark's own, exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.model import Capabilities, Guarantee, Handle, Outcome
+from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
+from onceonly.sinks.kafka import checks, committer, writer
+from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka.options import KafkaOptions, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+_CONNECT_S = 10.0
+
+
+class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
+    """Rows to Kafka topics. Its ``repr`` and ``options`` show no secret.
+
+    Driver methods share one connection, which is made when first needed and closed by ``close``; so an
+    instance that is kept between epochs saves 10 to 20 ms an epoch. What executors keep between attempts
+    (producers, a connection) belongs to the worker process, not to the instance.
+    """
+
+    name: ClassVar[str] = "kafka"
+    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(redacted(options))
+        self._kafka = KafkaOptions.parse(options)
+        self._admin = Admin(self._kafka)
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        """Refuse wrong columns, topics, permissions and time-outs, and pin what the cluster speaks."""
+        return checks.check(self._admin, self._kafka, context)
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the cluster, the topic, the prefix of ids and the marker's topic."""
+        cluster_id = self._admin.patiently(_CONNECT_S, "cluster id", lambda: self._admin.cluster_id)
+        return {
+            "cluster": cluster_id,
+            "topic": self._kafka.topic or "",
+            "prefix": self._kafka.prefix,
+            "marker_topic": self._kafka.marker_topic or "",
+        }
+
+    def begin_transaction(self, context: WriteContext) -> writer.PlainWrite:
+        """Take an initialised producer and begin; look up the marker that ours will replace."""
+        return writer.begin(context, self._kafka)
+
+    def write(self, transaction: writer.PlainWrite, batch: pa.RecordBatch) -> None:
+        """Produce the rows of a batch."""
+        transaction.write(batch)
+
+    def pre_commit(self, transaction: writer.PlainWrite) -> Handle | None:
+        """Flush and put the marker in; at least once, flush only."""
+        return transaction.pre_commit()
+
+    def discard(self, transaction: writer.PlainWrite) -> None:
+        """Destroy the attempt's producer; the driver sweeps its transaction."""
+        transaction.discard()
+
+    def commit(self, handle: Handle) -> Outcome:
+        """Send EndTxn, and ask the marker where its answer does not say enough."""
+        return committer.commit(self._admin, handle)
+
+    def abort(self, handle: Handle) -> None:
+        """Abort and fence by InitProducerId."""
+        committer.abort(self._admin, handle)
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        """List the open transactions of this query's sink, on all brokers."""
+        return committer.recover(self._admin, checks.id_prefix(self._kafka, context.query, context.sink))
+
+    def close(self) -> None:
+        """Close the driver's connection."""
+        self._admin.close()

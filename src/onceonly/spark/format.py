@@ -1,0 +1,81 @@
+"""The data source class that Spark sees for a sink.
+
+Spark makes an instance in the planner for each write, and sends a pickled instance to the commit process:
+whether an instance has travelled tells which of the two it is asked in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from pyspark.sql.datasource import DataSource
+
+from onceonly.errors import ConfigurationError
+from onceonly.spark.planner import settings_of
+from onceonly.spark.sinks import APPEND_COMPLETE, PREFIX, SinkClass
+from onceonly.spark.writer import EpochCommitter, plan_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from pyspark.sql.datasource import DataSourceStreamWriter
+    from pyspark.sql.types import StructType
+
+
+class SinkFormat(DataSource):
+    """The base of all generated formats. ``options`` may hold secrets and are never shown."""
+
+    sink_name: ClassVar[str]
+    sink_class: ClassVar[SinkClass]
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = dict(options)
+        self._travelled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "_travelled": True}
+
+    @classmethod
+    def name(cls) -> str:
+        return PREFIX + cls.sink_name
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Plan an epoch (planner process), or get ready to decide one (commit process)."""
+        settings = settings_of(self.options, self.sink_name, self.sink_class)
+        columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+        if self._travelled:
+            return EpochCommitter(settings, self.sink_class, columns)
+        if overwrite and self.sink_name not in APPEND_COMPLETE:
+            raise ConfigurationError(
+                f"the sink {self.name()} cannot replace its former output, as complete mode asks",
+                next_step="use append mode, or .foreachBatch(onceonly.sink(...)), where every epoch appends "
+                "the whole result",
+            )
+        return plan_epoch(settings, self.sink_class, columns)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
+        raise ConfigurationError(
+            f"{self.name()} writes streams only; a batch has no epochs to be exact about",
+            next_step="use df.writeStream, or Spark's own format for df.write",
+        )
+
+    def schema(self) -> NoReturn:
+        self._refuse_reading()
+
+    def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
+        self._refuse_reading()
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802
+        self._refuse_reading()
+
+    def _refuse_reading(self) -> NoReturn:
+        raise ConfigurationError(
+            f"{self.name()} is a sink and cannot be read",
+            next_step="read with Spark's own format, for example readStream.format('kafka') with "
+            "kafka.isolation.level=read_committed",
+        )
+
+
+def make_format(name: str, sink: SinkClass) -> type[SinkFormat]:
+    """Make the data source class of a sink. It travels by value, as no module holds it."""
+    return type(f"{name.title()}Format", (SinkFormat,), {"sink_name": name, "sink_class": sink})

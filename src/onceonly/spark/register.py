@@ -1,0 +1,61 @@
+"""``onceonly.register``: makes the formats known to a Spark session."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from onceonly.errors import SetupError
+from onceonly.spark import sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession, *sink_classes: object) -> None:
+    """Add ``onceonly.kafka``, ``onceonly.console``, ``onceonly.collection`` and the given sinks' formats.
+
+    Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
+    becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
+    program itself. Raises ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is too
+    old or would start its workers with another Python.
+    """
+    require_pyspark()
+    _require_same_python(spark)
+    from onceonly.spark.collection import CollectionFormat
+    from onceonly.spark.format import make_format
+
+    names = [*sinks.BUILT_IN, *(sinks.remember(sink) for sink in sink_classes)]
+    for name in names:
+        spark.dataSource.register(make_format(name, sinks.find(name)[1]))
+    spark.dataSource.register(CollectionFormat)
+
+
+def require_pyspark() -> None:
+    """See that PySpark has what the writers stand on. Raises ``SetupError``."""
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter  # noqa: F401
+    except ImportError:
+        raise SetupError(
+            f"PySpark {pyspark.__version__} has no Arrow stream writer for Python data sources",
+            next_step="use PySpark 4.1 or newer",
+        ) from None
+
+
+def _require_same_python(spark: SparkSession) -> None:
+    """Local workers that run another Python fail with a puzzling 'No module named pyarrow'."""
+    import sys
+
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        return
+    found = shutil.which(context.pythonExec)
+    # A virtual environment's interpreter is a link to the system's, so the folders are compared.
+    if found is None or Path(found).absolute().parent != Path(sys.executable).absolute().parent:
+        raise SetupError(
+            f"Spark would start its Python workers with {found or context.pythonExec}, not {sys.executable}",
+            next_step="set os.environ['PYSPARK_PYTHON'] = sys.executable before the session is built",
+        )

@@ -1,0 +1,100 @@
+"""Which sinks there are by name, and how a process that has only the name gets the class."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, TypeAlias
+
+from onceonly.errors import ConfigurationError, SetupError
+from onceonly.model import Capabilities, Guarantee
+from onceonly.ports import TwoPhaseCommitSink
+
+SinkClass: TypeAlias = "type[TwoPhaseCommitSink[Any]] | str"
+"""A class, or ``module:Class`` of a built-in whose client library may be missing here."""
+
+PREFIX = "onceonly."
+BUILT_IN: dict[str, str] = {
+    "kafka": "onceonly.sinks.kafka:KafkaSink",
+    "console": "onceonly.sinks.console:ConsoleSink",
+}
+# What the built-ins understand below `onceonly.`; a class of the user's says it in its attribute `claims`.
+_CLAIMS: dict[str, tuple[str, ...]] = {
+    BUILT_IN["kafka"]: ("onceonly.transactional.id.prefix", "onceonly.marker.topic"),
+}
+# In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
+# result instead, and so do these; for anyone else's sink that would be a guess.
+APPEND_COMPLETE = frozenset(BUILT_IN)
+# Losing a row is worse than seeing it twice.
+_STRONGEST_FIRST = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE)
+_given: dict[str, type[TwoPhaseCommitSink[Any]]] = {}
+
+
+def remember(sink: object) -> str:
+    """Take a class of the user's; give its name. Driver."""
+    if not (isinstance(sink, type) and issubclass(sink, TwoPhaseCommitSink)):
+        shown = sink.__name__ if isinstance(sink, type) else type(sink).__name__
+        raise ConfigurationError(
+            f"{shown} is not a class made from onceonly.TwoPhaseCommitSink",
+            next_step="pass the class itself, not an instance, and derive it from TwoPhaseCommitSink",
+        )
+    name = getattr(sink, "name", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigurationError(
+            f"the sink class {sink.__name__} has no usable name: {name!r}",
+            next_step='give it one: name = "ledger"; its format is then "onceonly.ledger"',
+        )
+    if name in BUILT_IN or name == "collection":
+        raise ConfigurationError(
+            f"the sink class {sink.__name__} is named {name!r}, which onceonly uses itself",
+            next_step="give it another name",
+        )
+    _given[name] = sink
+    return name
+
+
+def find(name: object) -> tuple[str, SinkClass]:
+    """Give name and class of ``"onceonly.kafka"``, ``"kafka"`` or a class. Driver."""
+    if not isinstance(name, str):
+        short = remember(name)
+        return short, _given[short]
+    short = name.removeprefix(PREFIX)
+    known: dict[str, SinkClass] = {**BUILT_IN, **_given}
+    if short in known:
+        return short, known[short]
+    near = difflib.get_close_matches(short, list(known), n=1)
+    hint = f"did you mean {PREFIX + near[0]!r}? " if near else ""
+    raise ConfigurationError(
+        f"there is no sink named {name!r}",
+        next_step=f"{hint}Known: {', '.join(sorted(known))}; register your own, or pass its class",
+    )
+
+
+def load(sink: SinkClass) -> type[TwoPhaseCommitSink[Any]]:
+    """Give the class itself. Any process. Raises ``SetupError`` where its client library is missing."""
+    if not isinstance(sink, str):
+        return sink
+    module, _, attribute = sink.partition(":")
+    try:
+        found: type[TwoPhaseCommitSink[Any]] = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        extra = module.rpartition(".")[2]
+        raise SetupError(
+            f"the sink {extra!r} needs a package that is missing here: {error}",
+            next_step=f"pip install 'onceonly[{extra}]' on driver and executors",
+        ) from error
+    return found
+
+
+def strongest(sink: SinkClass) -> Guarantee:
+    """Give the strongest guarantee that the class offers: the default of its queries. Any process."""
+    offered = getattr(load(sink), "capabilities", None)
+    for guarantee in _STRONGEST_FIRST:
+        if isinstance(offered, Capabilities) and guarantee in offered.guarantees:
+            return guarantee
+    return Guarantee.EXACTLY_ONCE  # an instance will say whether that is so
+
+
+def claimed(sink: SinkClass) -> tuple[str, ...]:
+    """Name the options below ``onceonly.`` that the sink itself understands."""
+    return _CLAIMS.get(sink, ()) if isinstance(sink, str) else tuple(getattr(sink, "claims", ()))

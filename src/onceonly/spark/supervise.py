@@ -1,0 +1,131 @@
+"""``onceonly.supervise``: starts queries again when they fail, as the user's restart strategy says.
+
+In-process: what dies with the driver's process is started again by whoever runs that process.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from onceonly.errors import OnceonlyError, find_error
+from onceonly.runtime.clock import SystemClock
+from onceonly.runtime.restart import ExponentialDelay
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from onceonly.ports import Clock
+    from onceonly.runtime.restart import RestartStrategy
+
+    Build: TypeAlias = Callable[[], StreamingQuery | Sequence[StreamingQuery]]
+
+log = logging.getLogger("onceonly")
+
+_POLL_S = 0.1
+
+
+def supervise(
+    *build_queries: Build, restart: RestartStrategy | None = None, clock: Clock | None = None
+) -> None:
+    """Run queries until they end, and start them again when they fail. Driver; blocks.
+
+    Each ``build_query()`` starts a query and returns it; it is called again for each restart, so it must build
+    everything anew (sources, ``onceonly.sink``). Several builders are watched side by side, each with a history
+    of its own: one fails and restarts while the others go on. A builder that returns several queries makes them
+    one group: when one fails, all are stopped and built again.
+
+    Returns when all queries have ended by themselves (``stop()``, ``availableNow``). A failure that no restart
+    can heal (configuration, in doubt, superseded, a damaged log, a record that is refused, …) stops all of
+    them and is raised as its typed error, without Spark's stack trace. Every other failure is answered by
+    ``restart`` (default ``ExponentialDelay()``); when it gives up, the last failure is raised in the same way,
+    or as Spark's own exception where it did not come from onceonly. What a first build raises is raised at once.
+    """
+    clock = clock or SystemClock()
+    jobs = [_Job(build, restart or ExponentialDelay(), clock) for build in build_queries]
+    try:
+        for job in jobs:
+            job.start()
+        while True:
+            # Every job takes its turn, though an earlier one may still run.
+            running = [job.turn() for job in jobs]
+            if not any(running):
+                return
+            clock.sleep(_POLL_S)
+    finally:
+        for job in jobs:
+            job.stop()
+
+
+class _Job:
+    """One builder, the queries it built last, and the failures so far."""
+
+    def __init__(self, build: Build, restart: RestartStrategy, clock: Clock) -> None:
+        self._build = build
+        self._restart = restart
+        self._clock = clock
+        self._queries: tuple[StreamingQuery, ...] = ()
+        self._failures: list[float] = []
+        self._due: float | None = None
+
+    def start(self) -> None:
+        built = self._build()
+        self._queries = tuple(built) if isinstance(built, Sequence) else (built,)
+
+    def stop(self) -> None:
+        for query in self._queries:
+            if query.isActive:
+                query.stop()
+
+    def turn(self) -> bool:
+        """Look at the queries once; restart them if it is time. Say whether anything is still to come."""
+        if self._due is not None:
+            if self._clock.monotonic() < self._due:
+                return True
+            self._due = None
+            try:
+                self.start()
+            except Exception as error:  # noqa: BLE001  Spark has many; all of them are failures to answer
+                self._fail(error)
+            return True
+        ended = [query for query in self._queries if not query.isActive]
+        failures = (query.exception() for query in ended)
+        failure = next((failure for failure in failures if failure is not None), None)
+        if failure is not None:
+            self._fail(failure)
+            return True
+        return len(ended) < len(self._queries)
+
+    def _fail(self, failure: BaseException) -> None:
+        self.stop()
+        self._queries = ()
+        known = find_error(failure)
+        now = self._clock.monotonic()
+        self._failures.append(now)
+        healable = known is None or known.restartable
+        # Jitter keeps queries apart; nobody gains from guessing it.
+        delay = self._restart.next_delay(self._failures, draw=random.random()) if healable else None  # noqa: S311
+        if delay is None:
+            raise (known or failure) from None
+        log.warning(
+            "Restart %d in %.1f s after: %s", len(self._failures), delay, _first_line(known or failure)
+        )
+        self._due = now + delay
+
+
+def explain(error: BaseException | str) -> str:
+    """Say what an exception of a query means: onceonly's message and next step, without a stack trace.
+
+    Anywhere; pure. For an exception that did not come from onceonly, its first line.
+    """
+    known = find_error(error)
+    return f"{known.code}: {known.what}\nNext: {known.next_step}" if known else _first_line(error)
+
+
+def _first_line(error: BaseException | str) -> str:
+    if isinstance(error, OnceonlyError):
+        return error.what
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,102 @@
+"""One attempt at one slot, inside a Spark task. Both roads call ``write_slot``."""
+
+from __future__ import annotations
+
+import gc
+import socket
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from onceonly.errors import ConfigurationError, ProtocolError
+from onceonly.log import identity_token
+from onceonly.ports import WriteContext
+from onceonly.runtime.slot import run_slot
+from onceonly.spark.planner import Held, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from onceonly.model import Vote
+    from onceonly.ports import Sink
+    from onceonly.spark.planner import Assignment
+
+# Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
+EPOCH_PROPERTY = "streaming.sql.batchId"
+QUERY_PROPERTY = "sql.streaming.queryId"
+RUN_PROPERTY = "spark.jobGroup.id"
+# A worker process serves one task at a time, of any query of the application.
+_SINKS_MAX = 8
+
+_sinks: Held[tuple[Any, ...], Sink] = Held(_SINKS_MAX)
+_seen: set[tuple[str, str | None]] = set()
+_frozen = False
+
+
+def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vote:
+    """Write one slot and give its vote. Executor worker, once an attempt.
+
+    Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
+    not see the query's checkpoint; then nothing was written.
+    """
+    _settle()
+    context = _context(assignment)
+    _share(assignment)
+    settings = assignment.settings
+    key = (assignment.sink, settings.key, assignment.query)
+    with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
+        return run_slot(sink, assignment.plan, context, batches)
+
+
+def _context(assignment: Assignment) -> WriteContext:
+    task = TaskContext.get()
+    if task is None:
+        raise ProtocolError(
+            "a slot was written outside a Spark task", next_step="report this with the query's plan"
+        )
+    plan, name = assignment.plan, assignment.settings.sink
+    epoch, query = task.getLocalProperty(EPOCH_PROPERTY), task.getLocalProperty(QUERY_PROPERTY)
+    if epoch != str(plan.epoch) or query != assignment.query:
+        raise ProtocolError(
+            f"a task of chk-{epoch} of query {query} was given the plan of chk-{plan.epoch} of query "
+            f"{assignment.query}; it refused",
+            next_step="start the query again; nothing of this try was decided",
+        )
+    return WriteContext(
+        query=assignment.query,
+        sink=name,
+        run=task.getLocalProperty(RUN_PROPERTY) or "",
+        epoch=plan.epoch,
+        plan=plan.id,
+        slot=task.partitionId(),
+        attempt=str(task.taskAttemptId()),
+        guarantee=plan.guarantee,
+        mode=plan.mode,
+        facts=plan.facts.get(name, {}),
+    )
+
+
+def _share(assignment: Assignment) -> None:
+    """See, once a worker, that this machine reads the same checkpoint as the driver."""
+    location = assignment.settings.checkpoint
+    if (location, assignment.token) in _seen:
+        return
+    if identity_token(location) != assignment.token:
+        raise ConfigurationError(
+            f"the executor on {socket.gethostname()} does not share the checkpoint {location} with the driver",
+            next_step="put the checkpoint on storage that is mounted at this path on every machine",
+        )
+    if len(_seen) >= _SINKS_MAX:
+        _seen.clear()
+    _seen.add((location, assignment.token))
+
+
+def _settle() -> None:
+    """Spare the garbage collector what stays for the worker's life: Spark collects after every task."""
+    global _frozen  # noqa: PLW0603  once a process
+    if not _frozen:
+        gc.collect()
+        gc.freeze()
+        _frozen = True

@@ -1,0 +1,128 @@
+"""What Spark calls in a micro-batch of the format road: ``write`` in executors, ``commit`` on the driver.
+
+Spark builds the writer twice. In the planner process it is pickled to the executors and only its ``write`` is
+called; in the commit process it is built anew, and only ``commit`` or ``abort`` are called. The second knows
+nothing of the first, so the plan comes back with the votes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from onceonly.errors import ProtocolError
+from onceonly.spark.checkpoint import SparkCheckpoint
+from onceonly.spark.planner import Desk, Held
+from onceonly.spark.task import write_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.model import Plan, Vote
+    from onceonly.spark.options import Settings
+    from onceonly.spark.planner import Assignment
+    from onceonly.spark.sinks import SinkClass
+
+# One process serves all queries of an application; more of them cost a claim each, nothing else.
+_DESKS_MAX = 16
+_planning: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
+_committing: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotMessage(WriterCommitMessage):
+    """The vote of one slot on its way to the commit process.
+
+    The plan comes with every vote of an ordinary epoch. The plan of a replay holds the whole former decision,
+    so only slot 0 carries it; Spark always runs a slot 0.
+    """
+
+    vote: Vote
+    plan: Plan | None = field(repr=False)
+
+
+class SlotWriter(DataSourceStreamArrowWriter):
+    """Carries an assignment to the executors."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SlotMessage:
+        """Write one slot. Executor, once an attempt."""
+        plan = self._assignment.plan
+        vote = write_slot(self._assignment, iterator)
+        return SlotMessage(vote, plan if vote.slot == 0 or plan.decided is None else None)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> NoReturn:  # noqa: N803
+        _misplaced("commit", batchId, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> NoReturn:  # noqa: N803
+        _misplaced("abort", batchId, messages)
+
+
+class EpochCommitter(DataSourceStreamArrowWriter):
+    """Decides an epoch from its slots' messages. Commit process."""
+
+    def __init__(self, settings: Settings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> NoReturn:  # noqa: ARG002
+        _misplaced("write", -1, [])
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Decide. Once a try; returns when everything decided is visible."""
+        plan, votes = _collect(messages)
+        if plan is None or plan.epoch != batchId:
+            raise ProtocolError(
+                f"Spark asked to commit chk-{batchId}, but the votes belong to "
+                f"{f'chk-{plan.epoch}' if plan else 'no epoch'}",
+                next_step="start the query again; nothing was decided",
+            )
+        with _committing.use(self._key, self._desk) as desk:
+            desk.decide(plan, votes)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Give up a try. Idempotent; also called after a failed commit.
+
+        Without any vote there is nothing to name: the next run's first sweep takes what is open.
+        """
+        plan, votes = _collect(messages)
+        if plan is not None:
+            with _committing.use(self._key, self._desk) as desk:
+                desk.abort(plan, votes)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return (self._sink, self._settings.key, SparkCheckpoint.at(self._settings.checkpoint).query())
+
+    def _desk(self) -> Desk:
+        return Desk(self._settings, self._sink, actor="committer", columns=self._columns)
+
+
+def plan_epoch(settings: Settings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
+    """Plan the epoch in flight. Planner process, once a try at an epoch."""
+    # With the query's id: a checkpoint that was removed and made anew is another query's.
+    query = SparkCheckpoint.at(settings.checkpoint).query()
+    with _planning.use(
+        (sink, settings.key, columns, query), lambda: Desk(settings, sink, actor="planner", columns=columns)
+    ) as desk:
+        return SlotWriter(desk.plan(desk.checkpoint.epoch()))
+
+
+def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Vote]]:
+    ours = [message for message in messages if isinstance(message, SlotMessage)]
+    plans = (message.plan for message in ours if message.plan is not None)
+    return next(plans, None), [message.vote for message in ours]
+
+
+def _misplaced(method: str, epoch: int, messages: Sequence[object]) -> NoReturn:
+    raise ProtocolError(
+        f"Spark called {method} (chk-{epoch}, {len(messages)} messages) on the wrong writer",
+        next_step="report this with the PySpark version",
+    )

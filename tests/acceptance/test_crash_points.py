@@ -1,0 +1,148 @@
+"""SIGKILL at every step of the protocol, and again during the recovery; then the broker is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness import Bench
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+ROWS = [(f"k{number % 17}", str(number)) for number in range(900)]
+SMALL_EPOCHS = ["--per-epoch", "50"]
+ROADS = ("format", "foreachBatch")
+
+# The step at which the job dies, the pass at which it does, and the step at which its recovery dies.
+KILLS = {
+    "while tasks write": [
+        ("slot.before_begin", 3, "plan.before_resolve"),
+        ("slot.during_write", 4, "plan.after_claim"),
+        ("slot.before_prepare", 3, "sweep.before"),
+        ("slot.after_prepare", 4, "plan.after_resolve"),
+    ],
+    "around the link": [
+        ("link.before_put", 2, "plan.after_claim"),
+        ("link.during_put", 3, "plan.after_claim"),
+        ("link.after_put", 2, "plan.before_recommit"),
+    ],
+    "while handles are committed": [
+        ("commit.before_handle", 4, "plan.after_recommit"),
+        ("commit.after_handle", 3, "plan.before_recommit"),
+        ("receipt.before_put", 2, "plan.after_recommit"),
+    ],
+    "after the receipt": [
+        ("receipt.after_put", 2, "plan.before_resolve"),
+        ("sweep.before", 3, "plan.after_resolve"),
+        ("commit.before_return", 2, "commit.before_return"),
+    ],
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("when", list(KILLS))
+def test_every_row_is_there_once_after_kills(bench: Bench, road: str, when: str) -> None:
+    """Kill at each step, and kill the recovery from it, one after the other in the life of one checkpoint."""
+    bench.args = ["--road", road, *SMALL_EPOCHS]
+    bench.feed(ROWS)
+    for point, nth, again in KILLS[when]:
+        bench.run_and_kill_at(point, nth)
+        bench.run_and_kill_at(again)
+    bench.run()
+    bench.assert_exactly_once(ROWS)
+    bench.assert_nothing_left_open()
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_killed_python_workers_double_nothing(bench: Bench, road: str) -> None:
+    # With one try a task, the query fails and is started again in the same driver.
+    points = ["slot.before_begin", "slot.during_write", "slot.before_prepare", "slot.after_prepare"]
+    bench.args = ["--road", road, "--restart", "4", *SMALL_EPOCHS]
+    bench.feed(ROWS)
+    run = bench.run(", ".join(f"{point}=kill@{3 + 4 * number}" for number, point in enumerate(points)))
+    assert run.points_fired() == sorted(points)
+    bench.assert_exactly_once(ROWS)
+    bench.assert_nothing_left_open()
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_task_that_spark_tries_again_doubles_nothing(bench: Bench, road: str) -> None:
+    # With several tries a task, the epoch itself goes on with a second attempt at the slot.
+    bench.args = ["--road", road, "--master", "local[2,4]"]
+    bench.feed(ROWS)
+    run = bench.run("slot.after_prepare=kill@3")
+    assert run.points_fired() == ["slot.after_prepare"]
+    bench.assert_exactly_once(ROWS)
+    bench.assert_nothing_left_open()
+
+
+def test_killed_planners_and_commit_processes_double_nothing(bench: Bench) -> None:
+    # Only those Python processes die; the driver's JVM lives on and starts the query again.
+    points = [
+        "plan.after_resolve",
+        "link.before_put",
+        "link.after_put",
+        "commit.after_handle",
+        "receipt.after_put",
+    ]
+    bench.args = ["--restart", "5", *SMALL_EPOCHS]
+    bench.feed(ROWS)
+    run = bench.run(", ".join(f"{point}=kill@{2 + 2 * number}" for number, point in enumerate(points)))
+    assert run.points_fired() == sorted(points)
+    bench.assert_exactly_once(ROWS)
+    bench.assert_nothing_left_open()
+
+
+@pytest.mark.parametrize(
+    ("road", "store"), [("foreachBatch", "default"), ("foreachBatch", "rocksdb"), ("format", "rocksdb")]
+)
+def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str) -> None:
+    # Over an hour of event time, so that the watermark passes windows in mid-run.
+    rows = [(f"k{number % 3}", str(number // 4 * 30)) for number in range(600)]
+    bench.args = ["--road", road, "--work", "window", "--store", store]
+    bench.feed(rows)
+    for point in ("link.before_put", "commit.after_handle", "commit.before_return"):
+        bench.run_and_kill_at(point)
+    bench.run()
+
+    seen = bench.read()
+    # Counts only grow, so the same count of the same window can be there once only.
+    assert len(seen) == len(set(seen))
+    last: dict[str, int] = {}
+    for key, value in seen:
+        last[key] = max(last.get(key, 0), int(value))
+    expected: dict[str, int] = {}
+    for key, value in rows:
+        window = f"{key}|{int(value) // 60 * 60}"
+        expected[window] = expected.get(window, 0) + 1
+    if road == "format":
+        # Append mode gives a window once the watermark has passed it; what it gives must be final.
+        assert last
+        assert last.items() <= expected.items()
+        assert len(seen) == len(last)
+    else:
+        assert last == expected
+    bench.assert_nothing_left_open()
+
+
+def test_at_least_once_loses_nothing_and_says_that_it_doubles(bench: Bench) -> None:
+    bench.args = ["--guarantee", "at-least-once"]
+    bench.feed(ROWS)
+    bench.run_and_kill_at("link.before_put", 2)
+    bench.run()
+    seen = bench.read()
+    assert set(seen) == set(ROWS)
+    assert len(seen) > len(ROWS), "killed before its link, an at-least-once epoch is written twice"
+
+
+def test_at_most_once_gives_up_what_it_tried_once(bench: Bench) -> None:
+    bench.args = ["--guarantee", "at-most-once"]
+    bench.feed(ROWS)
+    bench.run_and_kill_at("link.after_put", 2)
+    bench.run()
+    seen = bench.read()
+    assert len(seen) == len(set(seen))
+    assert set(seen) < set(ROWS), "killed after its intent, an at-most-once epoch is not tried again"
+    bench.assert_nothing_left_open()

@@ -1,0 +1,98 @@
+"""The main job under kills, through the command line, small: exit status, JSON, duplicates where they belong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
+
+KEYS = {
+    "missing", "duplicated", "wrong_windows", "kills", "epochs", "transactions", "seconds", "guarantee", "clean",
+}  # fmt: skip
+
+
+def run_demo(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    report = folder / "report.json"
+    command = [
+        *(sys.executable, "-m", "onceonly.cli", "demo", "--json", str(report)),
+        *("--picture", str(folder / "picture.html"), *options),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=880, cwd=folder)
+    told = done.stdout + done.stderr
+    assert report.exists(), told
+    return done.returncode, json.loads(report.read_text(encoding="utf-8")), told
+
+
+def test_exactly_once_under_kills(tmp_path: Path) -> None:
+    status, report, told = run_demo(tmp_path, "--events", "20000", "--kills", "3", "--seed", "7")
+    assert status == 0, told
+    assert report.keys() >= KEYS
+    assert report["clean"] is True
+    assert (report["missing"], report["duplicated"], report["wrong_windows"]) == (0, 0, 0)
+    assert sum(report["kills"].values()) == 3
+    assert report["failures"] == 0, "the job may only die by the kills"
+    # Two queries, at least as many epochs each as the demo plans, four slots in one of them.
+    assert report["epochs"] >= 80
+    assert report["transactions"].keys() == {"committed", "recovered", "aborted"}
+    assert report["transactions"]["committed"] + report["transactions"]["recovered"] >= 5 * 40
+    assert "CLEAN for exactly-once" in told
+    assert "<svg" in (tmp_path / "picture.html").read_text(encoding="utf-8")
+    assert not _jobs()
+
+
+def test_at_least_once_shows_its_duplicates(tmp_path: Path) -> None:
+    status, report, told = run_demo(
+        tmp_path, "--events", "5000", "--kills", "2", "--seed", "1", "--guarantee", "at-least-once"
+    )
+    assert status == 0, told
+    assert report["duplicated"] > 0
+    assert (report["missing"], report["wrong_windows"]) == (0, 0)
+    assert report["guarantee"] == "at-least-once"
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    import signal
+    import time
+
+    folder = tmp_path / "kept"
+    command = [
+        *(sys.executable, "-m", "onceonly.cli", "demo", "--events", "5000", "--kills", "0"),
+        *("--keep", str(folder)),
+    ]
+    demo = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "job.log").exists():
+            assert demo.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        started = psutil.Process(demo.pid).children(recursive=True)
+        assert started
+        demo.send_signal(signal.SIGINT)
+        _, told = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert demo.returncode == 130
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert alive == []
+
+
+def _jobs() -> list[psutil.Process]:
+    """Give the jobs of demos that still run, whoever has adopted them."""
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if "onceonly.demo.job" in (each.info["cmdline"] or [])
+    ]

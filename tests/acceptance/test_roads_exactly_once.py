@@ -1,0 +1,187 @@
+"""Both roads, on real Spark: every row once, whatever is stopped, raised or run again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import ledger_sink
+import pytest
+import roads
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+from roads import ROWS, hit, until
+
+import onceonly
+from onceonly import failpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from roads import Road
+
+road, spark = roads.road, roads.spark  # fixtures
+pytestmark = pytest.mark.acceptance
+
+# HINTS: PySpark 4.2 takes type hints of a UDF for a choice of its Arrow kinds, and refuses `int`.
+# A first failure at each step, in one life of a query after another.
+STEPS = (
+    "plan.before_resolve@2",
+    "plan.after_claim@2",
+    "plan.after_resolve@5",
+    "slot.before_begin@3",
+    "slot.during_write@5",
+    "slot.before_prepare@8",
+    "slot.after_prepare@11",
+    "link.before_put@3",
+    "link.after_put@2",
+    "commit.before_handle@6",
+    "commit.after_handle@7",
+    "plan.before_recommit@1",
+    "plan.after_recommit@2",
+    "receipt.before_put@4",
+    "receipt.after_put@6",
+    "commit.before_return@5",
+)
+
+
+def test_available_now_then_more_rows_after_a_restart(road: Road) -> None:
+    road.run(road.source(rows=25))
+    assert road.exactly(25)
+    road.run(road.source())
+    assert road.exactly()
+    road.run(road.source())
+    assert road.exactly()
+
+
+def test_a_raise_at_every_step_under_supervision(road: Road) -> None:
+    fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
+    lives = []
+
+    def build() -> StreamingQuery:
+        lives.append(1)
+        return road.start(road.source(rows_per_epoch=6))
+
+    onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=len(STEPS), delay_s=0))
+    assert road.exactly()
+    missed = {step.partition("@")[0] for step in STEPS} - set(failpoints.fired(fired))
+    assert missed == set()
+    assert len(lives) == len(STEPS) + 1
+
+
+def test_stop_in_the_middle_of_an_epoch(road: Road) -> None:
+    fired = road.arm("slot.after_prepare=pause@3")
+    query = road.start(road.source(), trigger={"processingTime": "0 seconds"})
+    until(hit(fired, "slot.after_prepare"), "the pause")
+    assert ledger_sink.staged(road.out()) != []
+    query.stop()
+    road.arm("")
+    road.run(road.source())
+    assert road.exactly()
+
+
+def test_an_idle_source_leaves_nothing_open(road: Road) -> None:
+    query = road.start(road.source(), trigger={"processingTime": "100 milliseconds"})
+    until(lambda: len(road.ids()) == len(ROWS), "all rows")
+    until(lambda: query.status["message"].startswith("Waiting"), "an idle source")
+    progress = query.lastProgress
+    assert road.exactly()
+    query.stop()
+    road.run(road.source())
+    assert road.exactly()
+    assert progress is not None
+    assert progress["batchId"] == len(ROWS) // 10 - 1
+
+
+def test_one_query_fails_and_restarts_while_the_other_goes_on(road: Road) -> None:
+    poison = road.folder / "poison"
+    poison.touch()
+    lives: Counter[str] = Counter()
+
+    def failing() -> StreamingQuery:
+        lives["failing"] += 1
+        if lives["failing"] == 3:
+            poison.unlink()
+        return road.start(road.source().where(poisoned(str(poison))("id")), name="failing")
+
+    def steady() -> StreamingQuery:
+        lives["steady"] += 1
+        return road.start(road.source(rows_per_epoch=3), name="steady")
+
+    onceonly.supervise(failing, steady, restart=onceonly.FixedDelay(attempts=2, delay_s=0))
+    assert road.exactly(name="failing")
+    assert road.exactly(name="steady")
+    assert lives == {"failing": 3, "steady": 1}
+
+
+def poisoned(path: str) -> Callable[[str], Column]:
+    """Make a filter that lets everything pass, and fails at row 25 as long as a file is there."""
+
+    @F.udf("boolean")
+    def check(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  see HINTS
+        import os
+
+        if number == 25 and os.path.exists(path):  # noqa: PTH110  runs in a worker, once a row
+            message = "poison"
+            raise ValueError(message)
+        return True
+
+    return check
+
+
+# Spark refuses update mode to Python formats.
+@pytest.mark.parametrize("road", ["foreach"], indirect=True)
+@pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
+def test_a_windowed_aggregation_in_update_mode(road: Road, provider: str) -> None:
+    package = "org.apache.spark.sql.execution.streaming.state."
+    road.spark.conf.set("spark.sql.streaming.stateStore.providerClass", package + provider)
+    fired = road.arm("slot.after_prepare=raise@3, link.after_put=raise@3, commit.before_return=raise@4")
+
+    def build() -> StreamingQuery:
+        seconds = F.timestamp_seconds(F.col("id"))
+        windows = (
+            road.source()
+            .withColumn("at", seconds)
+            .withWatermark("at", "30 seconds")
+            .groupBy(F.window("at", "20 seconds"), "app")
+            .count()
+            .select(F.col("window.start").cast("long").alias("start"), "app", "count")
+        )
+        return road.start(windows, mode="update")
+
+    try:
+        onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=3, delay_s=0))
+    finally:
+        road.spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+    assert len(failpoints.fired(fired)) == 3
+    assert last_counts(road.out()) == Counter((n // 20 * 20, app) for n, app in ROWS)
+
+
+def last_counts(out: Path) -> dict[tuple[int, str], int]:
+    """The count of each window in the newest epoch that has it; no epoch has it twice."""
+    last: dict[tuple[int, str], tuple[int, int]] = {}
+    for epoch, row in sorted(ledger_sink.by_epoch(out), key=lambda found: found[0]):
+        key = (int(str(row["start"])), str(row["app"]))
+        assert last.get(key, (-1, 0))[0] < epoch, f"{key} twice in chk-{epoch}"
+        last[key] = (epoch, int(str(row["count"])))
+    return {key: count for key, (_, count) in last.items()}
+
+
+def test_a_frame_is_evaluated_once_an_epoch_also_when_it_drains(road: Road) -> None:
+    seen = road.spark.sparkContext.accumulator(0)
+
+    @F.udf("long")
+    def counted(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  see HINTS
+        seen.add(1)
+        return number
+
+    def build() -> StreamingQuery:
+        frame: DataFrame = road.source(rows=20).select(counted("id").alias("id"))
+        return road.start(frame)
+
+    road.arm("commit.before_return=raise@1")
+    onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=1, delay_s=0))
+    assert road.exactly(20)
+    assert seen.value == 30

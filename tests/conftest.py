@@ -1,0 +1,26 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.embedded.kafka import EmbeddedKafka
+
+# A busy machine is no failure, and a run on one machine must be the same on another.
+settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
+settings.load_profile("everywhere")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One real broker for the whole test run. Whoever stops or kills a broker starts their own."""
+    from onceonly.embedded.kafka import EmbeddedKafka
+
+    with EmbeddedKafka() as broker:
+        yield broker

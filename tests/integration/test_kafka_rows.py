@@ -1,0 +1,244 @@
+"""What of a row reaches Kafka, and what is refused, with a real broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.model import Guarantee
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.kafka import KafkaSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# Where Java's default partitioner puts these keys among 8 partitions: murmur2 as in kafka-clients'
+# org.apache.kafka.common.utils.Utils, whose own tests give the hashes of "21", "foobar", "abc".
+JAVA_PARTITIONS = {b"21": 4, b"foobar": 6, b"abc": 3, b"": 1}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[EmbeddedKafka]:
+    """A broker that creates no topics and allows one minute for a transaction."""
+    with EmbeddedKafka(
+        properties={"auto.create.topics.enable": "false", "transaction.max.timeout.ms": "60000"}
+    ) as broker:
+        yield broker
+
+
+def query_context(*columns: tuple[str, str], guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> QueryContext:
+    return QueryContext(query=uuid.uuid4().hex, sink="kafka", guarantee=guarantee, columns=columns)
+
+
+def write(
+    broker: EmbeddedKafka,
+    batch: pa.RecordBatch,
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    **options: str,
+) -> None:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    sink = KafkaSink({"kafka.bootstrap.servers": broker.bootstrap_servers, **named})
+    context = query_context(guarantee=guarantee)
+    facts = sink.check(context)
+    transaction = sink.begin_transaction(
+        WriteContext(
+            query=context.query,
+            sink="kafka",
+            run="run",
+            epoch=0,
+            plan="plan",
+            slot=0,
+            attempt="0",
+            guarantee=guarantee,
+            facts=facts,
+        )
+    )
+    try:
+        sink.write(transaction, batch)
+        handle = sink.pre_commit(transaction)
+    except BaseException:
+        sink.discard(transaction)
+        raise
+    if handle is not None:
+        sink.commit(handle)
+    sink.close()
+
+
+def read(broker: EmbeddedKafka, topic: str, partitions: int, count: int) -> list[Any]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    messages: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(messages) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None and not message.error():
+            messages.append(message)
+    consumer.close()
+    assert len(messages) == count
+    return messages
+
+
+def new_topic(broker: EmbeddedKafka, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+    topic = f"t-{uuid.uuid4().hex}"
+    broker.create_topic(topic, partitions=partitions, configs=configs)
+    return topic
+
+
+def test_keys_go_where_java_puts_them(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka, partitions=8)
+    keys = list(JAVA_PARTITIONS)
+    write(kafka, pa.RecordBatch.from_pydict({"key": keys, "value": keys}), topic=topic)
+    found = {message.value(): message.partition() for message in read(kafka, topic, 8, len(keys))}
+    assert found == JAVA_PARTITIONS
+
+
+def test_headers_partitions_tombstones_and_strings(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka, partitions=3)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(["grüße", None, "c"]),
+            pa.array([b"k", b"gone", None]),
+            pa.array([2, 2, 1], pa.int32()),
+            pa.array([[("h", b"1"), ("h", None)], None, []], HEADERS),
+            pa.array(["elsewhere"] * 3),
+            pa.array([1, 2, 3]),
+        ],
+        names=["value", "key", "partition", "headers", "topic", "ignored"],
+    )
+    write(kafka, batch, topic=topic, includeHeaders="false")
+    messages = sorted(read(kafka, topic, 3, 3), key=lambda message: (message.partition(), message.offset()))
+    last, first, tombstone = messages
+    assert (first.value(), first.key(), first.partition()) == ("grüße".encode(), b"k", 2)
+    assert first.headers() == [("h", b"1"), ("h", None)]
+    assert (tombstone.value(), tombstone.key()) == (None, b"gone")
+    assert (last.value(), last.key(), last.partition()) == (b"c", None, 1)
+
+
+def test_a_null_partition_leaves_the_choice_to_the_key(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka, partitions=8)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"v"]), pa.array([b"foobar"]), pa.array([None], pa.int32())],
+        names=["value", "key", "partition"],
+    )
+    write(kafka, batch, topic=topic)
+    assert read(kafka, topic, 8, 1)[0].partition() == JAVA_PARTITIONS[b"foobar"]
+
+
+def test_rows_carry_their_topics(kafka: EmbeddedKafka) -> None:
+    first, second = new_topic(kafka), new_topic(kafka)
+    batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [first, second]})
+    write(kafka, batch, onceonly__marker__topic=first)
+    assert read(kafka, first, 1, 1)[0].value() == b"1"
+    assert read(kafka, second, 1, 1)[0].value() == b"2"
+
+
+def test_a_null_topic_is_refused_by_its_row(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka)
+    batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [topic, None]})
+    with pytest.raises(RecordRefusedError, match="Row 1"):
+        write(kafka, batch, onceonly__marker__topic=topic)
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+def test_a_row_over_our_limit_is_refused_by_size_and_limit(
+    kafka: EmbeddedKafka, guarantee: Guarantee
+) -> None:
+    topic = new_topic(kafka)
+    batch = pa.RecordBatch.from_pydict({"value": ["a", "x" * 5000]})
+    with pytest.raises(RecordRefusedError, match=r"5000 bytes .*kafka.max.request.size, 2000"):
+        write(kafka, batch, guarantee, topic=topic, kafka__max__request__size="2000")
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+def test_a_row_over_the_topics_limit_is_refused(kafka: EmbeddedKafka, guarantee: Guarantee) -> None:
+    topic = new_topic(kafka, configs={"max.message.bytes": "3000"})
+    batch = pa.RecordBatch.from_pydict({"value": ["x" * 5000]})
+    with pytest.raises(RecordRefusedError, match=r"5000 bytes .*max.message.bytes"):
+        write(kafka, batch, guarantee, topic=topic)
+
+
+def test_more_rows_than_the_buffer_holds_are_all_written(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka)
+    batch = pa.RecordBatch.from_pydict({"value": [b"x" * 1000] * 5000})
+    write(kafka, batch, topic=topic, kafka__buffer__memory="65536")
+    assert len(read(kafka, topic, 1, 5000)) == 5000
+
+
+def test_a_missing_topic_is_named_where_the_broker_creates_none(strict: EmbeddedKafka) -> None:
+    sink = KafkaSink({"kafka.bootstrap.servers": strict.bootstrap_servers, "topic": "missing"})
+    with pytest.raises(ConfigurationError, match=r"missing does not exist"):
+        sink.check(query_context())
+
+
+def test_a_missing_topic_is_created_where_the_broker_does_so(kafka: EmbeddedKafka) -> None:
+    topic = f"t-{uuid.uuid4().hex}"
+    write(kafka, pa.RecordBatch.from_pydict({"value": ["1"]}), topic=topic)
+    assert read(kafka, topic, 1, 1)[0].value() == b"1"
+
+
+def test_a_timeout_above_the_brokers_names_both(strict: EmbeddedKafka) -> None:
+    topic = new_topic(strict)
+    options = {"kafka.bootstrap.servers": strict.bootstrap_servers, "topic": topic}
+    sink = KafkaSink({**options, "kafka.transaction.timeout.ms": "60001"})
+    with pytest.raises(ConfigurationError, match=r"60001 ms .* 60000 ms"):
+        sink.check(query_context())
+    # Left to us, it is the broker's maximum.
+    assert KafkaSink(options).check(query_context())["transaction_timeout_ms"] == 60000
+
+
+def test_servers_that_do_not_answer_are_named() -> None:
+    sink = KafkaSink({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"})
+    started = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1 "):
+        sink.check(query_context())
+    assert time.monotonic() - started < 40
+
+
+def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka)
+    sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic})
+    facts = sink.check(query_context(("value", "string")))
+    cluster = kafka.admin()
+    assert facts["cluster_id"] == cluster.list_topics(timeout=10).cluster_id
+    assert facts["end_txn_version"] == 5
+    assert sink.identity() == {
+        "cluster": facts["cluster_id"],
+        "topic": topic,
+        "prefix": "onceonly",
+        "marker_topic": topic,
+    }
+    sink.close()
+    sink.close()
+    assert sink.check(query_context())["cluster_id"] == facts["cluster_id"]
+
+
+def test_librdkafka_takes_every_default_that_we_set(kafka: EmbeddedKafka) -> None:
+    from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.producers import make_producer, transactional_client
+
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t"})
+    for timeout_ms in (1000, 60_000, 900_000):
+        assert isinstance(
+            make_producer(transactional_client(options, "x", timeout_ms)), confluent_kafka.Producer
+        )

@@ -1,0 +1,198 @@
+"""Permissions, passwords and TLS, with a real broker that asks for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import uuid
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.model import Committed, Guarantee, Handle, RetryLater
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.kafka import KafkaSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+CANARY = "canary-password-7c1f"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def context() -> QueryContext:
+    return QueryContext(query=uuid.uuid4().hex, sink="kafka", guarantee=Guarantee.EXACTLY_ONCE)
+
+
+def round_trip(sink: KafkaSink) -> Handle:
+    """Check, write, prepare, commit."""
+    query = context()
+    facts = sink.check(query)
+    transaction = sink.begin_transaction(
+        WriteContext(
+            query=query.query,
+            sink="kafka",
+            run="run",
+            epoch=0,
+            plan="plan",
+            slot=0,
+            attempt="0",
+            guarantee=query.guarantee,
+            facts=facts,
+        )
+    )
+    sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a"]}))
+    handle = sink.pre_commit(transaction)
+    assert handle is not None
+    outcome = sink.commit(handle)
+    while isinstance(outcome, RetryLater):
+        outcome = sink.commit(handle)
+    assert outcome == Committed()
+    assert sink.recover(query) == []
+    return handle
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedKafka]:
+    """A broker with permissions; what has none set is open to everybody."""
+    with EmbeddedKafka(
+        properties={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    ) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (ResourceType.TOPIC, "WRITE and DESCRIBE on topic"),
+        (ResourceType.TRANSACTIONAL_ID, "WRITE and DESCRIBE on transactional id"),
+        (ResourceType.GROUP, "READ and DESCRIBE on group"),
+    ],
+)
+@pytest.mark.parametrize("granted", [AclOperation.WRITE, AclOperation.ALL])
+def test_a_missing_permission_is_named_before_the_first_record(
+    guarded: EmbeddedKafka, kind: ResourceType, advice: str, granted: AclOperation
+) -> None:
+    name = f"x-{uuid.uuid4().hex}"
+    topic = name if kind is ResourceType.TOPIC else f"t-{uuid.uuid4().hex}"
+    guarded.create_topic(topic)
+    pattern = ResourcePatternType.PREFIXED
+    # The resource is somebody else's.
+    acl = AclBinding(kind, name, pattern, "User:other", "*", granted, AclPermissionType.ALLOW)
+    admin = guarded.admin()
+    for answer in admin.create_acls([acl], request_timeout=10).values():
+        answer.result(10)
+    sink = KafkaSink(
+        {
+            "kafka.bootstrap.servers": guarded.bootstrap_servers,
+            "topic": topic,
+            "onceonly.transactional.id.prefix": name,
+        }
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        sink.check(context())
+    assert advice in caught.value.next_step
+    assert name in caught.value.what
+
+
+def test_with_all_permissions_it_writes(guarded: EmbeddedKafka) -> None:
+    topic = f"t-{uuid.uuid4().hex}"
+    guarded.create_topic(topic)
+    round_trip(KafkaSink({"kafka.bootstrap.servers": guarded.bootstrap_servers, "topic": topic}))
+
+
+def test_a_password_works_and_shows_nowhere(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jaas = f'{LOGIN} required username="admin" password="{CANARY}" user_admin="{CANARY}";'
+    user = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
+    caplog.set_level(logging.DEBUG)
+    with EmbeddedKafka(
+        properties={
+            "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.broker.plain.sasl.jaas.config": jaas,
+        },
+        client_properties={**user, "sasl.password": CANARY},
+    ) as broker:
+        broker.create_topic("t")
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": "t",
+            **{f"kafka.{name}": value for name, value in user.items()},
+        }
+        sink = KafkaSink({**options, "kafka.sasl.password": CANARY})
+        handle = round_trip(sink)
+        wrong = KafkaSink({**options, "kafka.sasl.password": f"{CANARY}-wrong"})
+        with pytest.raises(UnavailableError, match=r"check kafka\.sasl\.username") as caught:
+            wrong.check(context())
+    printed = capfd.readouterr()
+    shown = [caplog.text, printed.out, printed.err, json.dumps(dict(handle.data)), str(caught.value)]
+    shown += [repr(sink), repr(vars(sink))]
+    assert not [text for text in shown if CANARY in text]
+
+
+def test_tls_with_client_certificates(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    assert openssl is not None, "this test needs openssl"
+    key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    both.write_text(key.read_text() + certificate.read_text())
+    client = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificate),
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+    }
+    with EmbeddedKafka(
+        properties={
+            "listener.security.protocol.map": "BROKER:SSL,CONTROLLER:PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(both),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificate),
+            "ssl.client.auth": "required",
+        },
+        client_properties=client,
+    ) as broker:
+        broker.create_topic("t")
+        options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
+        round_trip(KafkaSink({**options, **{f"kafka.{name}": value for name, value in client.items()}}))
+        # As a Java client would say it.
+        java = {
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(certificate),
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": str(both),
+        }
+        round_trip(KafkaSink({**options, **java}))
+        with pytest.raises(ConfigurationError, match="cannot be used here"):
+            KafkaSink({**options, **java, "kafka.ssl.truststore.location": "/nowhere.pem"}).check(context())

@@ -1,0 +1,421 @@
+"""Prepare, commit, abort, look up and sweep, against a real broker. Every test asks the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.kafka import KafkaSink, marker
+from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka.committer import fence
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.producers import this_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+# Time-outs are looked for often, so that a test that waits for one is short.
+PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties=PROPERTIES) as kafka:
+        yield kafka
+
+
+class Query:
+    """One query with one Kafka sink on a topic of its own."""
+
+    def __init__(self, broker: EmbeddedKafka, **options: str) -> None:
+        self.id = uuid.uuid4().hex
+        self.topic = f"t-{self.id}"
+        broker.create_topic(self.topic, partitions=2)
+        self.options = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": self.topic,
+            **options,
+        }
+        self.sink = KafkaSink(self.options)
+        self.context = QueryContext(query=self.id, sink="kafka", guarantee=Guarantee.EXACTLY_ONCE)
+        self.facts = dict(self.sink.check(self.context))
+
+    def attempt(self, epoch: int = 0, slot: int = 0, run: str = "run") -> WriteContext:
+        return WriteContext(
+            query=self.id,
+            sink="kafka",
+            run=run,
+            epoch=epoch,
+            plan=f"plan-{epoch}",
+            slot=slot,
+            attempt=uuid.uuid4().hex,
+            guarantee=self.context.guarantee,
+            facts=self.facts,
+        )
+
+    def prepare(self, *values: str, epoch: int = 0, slot: int = 0, run: str = "run") -> Handle:
+        transaction = self.sink.begin_transaction(self.attempt(epoch, slot, run))
+        self.sink.write(transaction, pa.RecordBatch.from_pydict({"value": list(values)}))
+        handle = self.sink.pre_commit(transaction)
+        assert handle is not None
+        return Handle(transaction=handle.transaction, data=json.loads(json.dumps(dict(handle.data))))
+
+    def commit(self, handle: Handle) -> object:
+        """As the runtime does: RetryLater is tried again, within bounds."""
+        outcome: object = None
+        for _ in range(500):
+            outcome = self.sink.commit(handle)
+            if not isinstance(outcome, RetryLater):
+                break
+            time.sleep(0.01)
+        return outcome
+
+    def read(self, isolation: str = "read_committed") -> list[str]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.options["kafka.bootstrap.servers"],
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([TopicPartition(self.topic, number, 0) for number in (0, 1)])
+        values: list[str] = []
+        ended = 0
+        deadline = time.monotonic() + 30
+        while ended < 2 and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+                ended += 1
+            else:
+                values.append((message.value() or b"").decode())
+        consumer.close()
+        return sorted(values)
+
+    def until_read(self, *values: str) -> None:
+        """Markers of a commit reach the data partitions milliseconds after its answer."""
+        wait_for(lambda: self.read() == sorted(values), f"{values} in {self.topic}")
+
+    def open_transactions(self) -> list[str]:
+        return [leftover.transaction for leftover in self.sink.recover(self.context)]
+
+    def admin(self) -> Admin:
+        return Admin(KafkaOptions.parse(self.options))
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def test_nothing_is_visible_before_the_commit_and_everything_after(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a", "b")
+    assert query.read() == []
+    assert query.read("read_uncommitted") == ["a", "b"]
+    assert query.commit(handle) == Committed()
+    query.until_read("a", "b")
+
+
+def test_a_repeated_commit_changes_nothing(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    assert query.commit(handle) == Committed()
+    assert query.commit(handle) in {Committed(), AlreadyCommitted()}
+    assert query.commit(handle) in {Committed(), AlreadyCommitted()}
+    query.until_read("a")
+
+
+WRITER = """
+import json, sys, time
+import pyarrow as pa
+from onceonly.model import Guarantee
+from onceonly.ports import WriteContext
+from onceonly.sinks.kafka import KafkaSink
+given = json.loads(sys.argv[1])
+context = WriteContext(**given["context"], guarantee=Guarantee.EXACTLY_ONCE)
+sink = KafkaSink(given["options"])
+transaction = sink.begin_transaction(context)
+sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["from the dead"]}))
+handle = sink.pre_commit(transaction)
+print(json.dumps({"transaction": handle.transaction, "data": dict(handle.data)}), flush=True)
+time.sleep(600)
+"""
+
+
+def test_commit_from_another_process_after_the_writer_was_killed(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    attempt = query.attempt()
+    names = ("query", "sink", "run", "epoch", "plan", "slot", "attempt", "facts")
+    given = {"context": {name: getattr(attempt, name) for name in names}, "options": query.options}
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, json.dumps(given)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        handle = Handle(**json.loads(writer.stdout.readline()))
+        os.kill(writer.pid, signal.SIGKILL)
+    assert query.commit(handle) == Committed()
+    query.until_read("from the dead")
+
+
+def test_a_transaction_that_timed_out_is_lost_and_written_again_once(broker: EmbeddedKafka) -> None:
+    query = Query(broker, **{"kafka.transaction.timeout.ms": "1000"})
+    lost = query.prepare("a")
+    wait_for(lambda: not query.open_transactions(), "the broker's time-out")
+    outcome = query.commit(lost)
+    assert isinstance(outcome, Lost)
+    assert str(lost.data["predecessor"]) in outcome.proof
+    assert query.commit(query.prepare("a", run="next")) == Committed()
+    query.until_read("a")
+    # The proof stands for good: the late commit of the lost one changes nothing.
+    assert not isinstance(query.commit(lost), Committed)
+    assert query.read() == ["a"]
+
+
+def test_committed_and_then_fenced_is_known_by_the_marker(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    assert query.commit(handle) == Committed()
+    fence(query.admin(), handle.transaction, 1000)
+    assert query.commit(handle) == AlreadyCommitted()
+    query.until_read("a")
+
+
+def test_aborted_and_fenced_is_lost(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    query.sink.abort(handle)
+    query.sink.abort(handle)
+    assert isinstance(query.commit(handle), Lost)
+    assert query.read() == []
+
+
+def test_without_its_marker_the_outcome_is_unknown(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    assert query.commit(handle) == Committed()
+    fence(query.admin(), handle.transaction, 1000)
+    group = str(handle.data["group"])
+    admin = broker.admin()
+    admin.delete_consumer_groups([group])[group].result(10)
+    outcome = query.commit(handle)
+    assert isinstance(outcome, Unknown)
+    assert group in outcome.reason
+    # A seed that is drawn after the deletion is not taken for the predecessor.
+    query.sink.abort(query.prepare("b", run="next"))
+    assert isinstance(query.commit(handle), Unknown)
+
+
+def test_twin_attempts_commit_one_and_the_other_is_swept(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    first = query.sink.begin_transaction(query.attempt())
+    second = query.sink.begin_transaction(query.attempt())
+    batch = pa.RecordBatch.from_pydict({"value": ["a"]})
+    query.sink.write(first, batch)
+    query.sink.write(second, batch)
+    winner, loser = query.sink.pre_commit(first), query.sink.pre_commit(second)
+    assert winner is not None
+    assert loser is not None
+    assert winner.data["predecessor"] == loser.data["predecessor"]
+    assert query.commit(winner) == Committed()
+    # The winner's own transaction may still be ending; then it is not listed as open.
+    assert query.open_transactions() == [loser.transaction]
+    for leftover in query.sink.recover(query.context):
+        query.sink.abort(leftover.handle)
+    assert query.open_transactions() == []
+    query.until_read("a")
+
+
+def test_the_sweep_leaves_foreign_transactions_alone(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    similar = f"onceonly.{query.id}.kafka2.run.worker.0"
+    nested = f"onceonly.{query.id}.kafka.run.worker.0.more"
+    producers = []
+    for transactional_id in (similar, nested, f"app-{query.id}"):
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "transactional.id": transactional_id,
+            }
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(query.topic, b"foreign")
+        producer.flush(30)
+        producers.append(producer)
+    ours = query.prepare("ours")
+    assert query.open_transactions() == [ours.transaction]
+    query.sink.abort(ours)
+    for producer in producers:
+        producer.commit_transaction(30)
+    query.until_read("foreign", "foreign", "foreign")
+
+
+def test_another_cluster_behind_the_address_is_refused(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    foreign = Handle(transaction=handle.transaction, data={**handle.data, "cluster_id": "another"})
+    with pytest.raises(ConfigurationError, match="another"):
+        query.sink.commit(foreign)
+    with pytest.raises(ConfigurationError, match="another"):
+        query.sink.abort(foreign)
+    assert query.open_transactions() == [handle.transaction]
+    assert query.commit(handle) == Committed()
+
+
+def test_a_late_commit_does_not_touch_the_next_transaction(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    first = query.prepare("first", epoch=0)
+    assert query.commit(first) == Committed()
+    handles = [query.prepare(f"next-{epoch}", epoch=epoch) for epoch in (1, 2)]
+    again = [handle for handle in handles if handle.transaction == first.transaction]
+    assert again, "an id is used again two epochs later"
+    # The marker shows the first one's token: known as done, and nothing else became visible.
+    assert query.commit(first) == AlreadyCommitted()
+    assert query.read() == ["first"]
+
+
+def test_ids_stay_few_over_many_epochs(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    used = set()
+    for epoch in range(200):
+        handle = query.prepare(str(epoch), epoch=epoch)
+        used.add(handle.transaction)
+        assert query.commit(handle) == Committed()
+    assert len(used) <= 3
+    query.until_read(*map(str, range(200)))
+
+
+def test_slots_of_one_epoch_have_ids_of_their_own(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    for epoch in range(3):
+        handles = [query.prepare(f"{epoch}-{slot}", epoch=epoch, slot=slot) for slot in range(4)]
+        assert len({handle.transaction for handle in handles}) == 4
+        assert [query.commit(handle) for handle in handles] == [Committed()] * 4
+    assert len(query.read()) == 12
+
+
+def test_the_handle_names_what_librdkafka_uses(broker: EmbeddedKafka) -> None:
+    """The id and epoch that the coordinator describes are those in librdkafka's own statistics."""
+    query = Query(broker)
+    seen: list[dict[str, Any]] = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": f"onceonly.{query.id}",
+            "statistics.interval.ms": 10,
+            "stats_cb": lambda text: seen.append(json.loads(text)["eos"]),
+        }
+    )
+    producer.init_transactions(30)
+    from onceonly.sinks.kafka.producers import _describe
+
+    described = _describe(query.admin(), f"onceonly.{query.id}")
+    wait_for(lambda: producer.poll(0.05) is None or (seen and seen[-1]["producer_id"] >= 0), "statistics")
+    wait_for(lambda: (producer.poll(0.05), seen[-1]["producer_id"] >= 0)[1], "a producer id")
+    assert described == (seen[-1]["producer_id"], seen[-1]["producer_epoch"])
+
+
+def test_an_older_checkpoint_over_a_newer_world_writes_nothing(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    assert query.commit(query.prepare("a", epoch=7)) == Committed()
+    for epoch in (5, 7):  # the very epoch that is committed, too: as new it has nothing committed
+        with pytest.raises(LogError, match="epoch 7"):
+            query.sink.begin_transaction(query.attempt(epoch=epoch, run="restored"))
+    assert query.open_transactions() == []
+
+
+def test_a_discarded_attempt_is_swept(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["never"]}))
+    transaction.producer.flush(30)
+    query.sink.discard(transaction)
+    (leftover,) = query.sink.recover(query.context)
+    query.sink.abort(leftover.handle)
+    assert query.read() == []
+    assert query.open_transactions() == []
+
+
+def test_a_writer_that_was_fenced_votes_abort(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["zombie"]}))
+    transaction.producer.flush(30)
+    (leftover,) = query.sink.recover(query.context)
+    query.sink.abort(leftover.handle)
+    with pytest.raises(WriteFailedError, match=leftover.transaction):
+        query.sink.pre_commit(transaction)
+    assert query.read() == []
+
+
+def test_at_least_once_is_visible_at_once_and_has_no_handle(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    query.context = QueryContext(query=query.id, sink="kafka", guarantee=Guarantee.AT_LEAST_ONCE)
+    query.facts = dict(query.sink.check(query.context))
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a", "b"]}))
+    assert query.sink.pre_commit(transaction) is None
+    assert query.read() == ["a", "b"]
+    assert query.open_transactions() == []
+
+
+def test_a_broker_that_is_down_delays_and_is_named() -> None:
+    with EmbeddedKafka() as broker:
+        query = Query(broker)
+        handle = query.prepare("a")
+        broker.kill()
+        assert isinstance(query.sink.commit(handle), RetryLater)
+        with pytest.raises(UnavailableError, match=broker.bootstrap_servers):
+            query.sink.recover(query.context)
+        broker.start()
+        assert query.commit(handle) == Committed()
+        query.until_read("a")
+
+
+def test_the_marker_of_a_pending_transaction_is_not_shown(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handle = query.prepare("a")
+    group = str(handle.data["group"])
+    assert marker.read(query.admin(), group, query.topic, stable=False) == handle.data["predecessor"]
+    with pytest.raises(UnavailableError):
+        marker.read(query.admin(), group, query.topic, stable=True, seconds=0.2)
+    assert query.commit(handle) == Committed()
+    assert marker.read(query.admin(), group, query.topic, stable=True) == handle.data["token"]
+
+
+def test_a_new_run_drops_the_pool_of_the_former(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    query.prepare("a", run="one")
+    query.prepare("b", run="two", slot=1)
+    pools = [pool for place, (_, pool) in this_worker()._pools.items() if place[0] == query.id]
+    assert len(pools) == 1
+    assert "two" in pools[0]._prefix

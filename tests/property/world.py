@@ -1,0 +1,534 @@
+"""A small world for the protocol: a log, sinks, Spark, and drivers that are paused, killed and overtaken.
+
+Everything outside the protocol is simulated with the worst manners that the real thing is allowed:
+
+* the log's put is atomic, but a link is seen by everybody before it is synced, and lost with the machine;
+* a sink's transaction may expire at any time; the answer to a commit may be lost after the act; a task that was
+  given up begins or prepares late; a slot is tried twice and only one of the two votes is collected;
+* a driver stands still for ever, or for a while, between any two steps, also inside a put and inside a sweep;
+* Spark runs an epoch again until its ``decide`` returned, calls ``abort`` after a failed commit too, deals the
+  rows to other slots on a replay, and forgets with the machine that its last epoch was committed.
+
+``World.check`` holds the laws against it after every step. ``World.settle`` ends all faults and demands that
+everything comes to rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from onceonly import protocol as p
+from onceonly.model import (
+    AlreadyCommitted,
+    Committed,
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Lost,
+    Mode,
+    Outcome,
+    Plan,
+    Receipt,
+    RetryLater,
+    Unknown,
+    Vote,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+SINKS = ("a", "b")
+ROWS = ("r0", "r1", "r2")
+# Which rows each slot gets. The first three are the same slots in another order, as a replay may give them.
+DEALS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("r0", "r1"), ("r2",)),
+    (("r2",), ("r0", "r1")),
+    ((), ("r2",), ("r0", "r1")),
+    (("r0",), ("r1", "r2")),
+    (("r0", "r1", "r2"),),
+)
+EPOCHS_MAX = 5
+STEPS_MAX = 400
+STEPS_TO_PLACE_MAX = 30
+# What may stop a run in this world. Anything else (a gap, other settings, foreign votes) is a defect.
+STOPS = {
+    p.StopReason.SUPERSEDED,
+    p.StopReason.OVERTAKEN,
+    p.StopReason.IN_DOUBT,
+    p.StopReason.DELAYED,
+    p.StopReason.LOST,
+    p.StopReason.MISMATCH,
+}
+FAULTS: dict[str, tuple[str, ...]] = {
+    "fail": ("task", "list"),
+    "doubt": ("put", "answer"),
+    "retry": ("commit t",),
+    "unknown": ("commit t",),
+    "acted": ("commit t",),
+    "twin": ("task",),
+    "late": ("task",),
+}
+"""What can go wrong, and at which steps."""
+
+Life: TypeAlias = "Generator[str, str, None]"
+
+
+class BrokenLawError(AssertionError):
+    """One of the laws does not hold."""
+
+
+def law(holds: object, text: str) -> None:
+    if not holds:
+        raise BrokenLawError(text)
+
+
+@dataclass(slots=True)
+class Transaction:
+    name: str
+    sink: str
+    epoch: int
+    plan: str
+    driver: int
+    rows: tuple[str, ...]
+    state: str = "open"  # then prepared, committed, aborted (by us) or expired (by the sink)
+
+
+@dataclass(slots=True)
+class Entry:
+    link: Link
+    synced: bool = False
+
+
+@dataclass(slots=True)
+class Driver:
+    """One life of the driver. ``rank`` is when it first had a link in the chain: the newer run by the log's word."""
+
+    number: int
+    finished: int
+    life: Life | None = None
+    rank: int | None = None
+    at: str = "new"
+
+    @property
+    def alive(self) -> bool:
+        return self.life is not None
+
+
+@dataclass(slots=True)
+class World:
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    chains: dict[int, list[Entry]] = field(default_factory=dict)
+    receipts: dict[int, Receipt] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    drivers: list[Driver] = field(default_factory=list)
+    plans: list[tuple[Plan, int]] = field(default_factory=list)
+    finished: int = -1  # Spark's newest commits/N
+    deal: int = 0
+    trace: list[str] = field(default_factory=list)
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    # --- what the test does -------------------------------------------------------------------------------
+
+    def start(self) -> Driver:
+        """Start a run beside those that live: they may be paused for ever, or only for a while."""
+        driver = Driver(len(self.drivers), self.finished)
+        driver.life = self._life(driver)
+        self.drivers.append(driver)
+        self._say(driver, "starts")
+        driver.at = next(driver.life)
+        return driver
+
+    def step(self, driver: Driver, fault: str = "") -> None:
+        """Let one driver go to its next boundary, then hold the laws against the world."""
+        if driver.life is None:
+            return
+        self._say(driver, f"{driver.at} {fault}".rstrip())
+        try:
+            driver.at = driver.life.send(fault)
+        except StopIteration:
+            driver.life = None
+        self.check()
+
+    def step_until(self, driver: Driver, *places: str) -> bool:
+        """Let one driver go on, at least a step, until it stands at one of these places; say whether it does."""
+        for _ in range(STEPS_TO_PLACE_MAX):
+            self.step(driver)
+            if driver.at.startswith(places):
+                return driver.alive
+        return False
+
+    def step_wrongly(self, driver: Driver, fault: str) -> None:
+        """Let one driver go on to the next step at which this can go wrong, and let it."""
+        if driver.at.startswith(FAULTS[fault]) or self.step_until(driver, *FAULTS[fault]):
+            self.step(driver, fault)
+
+    def crash(self, driver: Driver) -> None:
+        """Kill one driver where it stands."""
+        self._say(driver, f"killed at {driver.at}")
+        driver.life = None
+
+    def lose_power(self, *, forgotten: int = 0) -> None:
+        """Kill everything; what nobody synced is gone, and Spark's newest ``commits/N``, never synced, may be."""
+        self.trace.append(f"power lost, {forgotten} commits forgotten")
+        for driver in self.drivers:
+            driver.life = None
+        for epoch, chain in list(self.chains.items()):
+            kept = list(itertools.takewhile(lambda entry: entry.synced, chain))
+            self.chains[epoch] = kept
+        self.finished = max(-1, self.finished - forgotten)
+        self.check()
+
+    def expire(self, transaction: Transaction) -> None:
+        """Let the sink drop what was open or prepared for too long."""
+        if transaction.state in {"open", "prepared"}:
+            self.trace.append(f"{transaction.name} expires")
+            transaction.state = "expired"
+        self.check()
+
+    def prepare_late(self, transaction: Transaction) -> None:
+        """Let a task that nobody waits for prepare."""
+        if transaction.state == "open":
+            self.trace.append(f"{transaction.name} is prepared late")
+            transaction.state = "prepared"
+
+    def begin_late(self, number: int) -> None:
+        """Let a task of an older try begin, after everybody has forgotten it."""
+        plan, driver = self.plans[number % len(self.plans)]
+        if plan.mode is not Mode.DRAIN:
+            self._open(plan, driver, "a", ROWS[:1])
+
+    def settle(self, *, epochs: int = 2) -> None:
+        """End all faults: with fresh runs everything must come to rest, soon, with nothing left open."""
+        for driver in self.drivers:
+            driver.life = None
+        # Go on to epochs that nobody has begun; but leftovers are gone before, though nothing new may come.
+        goal = max((epoch for epoch, chain in self.chains.items() if chain), default=self.finished) + epochs
+        for _ in range(5):
+            driver = self.start()
+            for _ in range(STEPS_MAX):
+                if not driver.alive or self.finished >= goal:
+                    break
+                planned = len(self.plans)
+                self.step(driver)
+                if len(self.plans) > planned:
+                    self._check_leftovers(driver, self.plans[-1][0])
+            if self.finished >= goal:
+                break
+        law(self.finished >= goal, f"the world does not come to rest: chk-{self.finished} of {goal}")
+        if self.guarantee is Guarantee.EXACTLY_ONCE:
+            for sink, epoch in itertools.product(SINKS, range(self.finished + 1)):
+                seen = self.visible(sink, epoch)
+                law(seen == Counter(ROWS), f"sink {sink}, chk-{epoch}: {dict(seen)} is visible")
+        left = [each.name for each in self.transactions.values() if each.state in {"open", "prepared"}]
+        law(not left, f"left open at rest: {left}")
+
+    # --- the laws -----------------------------------------------------------------------------------------
+
+    def visible(self, sink: str, epoch: int) -> Counter[str]:
+        return Counter(
+            row
+            for each in self.transactions.values()
+            if (each.sink, each.epoch, each.state) == (sink, epoch, "committed")
+            for row in each.rows
+        )
+
+    def check(self) -> None:
+        """Nothing is visible that the last word on its epoch does not name, and nothing is visible twice."""
+        for each in self.transactions.values():
+            if each.state != "committed":
+                continue
+            links = [entry.link for entry in self.chains.get(each.epoch, []) if entry.synced]
+            law(
+                any(each.name in names(link.votes) for link in links if link.kind is LinkKind.COMMIT),
+                f"{each.name} is visible without a durable decision",
+            )
+            law(
+                each.name in names(self.chains[each.epoch][-1].link.output),
+                f"{each.name} is visible, but the last link of chk-{each.epoch} does not name it",
+            )
+        for sink, epoch in itertools.product(SINKS, self.chains):
+            twice = [row for row, count in self.visible(sink, epoch).items() if count > 1]
+            law(not twice, f"sink {sink}, chk-{epoch}: {twice} is visible twice")
+
+    def _check_leftovers(self, driver: Driver, plan: Plan) -> None:
+        """Nothing of older runs is open when tasks start, also if the epoch is only drained."""
+        after = self.chains.get(plan.epoch + 1, [])[-1:]
+        if plan.mode is Mode.DRAIN and after and after[0].link.kind is LinkKind.COMMIT:
+            return  # Spark has forgotten two commits, so it drains the next epoch at once, too
+        left = [
+            each.name
+            for each in self.transactions.values()
+            if each.driver != driver.number and each.state in {"open", "prepared"}
+        ]
+        law(not left, f"left open by older runs when chk-{plan.epoch} was planned to {plan.mode}: {left}")
+
+    def _check_abort(self, driver: Driver, each: Transaction) -> None:
+        owner = self.drivers[each.driver]
+        law(driver.rank is not None, f"driver {driver.number} aborts {each.name} without a link of its own")
+        law(
+            owner.rank is not None and driver.rank is not None and owner.rank <= driver.rank,
+            f"driver {driver.number} aborts {each.name} of the newer driver {owner.number}",
+        )
+        last = self.chains.get(each.epoch, [])[-1:]
+        decided = (
+            bool(last) and last[0].link.kind is LinkKind.COMMIT and each.name in names(last[0].link.votes)
+        )
+        law(
+            not decided or self.guarantee is Guarantee.AT_MOST_ONCE,
+            f"{each.name} is aborted, but the last link of chk-{each.epoch} names it",
+        )
+
+    # --- Spark --------------------------------------------------------------------------------------------
+
+    def _life(self, driver: Driver) -> Life:
+        continues: str | None = None
+        while driver.finished < self.finished + EPOCHS_MAX:
+            epoch = driver.finished + 1
+            yield "plan"
+            context = p.Context(
+                epoch=epoch,
+                plan=f"p{next(self.numbers)}",
+                run=f"run{driver.number}",
+                guarantee=self.guarantee,
+                continues=continues,
+                barrier=(f"end of {epoch}",),
+            )
+            plan = yield from self._drive(driver, *p.begin(context))
+            if plan is None:
+                return
+            self.plans.append((plan, driver.number))
+            votes, failed = yield from self._tasks(driver, plan)
+            if not failed:
+                state, commands = p.step(p.resume(plan), p.VotesCollected(votes))
+                failed = (yield from self._drive(driver, state, commands, plan=plan)) is None
+            if failed:
+                # Spark does so after a failed task and after a failed commit alike.
+                yield "abort"
+                given_up = p.abandon(plan, run=f"run{driver.number}", votes=votes, reason="failed")
+                yield from self._drive(driver, *given_up)
+                return
+            yield "commits/N"
+            self.finished = max(self.finished, epoch)
+            driver.finished = epoch
+            continues = plan.id
+
+    def _tasks(self, driver: Driver, plan: Plan) -> Generator[str, str, tuple[tuple[Vote, ...], bool]]:
+        votes: list[Vote] = []
+        for sink in SINKS:
+            for slot, rows in enumerate(self._dealt(plan, sink)):
+                fault = yield f"task {sink}/{slot}"
+                if fault == "fail":
+                    return tuple(votes), True
+                handle = None
+                if rows and plan.mode is not Mode.DRAIN:
+                    each = self._open(plan, driver.number, sink, rows)
+                    if fault == "late":
+                        # The attempt hangs; another one takes its place, and the first may prepare much later.
+                        each = self._open(plan, driver.number, sink, rows)
+                    if fault == "twin":
+                        self._open(plan, driver.number, sink, rows).state = "prepared"
+                    yield f"prepare {each.name}"
+                    if each.state != "open":
+                        return tuple(votes), True
+                    each.state = "prepared"
+                    handle = Handle(transaction=each.name)
+                votes.append(vote_of(plan, driver.number, sink, slot, rows, handle))
+        yield "votes"
+        return tuple(votes), False
+
+    def _dealt(self, plan: Plan, sink: str) -> tuple[tuple[str, ...], ...]:
+        """Deal the rows to slots; at rest as they were, else a decided slot might never find its like."""
+        decided = plan.decided.output if plan.decided is not None else ()
+        groups = [
+            self.transactions[vote.handle.transaction].rows
+            for vote in decided
+            if vote.handle is not None and vote.sink == sink
+        ]
+        if self.deal < 3 and groups:
+            return tuple(groups[self.deal % len(groups) :] + groups[: self.deal % len(groups)])
+        return DEALS[self.deal]
+
+    def _open(self, plan: Plan, driver: int, sink: str, rows: tuple[str, ...]) -> Transaction:
+        law(
+            self.drivers[driver].rank is not None,
+            f"driver {driver} opens a transaction without a link of its own",
+        )
+        each = Transaction(f"t{next(self.numbers)}", sink, plan.epoch, plan.id, driver, rows)
+        self.transactions[each.name] = each
+        return each
+
+    # --- the loop that carries commands out ---------------------------------------------------------------
+
+    def _drive(
+        self, driver: Driver, state: p.State, commands: Sequence[p.Command], *, plan: Plan | None = None
+    ) -> Generator[str, str, Plan | None]:
+        """Give the plan, the one to start tasks by or the one that came in; None where the run must stop."""
+        queue = deque(commands)
+        while queue:
+            command = queue.popleft()
+            if isinstance(command, p.Stop):
+                law(command.reason in STOPS, f"driver {driver.number} stops: {command}")
+                self._say(driver, f"stops: {command.reason}")
+                return None
+            if isinstance(command, p.StartTasks):
+                plan = command.plan
+                continue
+            event = yield from self._carry_out(driver, command)
+            if event is not None:
+                state, more = p.step(state, event)
+                law(
+                    isinstance(event, p.LinkPersisted)
+                    or not any(isinstance(each, p.CommitHandle) for each in more),
+                    f"{type(event).__name__} led to a commit",
+                )
+                queue.extend(more)
+        return plan
+
+    def _carry_out(self, driver: Driver, command: p.Command) -> Generator[str, str, p.Event | None]:
+        match command:
+            case p.ReadChain(epoch):
+                yield "read"
+                return self._read(epoch)
+            case p.PutLink(link):
+                return (yield from self._put(driver, link))
+            case p.SyncLink(link):
+                yield "sync"
+                self._sync(link)
+                return p.LinkPersisted(link)
+            case p.CommitHandle(vote, link, _):
+                fault = yield f"commit {vote.handle.transaction if vote.handle else '-'}"
+                durable = [entry.link for entry in self.chains.get(link.epoch, []) if entry.synced]
+                law(link in durable, f"a commit was sent before {link.name} was durable")
+                law(vote in link.votes, f"a commit was sent that {link.name} does not name")
+                return p.Resolved(vote, self._commit(vote, fault))
+            case p.AbortHandle(vote):
+                yield "abort handle"
+                if vote.handle is not None:
+                    self._abort(driver, self.transactions[vote.handle.transaction])
+                return None
+            case p.PutReceipt(receipt):
+                yield "receipt"
+                self._put_receipt(receipt)
+                return p.ReceiptPersisted()
+            case p.Sweep(link, keep):
+                return (yield from self._sweep(driver, link, keep))
+            case _:
+                raise BrokenLawError(f"unexpected: {command}")
+
+    def _read(self, epoch: int) -> p.ChainRead:
+        before = self.chains.get(epoch - 1, [])
+        return p.ChainRead(
+            links=tuple(entry.link for entry in self.chains.get(epoch, [])),
+            receipt=self.receipts.get(epoch),
+            previous=before[-1].link if before else None,
+            previous_receipt=self.receipts.get(epoch - 1),
+            newest=max((number for number, chain in self.chains.items() if chain), default=None),
+        )
+
+    def _put(self, driver: Driver, link: Link) -> Generator[str, str, p.Event]:
+        if (yield f"put {link.name} {link.kind}") == "doubt":
+            return p.LinkInDoubt("no answer, and nothing was written")
+        chain = self.chains.setdefault(link.epoch, [])
+        law(link.index <= len(chain), f"{link.name} would leave a gap")
+        if link.index < len(chain):
+            return p.LinkTaken(chain[link.index].link)
+        chain.append(Entry(link))
+        yield f"sync of the put of {link.name}"
+        self._sync(link)
+        if (yield f"answer to the put of {link.name}") == "doubt":
+            return p.LinkInDoubt("no answer, though it was written")
+        if driver.rank is None:
+            driver.rank = next(self.numbers)
+        return p.LinkPersisted(link)
+
+    def _sync(self, link: Link) -> None:
+        # The folder is synced, and with it every name in it.
+        for entry in self.chains[link.epoch][: link.index + 1]:
+            entry.synced = True
+
+    def _put_receipt(self, receipt: Receipt) -> None:
+        link = self.chains[receipt.epoch][receipt.index].link
+        if self.guarantee is Guarantee.EXACTLY_ONCE:
+            law(
+                all(self.transactions[name].state == "committed" for name in names(link.output)),
+                f"a receipt for {link.name}, but not all of it is committed",
+            )
+        standing = self.receipts.setdefault(receipt.epoch, receipt)
+        law(standing.index == receipt.index, f"two receipts for chk-{receipt.epoch}")
+
+    def _commit(self, vote: Vote, fault: str) -> Outcome:
+        assert vote.handle is not None
+        each = self.transactions[vote.handle.transaction]
+        if fault == "retry":
+            return RetryLater("busy")
+        if fault == "unknown":
+            return Unknown("no answer")
+        law(each.state != "open", f"{each.name} was voted, but not prepared")
+        if each.state in {"aborted", "expired"}:
+            return Lost("the marker still shows its predecessor")
+        already = each.state == "committed"
+        each.state = "committed"
+        if fault == "acted":
+            return Unknown("no answer, but it was done")
+        return AlreadyCommitted() if already else Committed()
+
+    def _abort(self, driver: Driver, each: Transaction) -> None:
+        if each.state in {"open", "prepared"}:
+            self._check_abort(driver, each)
+            self._say(driver, f"aborts {each.name}")
+            each.state = "aborted"
+
+    def _sweep(self, driver: Driver, link: Link, keep: frozenset[str]) -> Generator[str, str, p.Event]:
+        stands = [entry.link for entry in self.chains.get(link.epoch, []) if entry.synced]
+        law(link in stands, f"a sweep was begun before {link.name} was durable")
+        if (yield f"list for the sweep under {link.name}") == "fail":
+            return p.SweepFailed("the sink does not answer")
+        found = [
+            each
+            for each in self.transactions.values()
+            if each.state in {"open", "prepared"} and each.name not in keep
+        ]
+        yield "look before the sweep"
+        chain = self.chains[link.epoch]
+        if chain[-1].link != link or self.chains.get(link.epoch + 1):
+            return p.LinkTaken(chain[-1].link)
+        for each in found:
+            yield f"fence {each.name}"
+            self._abort(driver, each)
+        return p.Swept(len(found))
+
+    def _say(self, driver: Driver, what: str) -> None:
+        self.trace.append(f"driver {driver.number}: {what}")
+
+
+def names(votes: Sequence[Vote]) -> frozenset[str]:
+    """Name the transactions that these votes hold."""
+    return frozenset(vote.handle.transaction for vote in votes if vote.handle is not None)
+
+
+def checksum(rows: Sequence[str]) -> str:
+    """Give the sum of the rows' hashes, as the runtime does."""
+    total = sum(int.from_bytes(hashlib.blake2b(row.encode(), digest_size=8).digest()) for row in rows)
+    return f"{total % 2**64:016x}"
+
+
+def vote_of(
+    plan: Plan, driver: int, sink: str, slot: int, rows: tuple[str, ...], handle: Handle | None
+) -> Vote:
+    """Give the vote of one attempt."""
+    return Vote(
+        sink=sink,
+        epoch=plan.epoch,
+        slot=slot,
+        plan=plan.id,
+        run=f"run{driver}",
+        attempt="0",
+        rows=len(rows),
+        checksum=checksum(rows),
+        handle=handle,
+    )

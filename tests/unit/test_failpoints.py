@@ -1,0 +1,123 @@
+"""Crash points do nothing until they are armed, and then act once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from onceonly import failpoints
+from onceonly.failpoints import FailpointError, hit
+
+SOURCE = Path(failpoints.__file__).parent
+NAME = "link.before_put"
+
+
+@pytest.fixture(autouse=True)
+def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS", raising=False)
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS_DIR", raising=False)
+    monkeypatch.setattr(failpoints, "_counts", {})
+
+
+def test_a_point_that_is_not_armed_does_nothing() -> None:
+    hit(NAME)
+
+
+def test_a_point_acts_on_the_nth_pass_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"receipt.after_put=raise, {NAME}=raise@2")
+
+    hit(NAME)
+    with pytest.raises(FailpointError, match=NAME):
+        hit(NAME)
+    hit(NAME)
+
+
+@pytest.mark.parametrize("spec", ["nowhere=kill", f"{NAME}=explode", f"{NAME}=raise@soon", NAME])
+def test_a_wrong_arming_is_refused_with_what_is_known(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", spec)
+
+    with pytest.raises(ValueError, match=re.escape("actions: kill, pause, raise")):
+        hit(NAME)
+
+
+def test_passes_are_counted_over_all_processes_that_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=raise@3")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+
+    statuses = [_process().wait(60) for _ in range(4)]
+
+    assert [status != 0 for status in statuses] == [False, False, True, False]
+    assert failpoints.fired(tmp_path) == [NAME]
+
+
+def test_kill_leaves_the_process_no_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=kill")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+
+    assert _process().wait(60) == -signal.SIGKILL
+    assert failpoints.fired(tmp_path) == [NAME]
+
+
+def test_pause_stands_still_until_a_hand_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=pause")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+    process = _process()
+    try:
+        deadline = time.monotonic() + 60
+        while failpoints.fired(tmp_path) != [NAME]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+def test_a_pause_that_is_resumed_goes_on_normally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=pause")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+    (tmp_path / "resume").touch()
+
+    hit(NAME)
+
+    assert failpoints.fired(tmp_path) == [NAME]
+
+
+def test_passes_in_another_folder_are_counted_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=raise")
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(folder))
+
+        with pytest.raises(FailpointError, match=NAME):
+            hit(NAME)
+        hit(NAME)
+
+
+def test_every_point_is_passed_somewhere_and_every_passing_is_known() -> None:
+    passed: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for call in re.findall(r"failpoints\.hit\(([^)]*)\)|\bhit\(([^)]*)\)", text):
+            passed |= set(re.findall(r'"([a-z]+\.[a-z_]+)"', "".join(call)))
+
+    assert passed == failpoints.NAMES.keys()
+
+
+def _process() -> subprocess.Popen[bytes]:
+    code = f"from onceonly import failpoints; failpoints.hit({NAME!r})"
+    return subprocess.Popen([sys.executable, "-c", code], env=dict(os.environ), stderr=subprocess.DEVNULL)

@@ -1,0 +1,147 @@
+"""What somebody meets first: the set-up, the lock files, the import."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+LOCKED = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK, re.MULTILINE))
+
+
+def name_of(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def fake(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def check_machine(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    make = shutil.which("make")
+    assert make
+    return subprocess.run(
+        [make, "--no-print-directory", "-C", str(ROOT), "machine"],
+        env={"PATH": str(path), "HOME": os.environ["HOME"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A PATH with a Python and a Java that will do, and nothing else."""
+    folder = tmp_path / "bin"
+    fake(folder, "python3", f'exec "{sys.executable}" "$@"')
+    fake(folder, "java", "echo 'openjdk version \"17.0.1\" 2021-10-19' >&2")
+    return folder
+
+
+# ------------------------------------------------------------------------------------ the machine
+def test_a_machine_that_will_do_is_passed_in_silence(good: Path) -> None:
+    answer = check_machine(good)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
+def test_an_older_python_is_passed_over_for_a_newer_one_beside_it(good: Path) -> None:
+    (good / "python3").rename(good / "python3.12")
+    fake(good, "python3", "exit 1")
+    assert check_machine(good).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "sentence"),
+    [
+        ("python3", "exit 1", "Python 3.11 or newer is needed and was not found"),
+        ("python3", 'case "$2" in *venv*) exit 1;; esac', "python3 has no venv module"),
+        ("java", "exit 127", "Java 17 or newer is needed and was not found"),
+        ("java", "echo 'java version \"1.8.0_392\"' >&2", "Java 17 or newer is needed, and java"),
+        ("java", "echo 'openjdk version \"11.0.2\"' >&2", "Java 17 or newer is needed, and java"),
+    ],
+)
+def test_what_is_missing_is_one_sentence_and_nothing_is_made(
+    good: Path, name: str, script: str, sentence: str
+) -> None:
+    fake(good, name, script)
+    answer = check_machine(good)
+    assert answer.returncode != 0
+    error, *rest = answer.stderr.splitlines()
+    assert error.startswith(f"error: {sentence}")
+    assert "then run make again." in error
+    assert all(line.startswith("make: ***") for line in rest)
+
+
+def test_java_home_goes_before_the_path(good: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    fake(old / "bin", "java", "echo 'openjdk version \"11.0.2\"' >&2")
+    assert f"{old}/bin/java is older" in check_machine(good, JAVA_HOME=str(old)).stderr
+
+
+def test_ci_runs_what_everybody_runs() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in script.read_text().splitlines() if not line.startswith("#")]
+    assert commands[-1] == "exec make test"
+
+
+# ---------------------------------------------------------------------------------- the lock files
+def test_everything_locked_has_a_hash() -> None:
+    # A requirement ends where a line does not end in a backslash.
+    entries = re.findall(r"^[a-z0-9-]+==(?:.*\\\n)*.*\n", LOCK, re.MULTILINE)
+    assert len(entries) >= len(LOCKED)
+    for entry in entries:
+        assert "--hash=sha256:" in entry, entry
+
+
+def test_everything_the_project_asks_for_is_locked() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    asked = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
+    asked += [line for extra in extras.values() for line in extra]
+    missing = {name_of(line) for line in asked} - LOCKED.keys() - {"onceonly"}
+    assert not missing
+
+
+def test_the_versions_that_were_run_together_are_the_locked_ones() -> None:
+    for pin in PROJECT["tool"]["uv"]["constraint-dependencies"]:
+        name, version = pin.split("==")
+        assert LOCKED[name] == version
+
+
+@pytest.mark.parametrize("file", ["requirements.lock", "src/onceonly/embedded/jars.lock"])
+def test_a_lock_file_names_no_host(file: str) -> None:
+    assert "://" not in (ROOT / file).read_text()
+
+
+# -------------------------------------------------------------------------------------- the package
+def test_at_most_four_dependencies_are_required_and_pyspark_is_none_of_them() -> None:
+    required = {name_of(line) for line in PROJECT["project"]["dependencies"]}
+    assert len(required) <= 4
+    assert "pyspark" not in required
+
+
+def test_the_installed_version_is_the_projects() -> None:
+    assert metadata.version("onceonly") == PROJECT["project"]["version"]
+
+
+@pytest.mark.parametrize("absent", ["pyspark", "confluent_kafka", "kafka", "pyarrow", "pandas"])
+def test_the_package_imports_where_an_extra_is_not_installed(absent: str) -> None:
+    # None in sys.modules makes every import of that name fail.
+    program = f"import sys; sys.modules[{absent!r}] = None; import onceonly; import onceonly.cli"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

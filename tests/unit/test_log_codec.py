@@ -1,0 +1,142 @@
+"""What a file of the log may look like, and how each damage is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from onceonly.errors import LogError
+from onceonly.log import codec
+from onceonly.log.history import Segment, Summary
+from onceonly.log.identity import Identity
+from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, Vote
+
+GOLDEN = Path(__file__).parent / "golden"
+WHERE = "/data/checkpoint/onceonly/links/00000000000000000007.0.json"
+
+VOTE = Vote(
+    sink="kafka",
+    epoch=7,
+    slot=3,
+    plan="plan-1",
+    run="run-1",
+    attempt="11",
+    rows=1200,
+    checksum="00ff00ff00ff00ff",
+    handle=Handle(transaction="q.kafka.run-1.w.3", data={"producer_id": 4001, "group": "onceonly-q-kafka-3"}),
+)
+EMPTY = Vote(
+    sink="kafka", epoch=7, slot=4, plan="plan-1", run="run-1", attempt="12", rows=0, checksum="0" * 16
+)
+LINK = Link(
+    epoch=7,
+    index=1,
+    kind=LinkKind.COMMIT,
+    plan="plan-1",
+    run="run-1",
+    guarantee=Guarantee.EXACTLY_ONCE,
+    votes=(VOTE, EMPTY),
+    carried=(VOTE,),
+    barrier=('{"events":{"0":1000}}',),
+    settings={"kafka": {"topic": "results", "partitions": 3}},
+    reason="",
+)
+ABORT = Link(epoch=8, index=0, kind=LinkKind.ABORT, plan="plan-2", run="run-2", reason="claimed — été")
+RECEIPT = Receipt(
+    epoch=7, index=1, plan="plan-1", outcomes={"Committed": 1, "AlreadyCommitted": 1}, seconds=0.125
+)
+SUMMARY = Summary(
+    epoch=7, kind=LinkKind.COMMIT, links=2, sinks={"kafka": (1200, 2)}, outcomes={"Committed": 1}
+)
+SEGMENT = Segment(first=7, last=7, epochs=(SUMMARY,))
+IDENTITY = Identity(query="b4c7", log="5c1f", address="file:///data/checkpoint")
+
+FORMAT_1: dict[str, tuple[str, Any]] = {
+    "link-commit.json": ("link", LINK),
+    "link-abort.json": ("link", ABORT),
+    "receipt.json": ("receipt", RECEIPT),
+    "history.json": ("history", SEGMENT),
+    "identity.json": ("identity", IDENTITY),
+}
+
+
+def forged(body: bytes, **changes: object) -> bytes:
+    """Give a file whose header is right, but for the changes."""
+    header = {
+        "format": "onceonly",
+        "kind": "link",
+        "version": 1,
+        "length": len(body),
+        "checksum": "sha256:" + hashlib.sha256(body).hexdigest(),
+    } | changes
+    return json.dumps(header).encode() + b"\n" + body
+
+
+def read(data: bytes) -> Link:
+    return codec.decode(data, kind="link", into=Link, where=WHERE)
+
+
+@pytest.mark.parametrize("name", FORMAT_1)
+def test_files_of_format_1_are_read_and_written_as_ever(name: str) -> None:
+    kind, value = FORMAT_1[name]
+    data = (GOLDEN / name).read_bytes()
+    assert codec.decode(data, kind=kind, into=type(value), where=name) == value
+    assert codec.encode(kind, value) == data
+
+
+def test_the_order_of_a_mapping_does_not_change_the_bytes() -> None:
+    one = Handle(transaction="t", data={"a": 1, "b": 2})
+    other = Handle(transaction="t", data=MappingProxyType({"b": 2, "a": 1}))
+    assert codec.encode("link", one) == codec.encode("link", other)
+
+
+BODY = codec.encode("link", LINK).partition(b"\n")[2]
+DAMAGES = {
+    "empty": (b"", "empty or torn"),
+    "torn in the header": (codec.encode("link", LINK)[:40], "empty or torn"),
+    "torn in the body": (codec.encode("link", LINK)[:-5], "torn"),
+    "longer": (codec.encode("link", LINK) + b" ", "torn"),
+    "zeros": (bytes(512), "empty or torn"),
+    "a flipped bit": (codec.encode("link", LINK).replace(b"1200", b"1201"), "checksum differs"),
+    "header not JSON": (b"nonsense\n" + BODY, "damaged header"),
+    "header of another kind of file": (b'{"a":1}\n' + BODY, "damaged header"),
+    "header with an unknown field": (forged(BODY, more=1), "damaged header"),
+    "not ours": (forged(BODY, format="other"), "not written by onceonly"),
+    "newer": (forged(BODY, version=2), "newer onceonly"),
+    "newer, with another header": (b'{"format":"onceonly","version":3,"crc":1}\n\x00\x01', "newer onceonly"),
+    "version 0": (forged(BODY, version=0), "never was"),
+    "another kind": (forged(BODY, kind="receipt"), "a 'receipt' where a 'link' belongs"),
+    "body not JSON": (forged(b"{"), "not hold a valid link"),
+    "a missing field": (forged(b'{"epoch":7}'), "not hold a valid link"),
+    "a wrong type": (forged(BODY.replace(b'"index":1', b'"index":"1"')), "not hold a valid link"),
+    "an unknown field": (forged(BODY[:-1] + b',"more":1}'), "fields that format 1 does not have"),
+    "an unknown field inside": (
+        forged(BODY.replace(b'"slot":3', b'"slot":3,"more":1')),
+        "fields that format 1 does not have",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_each_damage_is_named_with_the_file(damage: str) -> None:
+    data, words = DAMAGES[damage]
+    with pytest.raises(LogError) as caught:
+        read(data)
+    assert WHERE in caught.value.what
+    assert words in caught.value.what
+    assert ("upgrade onceonly" in caught.value.next_step) == damage.startswith("newer")
+
+
+def test_no_flipped_bit_goes_unnoticed() -> None:
+    data = codec.encode("link", ABORT)
+    for position in range(len(data)):
+        for bit in (0, 3, 7):
+            changed = bytearray(data)
+            changed[position] ^= 1 << bit
+            with pytest.raises(LogError):
+                read(bytes(changed))

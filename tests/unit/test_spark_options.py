@@ -1,0 +1,135 @@
+"""What the user writes on the query: options, names of sinks, Spark's checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.errors import ConfigurationError, LogError, SetupError
+from onceonly.model import Guarantee
+from onceonly.ports import TwoPhaseCommitSink
+from onceonly.spark import sinks
+from onceonly.spark.checkpoint import SparkCheckpoint
+from onceonly.spark.options import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_defaults_and_what_remains_for_the_sink() -> None:
+    settings = parse({"checkpointLocation": "/c", "kafka.Acks": "all"}, default_name="kafka")
+    assert (settings.checkpoint, settings.sink, settings.guarantee) == ("/c", "kafka", Guarantee.EXACTLY_ONCE)
+    assert (settings.history, settings.commit_timeout_s, settings.adopt) == (100, 60.0, False)
+    assert settings.options == {"kafka.acks": "all"}
+
+
+def test_the_name_of_the_query_is_no_option_of_the_sink() -> None:
+    assert parse({"checkpointLocation": "/c", "queryName": "orders"}, default_name="kafka").options == {}
+
+
+def test_every_runtime_option_is_read() -> None:
+    options = {
+        "checkpointlocation": "/c",
+        "onceonly.guarantee": "At-Least-Once",
+        "onceonly.sink": "orders-2",
+        "onceonly.adopt": "TRUE",
+        "onceonly.history": "7",
+        "onceonly.commit.timeout": "1.5",
+        "onceonly.note": "x",
+    }
+    settings = parse(options, default_name="kafka", claimed=("onceonly.Note",))
+    assert settings.guarantee is Guarantee.AT_LEAST_ONCE
+    assert (settings.sink, settings.adopt, settings.history) == ("orders-2", True, 7)
+    assert settings.commit_timeout_s == 1.5
+    assert settings.options == {"onceonly.note": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("onceonly.guarante", "x", "did you mean 'onceonly.guarantee'"),
+        ("onceonly.zzz", "x", "use one of onceonly.adopt"),
+        ("onceonly.guarantee", "exactly once", "exactly-once, at-least-once, at-most-once"),
+        ("onceonly.sink", "a.b", "letters, digits"),
+        ("onceonly.sink", "x" * 33, "up to 32"),
+        ("onceonly.adopt", "yes", "true or false"),
+        ("onceonly.history", "0", "at least 1"),
+        ("onceonly.history", "1.5", "a whole number"),
+        ("onceonly.commit.timeout", "nan", "a number of seconds"),
+        ("onceonly.commit.timeout", "inf", "a number of seconds"),
+        ("checkpointLocation", "", "checkpointLocation"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_cure(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse({"checkpointLocation": "/c", name: value}, default_name="kafka")
+    assert said in str(caught.value)
+
+
+def test_settings_do_not_show_secrets() -> None:
+    settings = parse({"checkpointLocation": "/c", "kafka.sasl.password": "canary"}, default_name="kafka")
+    assert "canary" not in repr(settings)
+    assert "canary" not in str(settings)
+
+
+class NamelessSink(TwoPhaseCommitSink[None]):
+    """Abstract, and without a name."""
+
+
+def test_what_is_no_sink_is_refused() -> None:
+    for wrong in (object(), dict, NamelessSink):
+        with pytest.raises(ConfigurationError, match=r"TwoPhaseCommitSink|no usable name"):
+            sinks.find(wrong)
+    with pytest.raises(ConfigurationError, match=r"did you mean 'onceonly\.kafka'"):
+        sinks.find("onceonly.kafak")
+    taken = type("Mine", (NamelessSink,), {"name": "kafka"})
+    with pytest.raises(ConfigurationError, match="onceonly uses itself"):
+        sinks.remember(taken)
+
+
+def test_a_sink_is_found_by_both_names_and_by_class() -> None:
+    mine = type("Mine", (NamelessSink,), {"name": "mine", "claims": ("onceonly.mine",)})
+    assert sinks.find(mine) == ("mine", mine)
+    assert sinks.find("mine") == sinks.find("onceonly.mine") == ("mine", mine)
+    assert sinks.claimed(mine) == ("onceonly.mine",)
+
+
+def test_a_missing_client_library_is_named() -> None:
+    with pytest.raises(SetupError, match=r"onceonly\[absent\]"):
+        sinks.load("onceonly.sinks.absent:Sink")
+
+
+def checkpoint(folder: Path) -> SparkCheckpoint:
+    (folder / "offsets").mkdir()
+    (folder / "commits").mkdir()
+    (folder / "metadata").write_text(json.dumps({"id": "q-1"}))
+    lines = ["v1", '{"batchWatermarkMs":0}', '{"t":{"0":7}}', "-"]
+    for epoch in (9, 10):
+        (folder / "offsets" / str(epoch)).write_text("\n".join(lines))
+    (folder / "offsets" / ".10.crc").touch()
+    (folder / "offsets" / ".11.abc.tmp").touch()
+    (folder / "commits" / "9").write_text("v1\n{}")
+    return SparkCheckpoint.at(str(folder))
+
+
+def test_the_checkpoint_is_read_as_spark_writes_it(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path)
+    assert found.query() == "q-1"
+    assert found.epoch() == 10  # the newest by number, not by name
+    assert found.barrier(10) == ('{"t":{"0":7}}', "-")
+    assert found.committed() == {9}
+
+
+def test_a_checkpoint_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
+    found = SparkCheckpoint.at(str(tmp_path))
+    with pytest.raises(ConfigurationError, match="no streaming query"):
+        found.query()
+    with pytest.raises(LogError, match="no offsets"):
+        found.epoch()
+    with pytest.raises(LogError, match="chk-3"):
+        found.barrier(3)
+    (tmp_path / "metadata").write_text("{}")
+    with pytest.raises(LogError, match="query id"):
+        found.query()

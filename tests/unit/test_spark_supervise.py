@@ -1,0 +1,146 @@
+"""The supervisor's loop, with queries and a clock that do what the test says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError
+from onceonly.runtime.restart import FixedDelay, NoRestart
+from onceonly.spark.supervise import explain, supervise
+
+if TYPE_CHECKING:
+    from onceonly.runtime.restart import RestartStrategy
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeQuery:
+    """Runs for some looks, then ends with or without an exception."""
+
+    def __init__(self, looks: int = 1, failure: BaseException | None = None) -> None:
+        self._looks = looks
+        self._failure = failure
+        self.stopped = False
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  Spark's name
+        self._looks -= 1
+        return self._looks >= 0 and not self.stopped
+
+    def exception(self) -> BaseException | None:
+        return None if self.stopped else self._failure
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Builder:
+    def __init__(self, *queries: object) -> None:
+        self.queries = list(queries)
+        self.built: list[float] = []
+        self.clock = FakeClock()
+
+    def __call__(self) -> Any:  # noqa: ANN401  stands for StreamingQuery
+        self.built.append(self.clock.now)
+        query = self.queries[len(self.built) - 1]
+        if isinstance(query, BaseException):
+            raise query
+        return query
+
+
+def run(*builders: Builder, restart: RestartStrategy | None = None) -> None:
+    clock = FakeClock()
+    for builder in builders:
+        builder.clock = clock
+    supervise(*builders, restart=restart, clock=clock)
+
+
+def spark_error(inner: BaseException) -> RuntimeError:
+    """What a typed error looks like when it has come through Spark."""
+    trace = f"Traceback (most recent call last):\n  File x\nonceonly.errors.X: {inner}\n\tat java.base"
+    return RuntimeError(f"[STREAM_FAILED] Query terminated: Job aborted.\n{trace}")
+
+
+DELAYED = spark_error(CommitDelayedError("chk-3 waits", next_step="restart"))
+DOUBT = spark_error(InDoubtError("transaction t-1 of chk-3", next_step="ask the broker"))
+
+
+def test_a_query_that_ends_by_itself_ends_supervision() -> None:
+    builder = Builder(FakeQuery(looks=3))
+    run(builder)
+    assert len(builder.built) == 1
+
+
+def test_a_failure_that_can_heal_is_answered_by_the_strategy() -> None:
+    builder = Builder(FakeQuery(failure=DELAYED), FakeQuery(failure=RuntimeError("lost socket")), FakeQuery())
+    run(builder, restart=FixedDelay(attempts=2, delay_s=10))
+    assert len(builder.built) == 3
+    assert builder.built[1] >= 10
+    assert builder.built[2] - builder.built[1] >= 10
+
+
+def test_the_last_failure_is_raised_when_the_strategy_gives_up() -> None:
+    with pytest.raises(RuntimeError, match="lost socket"):
+        run(Builder(FakeQuery(failure=RuntimeError("lost socket"))), restart=NoRestart())
+    with pytest.raises(CommitDelayedError) as caught:
+        run(Builder(FakeQuery(failure=DELAYED)), restart=NoRestart())
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_what_no_restart_can_heal_is_raised_as_its_typed_error() -> None:
+    other = FakeQuery(looks=1000)
+    builder = Builder(FakeQuery(failure=DOUBT), FakeQuery())
+    with pytest.raises(InDoubtError) as caught:
+        run(builder, Builder(other), restart=FixedDelay(attempts=9, delay_s=0))
+    assert len(builder.built) == 1
+    assert caught.value.what == "transaction t-1 of chk-3"
+    assert "java" not in str(caught.value)
+    assert other.stopped
+
+
+def test_one_fails_and_restarts_while_the_other_goes_on() -> None:
+    failing = Builder(FakeQuery(failure=DELAYED), FakeQuery())
+    steady = FakeQuery(looks=100)
+    going = Builder(steady)
+    run(failing, going, restart=FixedDelay(attempts=1, delay_s=1))
+    assert (len(failing.built), len(going.built)) == (2, 1)
+    assert not steady.stopped
+
+
+def test_a_group_stops_and_restarts_together() -> None:
+    steady = FakeQuery(looks=1000)
+    builder = Builder([FakeQuery(looks=2, failure=DELAYED), steady], [FakeQuery(), FakeQuery()])
+    run(builder, restart=FixedDelay(attempts=1, delay_s=1))
+    assert steady.stopped
+    assert len(builder.built) == 2
+
+
+def test_a_first_build_that_raises_is_the_callers_to_see() -> None:
+    other = FakeQuery(looks=1000)
+    with pytest.raises(ConfigurationError):
+        run(Builder(other), Builder(ConfigurationError("x", next_step="y")), restart=FixedDelay(attempts=9))
+    assert other.stopped
+
+
+def test_a_later_build_that_raises_is_a_failure_like_any_other() -> None:
+    builder = Builder(FakeQuery(failure=DELAYED), RuntimeError("no source"), FakeQuery())
+    run(builder, restart=FixedDelay(attempts=2, delay_s=1))
+    assert len(builder.built) == 3
+
+
+def test_explain_leaves_out_the_stack_trace() -> None:
+    assert explain(DOUBT) == "IN_DOUBT: transaction t-1 of chk-3\nNext: ask the broker"
+    assert explain(RuntimeError("first\nsecond")) == "first"
+    assert explain(RuntimeError()) == "RuntimeError"

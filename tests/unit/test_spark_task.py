@@ -1,0 +1,62 @@
+"""What a task sees to before it writes a row: its epoch, its query, and the shared checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.errors import ConfigurationError, ProtocolError
+from onceonly.log import identity_token, open_log
+from onceonly.model import Guarantee, Mode, Plan
+from onceonly.spark import task
+from onceonly.spark.options import Settings
+from onceonly.spark.planner import Assignment
+from onceonly.spark.sinks import find
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Context:
+    """Spark's TaskContext, as far as a slot looks at it."""
+
+    def __init__(self, epoch: str, query: str) -> None:
+        self.properties = {task.EPOCH_PROPERTY: epoch, task.QUERY_PROPERTY: query, task.RUN_PROPERTY: "r"}
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802  Spark's name
+        return self.properties.get(name)
+
+    def partitionId(self) -> int:  # noqa: N802  Spark's name
+        return 3
+
+    def taskAttemptId(self) -> int:  # noqa: N802  Spark's name
+        return 17
+
+
+def assignment(checkpoint: Path, token: str | None) -> Assignment:
+    plan = Plan(id="p", epoch=5, mode=Mode.RUN, index=0, guarantee=Guarantee.AT_LEAST_ONCE)
+    settings = Settings(checkpoint=str(checkpoint), sink="console", guarantee=Guarantee.AT_LEAST_ONCE)
+    return Assignment(plan=plan, query="q", settings=settings, sink=find("onceonly.console")[1], token=token)
+
+
+@pytest.mark.parametrize(("epoch", "query"), [("4", "q"), ("6", "q"), ("5", "another")])
+def test_a_task_of_another_epoch_or_query_refuses_before_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: str, query: str
+) -> None:
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context(epoch, query))
+    with pytest.raises(ProtocolError, match="it refused"):
+        task.write_slot(assignment(tmp_path, None), [])
+
+
+def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("5", "q"))
+    open_log(str(tmp_path), query="q", create=True)
+    with pytest.raises(ConfigurationError, match="does not share the checkpoint") as caught:
+        task.write_slot(assignment(tmp_path, "the token that the driver sees"), [])
+    assert str(tmp_path) in str(caught.value)
+
+    vote = task.write_slot(assignment(tmp_path, identity_token(str(tmp_path))), [])
+    assert (vote.slot, vote.attempt, vote.epoch, vote.rows) == (3, "17", 5, 0)
