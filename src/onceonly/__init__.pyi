@@ -23,6 +23,7 @@ from onceonly.model import Handle as Handle
 from onceonly.model import Lost as Lost
 from onceonly.model import RetryLater as RetryLater
 from onceonly.model import Unknown as Unknown
+from onceonly.options import Option as Option
 from onceonly.ports import Leftover as Leftover
 from onceonly.ports import QueryContext as QueryContext
 from onceonly.ports import TwoPhaseCommitSink as TwoPhaseCommitSink

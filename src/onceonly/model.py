@@ -67,12 +67,26 @@ class LinkKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkUse:
+    """How a query uses a sink, for tools that finish its transactions while the job is down. Never a secret.
+
+    ``sink`` is the name of a built-in sink, or ``package.module:Class``; ``options`` are the sink's own as the
+    user gave them, without the secret ones.
+    """
+
+    sink: str
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One link of an epoch's decision chain: ``chk-{epoch}``, link ``{epoch}.{index}``.
 
     ``votes`` are decided by this link; ``carried`` were decided *and committed* under an earlier link of the
     same epoch and still belong to its output. ``barrier`` holds the end offsets, one JSON text per source.
-    ``settings`` identify each sink's target, so that pending handles are never sent elsewhere.
+    ``settings`` identify each sink's target, so that pending handles are never sent elsewhere; ``uses`` say how
+    to reach it.
     """
 
     epoch: int
@@ -85,6 +99,7 @@ class Link:
     carried: tuple[Vote, ...] = ()
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    uses: Mapping[str, SinkUse] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -178,6 +193,7 @@ class Plan:
     guarantee: Guarantee
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     decided: Link | None = None
     lost: tuple[Vote, ...] = ()

@@ -21,16 +21,17 @@ from onceonly.model import (
     RetryLater,
     Unknown,
 )
+from onceonly.options import Option, read_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
     from onceonly.model import Link, Receipt
 
 __all__ = [
-    "AlreadyCommitted", "Clock", "Committed", "DecisionLog", "Leftover", "Lost", "Outcome", "QueryContext",
+    "AlreadyCommitted", "Clock", "Committed", "DecisionLog", "Leftover", "Lost", "Option", "Outcome", "QueryContext",
     "RetryLater", "Sink", "TwoPhaseCommitSink", "Unknown", "WriteContext",
 ]  # fmt: skip
 
@@ -94,6 +95,7 @@ class Sink(Protocol):
     def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
     def commit(self, handle: Handle) -> Outcome: ...
     def abort(self, handle: Handle) -> None: ...
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
     def recover(self, context: QueryContext) -> Iterable[Leftover]: ...
     def close(self) -> None: ...
 
@@ -108,13 +110,16 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     name: ClassVar[str]
     """The format is ``onceonly.{name}``, and ``{name}`` is the default name of the sink in handles and logs."""
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}))
+    declared: ClassVar[tuple[Option, ...]] = ()
+    """The options that the sink understands; any other is refused. What is marked secret is never shown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take and validate the options. Driver and executor; must not touch the outside world.
 
-        Raise ``ConfigurationError`` that names a wrong option.
+        Afterwards ``self.options`` gives the value of each declared option by its name. Raises
+        ``ConfigurationError`` that names a wrong option.
         """
-        self.options = dict(options)
+        self.options: dict[str, Any] = read_options(self.declared, options, who=f"the sink {self.name}")
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
         """Look at the outside world before the first record of a run: limits, permissions, columns.
@@ -159,6 +164,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     @abstractmethod
     def abort(self, handle: Handle) -> None:
         """Remove the transaction, and fence it so that a paused writer cannot finish it. Driver, idempotent."""
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Learn that every handle of an epoch is committed, before its receipt is written. Driver, idempotent.
+
+        For a sink that publishes an epoch as a whole (a manifest, a partition, a message). Called at least once
+        for each epoch that has handles of this sink. Raise ``UnavailableError`` to have it called again.
+        """
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002
         """List what this query has open outside: the sweep aborts what no link names. Driver.

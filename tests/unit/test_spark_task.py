@@ -9,10 +9,10 @@ import pytest
 from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.log import identity_token, open_log
 from onceonly.model import Guarantee, Mode, Plan
+from onceonly.runtime.desk import Assignment
+from onceonly.runtime.registry import find
+from onceonly.runtime.settings import Settings
 from onceonly.spark import task
-from onceonly.spark.options import Settings
-from onceonly.spark.planner import Assignment
-from onceonly.spark.sinks import find
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -74,6 +74,7 @@ def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:
         guarantee=plan.guarantee,
         barrier=plan.barrier,
         settings=plan.settings,
+        uses=plan.uses,
         reason=reason,
     )
 

@@ -202,6 +202,7 @@ def _plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = 
         guarantee=context.guarantee,
         barrier=context.barrier,
         settings=context.settings,
+        uses=context.uses,
         facts=context.facts,
         decided=decided,
     )

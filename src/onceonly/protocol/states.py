@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Guarantee, Link, Outcome, Plan, Vote
+    from onceonly.model import Guarantee, Link, Outcome, Plan, SinkUse, Vote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,7 @@ class Context:
     continues: str | None = None
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
 
 

@@ -11,10 +11,10 @@ import msgspec
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Vote
-from onceonly.spark.checkpoint import SparkCheckpoint
-from onceonly.spark.planner import Desk, settings_of
+from onceonly.runtime.checkpoint import SparkCheckpoint
+from onceonly.runtime.desk import Desk, settings_of
+from onceonly.runtime.registry import find
 from onceonly.spark.register import require_pyspark
-from onceonly.spark.sinks import find
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, write_slot
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from onceonly.spark.planner import Assignment
+    from onceonly.runtime.desk import Assignment
 
 log = logging.getLogger("onceonly")
 

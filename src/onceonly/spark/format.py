@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
-from onceonly.spark.planner import settings_of
-from onceonly.spark.sinks import APPEND_COMPLETE, PREFIX, SinkClass
+from onceonly.runtime.desk import settings_of
+from onceonly.runtime.registry import APPEND_COMPLETE, PREFIX, SinkClass
 from onceonly.spark.writer import EpochCommitter, plan_epoch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from onceonly.errors import SetupError
-from onceonly.spark import sinks
+from onceonly.runtime import registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,9 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
-    names = [*sinks.BUILT_IN, *(sinks.remember(sink) for sink in sink_classes)]
+    names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     for name in names:
-        spark.dataSource.register(make_format(name, sinks.find(name)[1]))
+        spark.dataSource.register(make_format(name, registry.find(name)[1]))
     spark.dataSource.register(CollectionFormat)
 
 

@@ -11,8 +11,8 @@ from pyspark import TaskContext
 from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
+from onceonly.runtime.desk import Held, build
 from onceonly.runtime.slot import run_slot
-from onceonly.spark.planner import Held, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onceonly.model import Vote
     from onceonly.ports import Sink
-    from onceonly.spark.planner import Assignment
+    from onceonly.runtime.desk import Assignment
 
 # Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
 EPOCH_PROPERTY = "streaming.sql.batchId"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceonly.errors import ProtocolError
-from onceonly.spark.checkpoint import SparkCheckpoint
-from onceonly.spark.planner import Desk, Held
+from onceonly.runtime.checkpoint import SparkCheckpoint
+from onceonly.runtime.desk import Desk, Held
 from onceonly.spark.task import write_slot
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.model import Plan, Vote
-    from onceonly.spark.options import Settings
-    from onceonly.spark.planner import Assignment
-    from onceonly.spark.sinks import SinkClass
+    from onceonly.runtime.desk import Assignment
+    from onceonly.runtime.registry import SinkClass
+    from onceonly.runtime.settings import Settings
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
 _DESKS_MAX = 16

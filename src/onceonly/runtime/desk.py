@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from onceonly import events
 from onceonly.errors import AdoptionError, ConfigurationError
 from onceonly.log import identity_token, open_log
+from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.coordinator import Coordinator
-from onceonly.spark.checkpoint import SparkCheckpoint
-from onceonly.spark.options import parse
-from onceonly.spark.sinks import claimed, load, strongest
+from onceonly.runtime.registry import claimed, load, strongest
+from onceonly.runtime.settings import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import Sink
-    from onceonly.spark.options import Settings
-    from onceonly.spark.sinks import SinkClass
+    from onceonly.runtime.registry import SinkClass
+    from onceonly.runtime.settings import Settings
 
 log = logging.getLogger("onceonly")
 

@@ -10,9 +10,9 @@ import pytest
 from onceonly.errors import ConfigurationError, LogError, SetupError
 from onceonly.model import Guarantee
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly.spark import sinks
-from onceonly.spark.checkpoint import SparkCheckpoint
-from onceonly.spark.options import parse
+from onceonly.runtime import registry
+from onceonly.runtime.checkpoint import SparkCheckpoint
+from onceonly.runtime.settings import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,24 +81,24 @@ class NamelessSink(TwoPhaseCommitSink[None]):
 def test_what_is_no_sink_is_refused() -> None:
     for wrong in (object(), dict, NamelessSink):
         with pytest.raises(ConfigurationError, match=r"TwoPhaseCommitSink|no usable name"):
-            sinks.find(wrong)
+            registry.find(wrong)
     with pytest.raises(ConfigurationError, match=r"did you mean 'onceonly\.kafka'"):
-        sinks.find("onceonly.kafak")
+        registry.find("onceonly.kafak")
     taken = type("Mine", (NamelessSink,), {"name": "kafka"})
     with pytest.raises(ConfigurationError, match="onceonly uses itself"):
-        sinks.remember(taken)
+        registry.remember(taken)
 
 
 def test_a_sink_is_found_by_both_names_and_by_class() -> None:
     mine = type("Mine", (NamelessSink,), {"name": "mine", "claims": ("onceonly.mine",)})
-    assert sinks.find(mine) == ("mine", mine)
-    assert sinks.find("mine") == sinks.find("onceonly.mine") == ("mine", mine)
-    assert sinks.claimed(mine) == ("onceonly.mine",)
+    assert registry.find(mine) == ("mine", mine)
+    assert registry.find("mine") == registry.find("onceonly.mine") == ("mine", mine)
+    assert registry.claimed(mine) == ("onceonly.mine",)
 
 
 def test_a_missing_client_library_is_named() -> None:
     with pytest.raises(SetupError, match=r"onceonly\[absent\]"):
-        sinks.load("onceonly.sinks.absent:Sink")
+        registry.load("onceonly.sinks.absent:Sink")
 
 
 def checkpoint(folder: Path) -> SparkCheckpoint:

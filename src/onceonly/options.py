@@ -1,0 +1,128 @@
+"""The options of a sink: declared once, checked before anything is touched, secrets marked. Pure.
+
+Spark lowers the names of options before a Python data source sees them, so names are compared in lower case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+
+
+class Secret(str):
+    """A text that does not show itself: its ``repr`` is redacted, also inside a dict."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[redacted]'"
+
+
+def boolean(text: str) -> bool:
+    """Read ``true`` or ``false``."""
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def whole(text: str) -> int:
+    """Read a whole number, at least 0."""
+    if not text.strip().isdecimal():
+        raise ValueError(text)
+    return int(text)
+
+
+def size(text: str) -> int:
+    """Read a number of bytes: ``1048576``, ``128m``, ``128 MB``, ``1GiB``; k, m, g and t are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+_FORMS: dict[Any, str] = {
+    boolean: "true or false",
+    whole: "a whole number, at least 0",
+    size: "a number of bytes such as 1048576, 128m or 1g",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option that a sink understands.
+
+    ``read`` turns its text into a value and raises ``ValueError`` or ``KeyError`` for what it cannot be; ``form``
+    says in words what it can be. ``default`` is a text too, read like the user's. What is ``secret`` is never
+    shown, and never written to the decision log.
+    """
+
+    name: str
+    doc: str
+    default: str | None = None
+    required: bool = False
+    secret: bool = False
+    choices: tuple[str, ...] = ()
+    read: Callable[[str], Any] = str
+    form: str = ""
+
+    def value(self, text: str, *, who: str) -> Any:  # noqa: ANN401  whatever ``read`` gives
+        """Read a text. Raises ``ConfigurationError`` that names the option, and shows no secret."""
+        wanted = self.form or _FORMS.get(self.read, "") or f"one of {', '.join(self.choices)}"
+        try:
+            value = self.read(text)
+            if self.choices and value not in self.choices:
+                raise ValueError(text)
+        except (ValueError, KeyError):
+            shown = "not readable" if self.secret else repr(str(text))
+            raise ConfigurationError(
+                f"The option {self.name} of {who} is {shown}, and must be {wanted}.", next_step=self.doc
+            ) from None
+        return Secret(value) if self.secret and isinstance(value, str) else value
+
+
+def read_options(declared: Iterable[Option], given: Mapping[str, str], *, who: str) -> dict[str, Any]:
+    """Give the value of each declared option by its name; None where it has none. Anywhere.
+
+    Raises ``ConfigurationError`` for an option that is not declared (with the nearest that is), for one that
+    is required and missing, and for a value that cannot be read.
+    """
+    options = {option.name.lower(): option for option in declared}
+    texts = {name.lower(): str(text) for name, text in given.items()}
+    for name in texts:
+        if name not in options:
+            raise unknown_option(name, [option.name for option in options.values()], who=who)
+    values: dict[str, Any] = {}
+    for key, option in options.items():
+        text = texts.get(key, option.default)
+        if text is None and option.required:
+            raise ConfigurationError(
+                f"The option {option.name} of {who} is missing.", next_step=f"set it: {option.doc}"
+            )
+        values[option.name] = None if text is None else option.value(text, who=who)
+    return values
+
+
+def unknown_option(name: str, known: Iterable[str], *, who: str) -> ConfigurationError:
+    """Make the error for an option that nobody knows, with the nearest known one."""
+    names = sorted(known)
+    lower = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), list(lower), n=1)
+    listed = f"It knows {', '.join(names)}" if names else "It takes none"
+    return ConfigurationError(
+        f"{who} knows no option {name}.",
+        next_step=f"did you mean {lower[near[0]]}?" if near else f"remove it. {listed}",
+    )
+
+
+def public_options(declared: Iterable[Option], given: Mapping[str, str]) -> dict[str, str]:
+    """Give what may be written down and shown: the declared options as given, without the secret ones."""
+    shown = {option.name.lower() for option in declared if not option.secret}
+    return {name.lower(): str(text) for name, text in given.items() if name.lower() in shown}
