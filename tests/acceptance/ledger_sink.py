@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Capabilities, Guarantee, Handle
+from onceonly.options import Option
 from onceonly.ports import (
     AlreadyCommitted,
     Committed,
@@ -34,16 +35,20 @@ class LedgerSink(TwoPhaseCommitSink[IO[str]]):
     """Options: ``folder``, and ``only`` (refuse rows that have other columns)."""
 
     name = "ledger"
-    claims: ClassVar[tuple[str, ...]] = ("onceonly.ledger.note",)
+    declared: ClassVar[tuple[Option, ...]] = (
+        Option(name="folder", doc="where the rows go", required=True),
+        Option(name="only", doc="the columns that are taken, separated by commas"),
+        Option(name="onceonly.ledger.note", doc="a name below onceonly. that is the sink's own"),
+    )
     capabilities = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}), recovers=True)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        self.folder = Path(options["folder"])
+        self.folder = Path(self.options["folder"])
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         names = [name for name, _ in context.columns]
-        if self.options.get("only", ",".join(names)) != ",".join(names):
+        if self.options["only"] not in {None, ",".join(names)}:
             raise ConfigurationError(
                 f"the ledger takes the columns {self.options['only']}, not {','.join(names)}",
                 next_step="select those",

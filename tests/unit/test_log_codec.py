@@ -14,7 +14,7 @@ from onceonly.errors import LogError
 from onceonly.log import codec
 from onceonly.log.history import Segment, Summary
 from onceonly.log.identity import Identity
-from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, Vote
+from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Vote
 
 GOLDEN = Path(__file__).parent / "golden"
 WHERE = "/data/checkpoint/onceonly/links/00000000000000000007.0.json"
@@ -44,6 +44,7 @@ LINK = Link(
     carried=(VOTE,),
     barrier=('{"events":{"0":1000}}',),
     settings={"kafka": {"topic": "results", "partitions": 3}},
+    uses={"kafka": SinkUse(sink="kafka", options={"topic": "results"})},
     reason="",
 )
 ABORT = Link(epoch=8, index=0, kind=LinkKind.ABORT, plan="plan-2", run="run-2", reason="claimed — été")

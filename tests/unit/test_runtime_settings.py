@@ -9,6 +9,7 @@ import pytest
 
 from onceonly.errors import ConfigurationError, LogError, SetupError
 from onceonly.model import Guarantee
+from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.runtime import registry
 from onceonly.runtime.checkpoint import SparkCheckpoint
@@ -90,7 +91,8 @@ def test_what_is_no_sink_is_refused() -> None:
 
 
 def test_a_sink_is_found_by_both_names_and_by_class() -> None:
-    mine = type("Mine", (NamelessSink,), {"name": "mine", "claims": ("onceonly.mine",)})
+    declared = (Option(name="onceonly.mine", doc=""), Option(name="path", doc=""))
+    mine = type("Mine", (NamelessSink,), {"name": "mine", "declared": declared})
     assert registry.find(mine) == ("mine", mine)
     assert registry.find("mine") == registry.find("onceonly.mine") == ("mine", mine)
     assert registry.claimed(mine) == ("onceonly.mine",)

@@ -17,10 +17,7 @@ PREFIX = "onceonly."
 BUILT_IN: dict[str, str] = {
     "kafka": "onceonly.sinks.kafka:KafkaSink",
     "console": "onceonly.sinks.console:ConsoleSink",
-}
-# What the built-ins understand below `onceonly.`; a class of the user's says it in its attribute `claims`.
-_CLAIMS: dict[str, tuple[str, ...]] = {
-    BUILT_IN["kafka"]: ("onceonly.transactional.id.prefix", "onceonly.marker.topic"),
+    "files": "onceonly.sinks.files:FilesSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess.
@@ -96,5 +93,5 @@ def strongest(sink: SinkClass) -> Guarantee:
 
 
 def claimed(sink: SinkClass) -> tuple[str, ...]:
-    """Name the options below ``onceonly.`` that the sink itself understands."""
-    return _CLAIMS.get(sink, ()) if isinstance(sink, str) else tuple(getattr(sink, "claims", ()))
+    """Name the options below ``onceonly.`` that the sink itself understands. Any process."""
+    return tuple(option.name for option in load(sink).declared if option.name.startswith(PREFIX))

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
+from onceonly.errors import UnavailableError, WriteFailedError
 from onceonly.model import (
     AlreadyCommitted,
     Capabilities,
@@ -22,6 +22,7 @@ from onceonly.model import (
     RetryLater,
     Unknown,
 )
+from onceonly.options import Option
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
 
 if TYPE_CHECKING:
@@ -95,17 +96,17 @@ class MemorySink(TwoPhaseCommitSink[MemoryTransaction]):
 
     name: ClassVar[str] = "memory"
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    declared: ClassVar[tuple[Option, ...]] = (
+        Option(name="store", doc="the name of the MemoryStore", default="default"),
+    )
     stores: ClassVar[dict[str, MemoryStore]] = defaultdict(MemoryStore)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        unknown = options.keys() - {"store"}
-        if unknown:
-            raise ConfigurationError(f"unknown options: {sorted(unknown)}", next_step="give only 'store'")
-        self.store = self.stores[options.get("store", "default")]
+        self.store = self.stores[self.options["store"]]
 
     def identity(self) -> Mapping[str, str | int]:
-        return {"store": self.options.get("store", "default")}
+        return {"store": self.options["store"]}
 
     def begin_transaction(self, context: WriteContext) -> MemoryTransaction:
         with self.store.lock:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Outcome
 from onceonly.ports import TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.console import committer
-from onceonly.sinks.console.options import ConsoleOptions
+from onceonly.sinks.console.options import DECLARED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
+
+    from onceonly.options import Option
 
 # A handle is stored in the decision log; what a cell holds is cut even where truncate is off.
 _CELL_MAX = 1000
@@ -36,10 +36,7 @@ class ConsoleSink(TwoPhaseCommitSink[Sample]):
 
     name: ClassVar[str] = "console"
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset({Guarantee.AT_LEAST_ONCE}))
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(options)
-        self._console = ConsoleOptions.parse(options)
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
 
     def begin_transaction(self, context: WriteContext) -> Sample:
         """Begin an empty sample."""
@@ -48,7 +45,7 @@ class ConsoleSink(TwoPhaseCommitSink[Sample]):
     def write(self, transaction: Sample, batch: pa.RecordBatch) -> None:
         """Keep rows up to ``numRows``, and count all."""
         transaction.columns = list(batch.schema.names)
-        missing = self._console.rows - len(transaction.rows)
+        missing = self.options["numRows"] - len(transaction.rows)
         for row in batch.slice(0, max(missing, 0)).to_pylist():
             transaction.rows.append([self._cell(value) for value in row.values()])
         transaction.count += batch.num_rows
@@ -77,7 +74,7 @@ class ConsoleSink(TwoPhaseCommitSink[Sample]):
 
     def _cell(self, value: object) -> str:
         text = "NULL" if value is None else str(value)
-        width = min(self._console.width or _CELL_MAX, _CELL_MAX)
+        width = min(self.options["truncate"] or _CELL_MAX, _CELL_MAX)
         if len(text) <= width:
             return text
         # As Dataset.show does it: three dots where they fit.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.options import Option, Secret, unknown_option
 from onceonly.sinks.kafka.producer_options import OPTIONS, Kind, ProducerOption, Use
 
 if TYPE_CHECKING:
@@ -44,13 +44,11 @@ _DEFAULTS = {
 }
 
 
-class Secret(str):
-    """A text that does not show itself: its ``repr`` is redacted, also inside a dict."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'[redacted]'"
+# The case of names is Spark's business, and the values are read by ``KafkaOptions``, whose table knows more.
+DECLARED = (
+    *(Option(name=name, doc=doc) for name, doc in OWN_OPTIONS.items()),
+    *(Option(name=f"kafka.{each.name}", doc=each.note, secret=each.secret) for each in OPTIONS.values()),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,27 +111,11 @@ class KafkaOptions:
         )
 
 
-def redacted(options: Mapping[str, str]) -> dict[str, str]:
-    """Give the options with every secret wrapped, and every value of an option that is not known."""
-    known = {f"kafka.{name}" for name, option in OPTIONS.items() if not option.secret}
-    return {
-        name: value if name.lower() in known or name.lower() in OWN_OPTIONS else Secret(value)
-        for name, value in options.items()
-    }
-
-
 def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str]) -> None:
     known = [*OWN_OPTIONS, *(f"kafka.{name}" for name in OPTIONS)]
     for name in (*own, *(f"kafka.{name}" for name in java)):
-        if name in known:
-            continue
-        # A likely slip: the option of the producer, without Spark's kafka. before it.
-        near = [f"kafka.{name}"] if f"kafka.{name}" in known else []
-        near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        raise ConfigurationError(
-            f"The Kafka sink knows no option {name}.",
-            next_step=f"did you mean {near[0]}?" if near else "see docs/reference/kafka-options.md",
-        )
+        if name not in known:
+            raise unknown_option(name, known, who="the sink kafka")
 
 
 def _value(option: ProducerOption, text: str) -> str:

@@ -8,12 +8,14 @@ from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.kafka import checks, committer, writer
 from onceonly.sinks.kafka.admin import Admin
-from onceonly.sinks.kafka.options import KafkaOptions, redacted
+from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
+
+    from onceonly.options import Option
 
 _CONNECT_S = 10.0
 
@@ -28,9 +30,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     name: ClassVar[str] = "kafka"
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(redacted(options))
+        super().__init__(options)
         self._kafka = KafkaOptions.parse(options)
         self._admin = Admin(self._kafka)
 
