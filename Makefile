@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help machine setup demo test lint types imports unit integration acceptance format lock clean
+.PHONY: help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -47,7 +47,7 @@ demo: setup
 	$(BIN)/onceonly demo
 
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
-test: setup lint types imports
+test: setup lint types imports docs
 	$(BIN)/pytest -m "not integration and not acceptance"
 	$(BIN)/pytest -m integration
 	$(BIN)/pytest -m acceptance
@@ -61,6 +61,14 @@ types: setup
 
 imports: setup
 	$(BIN)/lint-imports
+
+# The site, in build/docs. It fetches nothing; a warning is an error.
+docs: setup
+	$(BIN)/sphinx-build --builder html --fail-on-warning --nitpicky --keep-going --quiet docs build/docs
+
+# Draws docs/diagrams/*.svg anew where their text has changed.
+diagrams: setup
+	$(BIN)/python docs/diagrams/render.py
 
 unit: setup
 	$(BIN)/pytest -m "not integration and not acceptance"
