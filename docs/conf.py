@@ -1,10 +1,11 @@
-"""How the site is built: ``make docs`` writes it to ``build/docs``."""
+"""How the site is built: ``make docs`` writes it to ``build/docs``, from what is here and installed, and no network."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import inspect
 from typing import TYPE_CHECKING
+
+from sphinx.util.docutils import SphinxDirective
 
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
@@ -12,34 +13,80 @@ from onceonly.errors import OnceonlyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from docutils import nodes
     from sphinx.application import Sphinx
-
-sys.dont_write_bytecode = True
-HERE = Path(__file__).parent
+    from sphinx.util.typing import ExtensionMetadata
 
 project = "onceonly"
-author = "the onceonly authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["generated/*"]
-source_suffix = {".md": "markdown"}
 
 html_theme = "furo"
 html_title = "onceonly"
-html_show_sphinx = False
 html_show_copyright = False
+html_show_sphinx = False
 html_copy_source = False
 
 # A heading can be linked to as on GitHub: page.md#the-heading.
 myst_heading_anchors = 3
-# The site is read where there is no network: nothing is loaded from elsewhere.
-myst_enable_extensions = ["colon_fence"]
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"show-inheritance": True}
 python_use_unqualified_type_names = True
-# Named in signatures, and documented by others, or inside the house.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(pa|pyarrow|pyspark|collections|typing|pathlib|rich|abc|enum)\b.*"),
+    # Named in signatures, but documented by others, or of the house's inside.
+    (r"py:.*", r"(abc|collections|enum|pa|pathlib|pyarrow|pyspark|rich|typing)\..*"),
+    (
+        r"py:class",
+        r"SparkSession|StructType|DataFrame|Column|Console|Build|RestartStrategy|Clock|Mode|T|Mapping\[str",
+    ),
+    # The same things under their public names are on the page.
+    (r"py:.*", r"onceonly\.(embedded|model|options|ports|runtime|spark)\..*"),
 ]
+
+
+class Table(SphinxDirective):
+    """A table made from the code itself, so that it cannot differ from it."""
+
+    head: str
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give the cells, in Markdown."""
+        raise NotImplementedError
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the table as if it stood on the page."""
+        lines = [" | ".join(("", *row, "")).strip() for row in self.rows()]
+        return self.parse_text_to_nodes("\n".join([self.head, *lines, ""]))
+
+
+class Errors(Table):
+    """The tree of errors."""
+
+    head = "| code | class | what it means | restartable |\n|---|---|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Walk down the tree."""
+        queue = list(OnceonlyError.__subclasses__())
+        for kind in sorted(queue, key=lambda kind: kind.code):
+            queue += kind.__subclasses__()
+        for kind in sorted(queue, key=lambda kind: kind.code):
+            meaning = " ".join((inspect.getdoc(kind) or "").replace("``", "`").split())
+            yield f"`{kind.code}`", f"`{kind.__name__}`", meaning, "yes" if kind.restartable else "no"
+
+
+class Failpoints(Table):
+    """The crash points."""
+
+    head = "| point | where |\n|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give them in the order in which an epoch passes them."""
+        for name, where in failpoints.NAMES.items():
+            yield f"`{name}`", where.replace("|", "\\|")
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Make the tables known."""
+    app.add_directive("onceonly-errors", Errors)
+    app.add_directive("onceonly-failpoints", Failpoints)
+    return {"parallel_read_safe": True}

@@ -32,7 +32,12 @@ class Block:
 
 def pages() -> list[str]:
     """Name README, CONTRIBUTING and every page of the docs, relative to the project's folder."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
