@@ -12,6 +12,10 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
+RUN = frozenset({"console", "json", "python", "sh"})
+"""The languages of blocks that are run (JSON: compared with what was run)."""
+SHOWN = frozenset({"mermaid", "plantuml", "text"})
+"""The languages of blocks that are for the eye only; MyST's directives (`{…}`) are too."""
 _NAMED = re.compile(r"<!-- block: ([\w-]+) -->\s*$")
 
 
@@ -61,3 +65,40 @@ def extract(page: str, name: str) -> str:
     """Give the code of the block of this name, for example ``extract("docs/how-to/write-a-sink.md", "sink")``."""
     (found,) = [block for block in blocks(page) if block.name == name]
     return found.code
+
+
+# --- console blocks ---------------------------------------------------------------------------------------
+
+
+def transcript(code: str) -> list[tuple[str, str]]:
+    """Split a console block into commands, each with the output that is shown for it. Pure.
+
+    A command begins with ``$`` and goes on with ``>``; what follows is its output.
+    """
+    found: list[tuple[str, str]] = []
+    for line in code.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif line.startswith("> ") and found and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line[2:]}", "")
+        else:
+            assert found, f"a console block begins with a command, not with {line!r}"
+            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+    return found
+
+
+def matches(expected: str, seen: str) -> bool:
+    """Say whether an output is as shown. Pure.
+
+    ``…`` stands for anything in a line, and alone in a line for any number of lines. How many spaces are
+    between two words does not matter.
+    """
+    pattern = ""
+    for line in expected.strip().splitlines():
+        words = " ".join(line.split())
+        if words == "…":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*?".join(re.escape(part) for part in words.split("…")) + "\n"
+    text = "".join(" ".join(line.split()) + "\n" for line in seen.strip().splitlines())
+    return re.fullmatch(pattern, text) is not None
