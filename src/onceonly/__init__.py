@@ -43,7 +43,9 @@ __all__ = [
     "WriteContext",
     "WriteFailedError",
     "collection",
+    "epoch",
     "explain",
+    "files",
     "packages",
     "register",
     "sink",
@@ -67,6 +69,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "onceonly.ports": ("Leftover", "QueryContext", "TwoPhaseCommitSink", "WriteContext"),
     "onceonly.runtime.restart": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),
     "onceonly.spark.collection": ("collection",),
+    "onceonly.spark.epoch": ("epoch",),
     "onceonly.spark.foreach_batch": ("sink",),
     "onceonly.spark.register": ("register",),
     "onceonly.spark.supervise": ("explain", "supervise"),
@@ -78,6 +81,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for
     if name not in __all__:
         message = f"module 'onceonly' has no attribute {name!r}"
         raise AttributeError(message)
+    if name == "files":
+        return importlib.import_module("onceonly.files")
     value = getattr(importlib.import_module(_HOME_OF.get(name, "onceonly.errors")), name)
     globals()[name] = value
     return value

@@ -1,3 +1,4 @@
+from onceonly import files as files
 from onceonly.embedded.jars import packages as packages
 from onceonly.embedded.jars import spark_jars as spark_jars
 from onceonly.errors import AdoptionError as AdoptionError
@@ -33,6 +34,7 @@ from onceonly.runtime.restart import FailureRate as FailureRate
 from onceonly.runtime.restart import FixedDelay as FixedDelay
 from onceonly.runtime.restart import NoRestart as NoRestart
 from onceonly.spark.collection import collection as collection
+from onceonly.spark.epoch import epoch as epoch
 from onceonly.spark.foreach_batch import sink as sink
 from onceonly.spark.register import register as register
 from onceonly.spark.supervise import explain as explain

@@ -4,6 +4,8 @@
 taken when the point is passed for the n-th time (default 1), counted over *all* processes that share
 ``ONCEONLY_FAILPOINTS_DIR``, and once only. Where no folder is given, each process counts for itself.
 
+``commit.before_handle[files]`` is the point as it is passed for the sink ``files``.
+
 Actions: ``kill`` (SIGKILL to this process), ``pause`` (announce and wait: an outside hand kills the whole process
 tree while this step stands still, or lets it go on by putting a file ``resume`` into the folder), ``raise`` (an
 ordinary exception).
@@ -32,7 +34,8 @@ NAMES: dict[str, str] = {
     "link.after_put": "commit: the link is durable, nothing is committed",
     "commit.before_handle": "commit: before a handle is committed (count n: after n-1 of them)",
     "commit.after_handle": "commit: after a handle was committed",
-    "receipt.before_put": "commit: all handles committed, no receipt",
+    "complete.before": "commit: all handles committed, before a sink is told that its epoch is complete",
+    "receipt.before_put": "commit: all handles committed, every sink told, no receipt",
     "receipt.after_put": "commit: after the receipt",
     "sweep.before": "commit: before the sweep",
     "commit.before_return": "commit: before it returns to Spark, commits/N is missing",
@@ -49,11 +52,16 @@ class FailpointError(RuntimeError):
     """What the action ``raise`` raises."""
 
 
-def hit(name: str) -> None:
-    """Pass the crash point ``name``. Anywhere; costs one look into the environment when nothing is armed."""
+def hit(name: str, *, of: str = "") -> None:
+    """Pass the crash point ``name``. Anywhere; costs one look into the environment when nothing is armed.
+
+    ``of`` names the sink that it is passed for: ``name[sink]`` is a point of its own, counted apart.
+    """
     spec = os.environ.get(_ENV)
     if not spec:
         return
+    if of:
+        hit(f"{name}[{of}]")
     action, nth = _parse(spec).get(name, ("", 0))
     if not action or _count(name) != nth:
         return
@@ -80,7 +88,11 @@ def _parse(spec: str) -> dict[str, tuple[str, int]]:
     for part in filter(None, (part.strip() for part in spec.split(","))):
         name, _, rest = part.partition("=")
         action, _, nth = rest.partition("@")
-        if name not in NAMES or action not in {"kill", "pause", "raise"} or not (nth or "1").isdigit():
+        if (
+            name.partition("[")[0] not in NAMES
+            or action not in {"kill", "pause", "raise"}
+            or not (nth or "1").isdigit()
+        ):
             message = f"{_ENV} arms {part!r}; known points: {', '.join(NAMES)}; actions: kill, pause, raise"
             raise ValueError(message)
         points[name] = (action, int(nth or "1"))

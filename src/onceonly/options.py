@@ -117,7 +117,12 @@ def unknown_option(name: str, known: Iterable[str], *, who: str) -> Configuratio
     lower = {each.lower(): each for each in names}
     # A likely slip: the client's own name, without the family's word before it (acks for kafka.acks).
     near = [each for each in lower if each.endswith("." + name.lower())]
-    near = near or difflib.get_close_matches(name.lower(), list(lower), n=1)
+    if not near:
+        # A common family's word would make everything look near.
+        family = name.lower().partition(".")[0] + "." if "." in name else ""
+        short = {each.removeprefix(family): each for each in lower if each.startswith(family)}
+        found = difflib.get_close_matches(name.lower().removeprefix(family), list(short), n=1)
+        near = [short[each] for each in found]
     listed = f"It knows {', '.join(names)}" if names else "It takes none"
     return ConfigurationError(
         f"{who} knows no option {name}.",

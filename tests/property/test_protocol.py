@@ -73,6 +73,15 @@ class ProtocolMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.world.start()
 
+    @precondition(lambda self: len(self.world.drivers) < DRIVERS_MAX)
+    @rule(which=st.integers(0, 2))
+    def restart(self, which: int) -> None:
+        self.world.restart(self.world.drivers[-1 - which % len(self.world.drivers)].application)
+
+    @rule(which=st.integers(0, 1))
+    def plan_in(self, which: int) -> None:
+        self.world.planner = which
+
     @rule(which=st.integers(0, 2), steps=st.integers(1, 40))
     def go_on(self, which: int, steps: int) -> None:
         alive = [driver for driver in self.world.drivers if driver.alive]

@@ -105,14 +105,33 @@ class Entry:
 
 
 @dataclass(slots=True)
+class Application:
+    """A Spark application: runs one after another, and planner processes that it takes in any order.
+
+    ``rank`` is when it last claimed an epoch: the newer one by the log's word. ``planners`` remember the epoch
+    and the id of the plan that each gave last, also when the run that it was for has failed; one that remembers
+    nothing claims, as a new run does.
+    """
+
+    name: str
+    rank: int | None = None
+    planners: list[tuple[int, str] | None] = field(default_factory=lambda: [None, None])
+
+
+@dataclass(slots=True)
 class Driver:
-    """One life of the driver. ``rank`` is when it first had a link in the chain: the newer run by the log's word."""
+    """One run of a query in an application."""
 
     number: int
     finished: int
+    application: Application
     life: Life | None = None
-    rank: int | None = None
+    killed: bool = False
     at: str = "new"
+
+    @property
+    def rank(self) -> int | None:
+        return self.application.rank
 
     @property
     def alive(self) -> bool:
@@ -129,14 +148,16 @@ class World:
     plans: list[tuple[Plan, int]] = field(default_factory=list)
     finished: int = -1  # Spark's newest commits/N
     deal: int = 0
+    planner: int = 0  # the process that plans next
     trace: list[str] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     # --- what the test does -------------------------------------------------------------------------------
 
-    def start(self) -> Driver:
+    def start(self, application: Application | None = None) -> Driver:
         """Start a run beside those that live: they may be paused for ever, or only for a while."""
-        driver = Driver(len(self.drivers), self.finished)
+        application = application or Application(f"app{next(self.numbers)}")
+        driver = Driver(len(self.drivers), self.finished, application)
         driver.life = self._life(driver)
         self.drivers.append(driver)
         self._say(driver, "starts")
@@ -167,16 +188,24 @@ class World:
         if driver.at.startswith(FAULTS[fault]) or self.step_until(driver, *FAULTS[fault]):
             self.step(driver, fault)
 
+    def restart(self, application: Application) -> None:
+        """Start the query again in an application whose run has failed, with planners that remember it."""
+        mine = [driver for driver in self.drivers if driver.application is application]
+        if not any(driver.alive or driver.killed for driver in mine):
+            self.start(application)
+
     def crash(self, driver: Driver) -> None:
         """Kill one driver where it stands."""
         self._say(driver, f"killed at {driver.at}")
         driver.life = None
+        driver.killed = True
 
     def lose_power(self, *, forgotten: int = 0) -> None:
         """Kill everything; what nobody synced is gone, and Spark's newest ``commits/N``, never synced, may be."""
         self.trace.append(f"power lost, {forgotten} commits forgotten")
         for driver in self.drivers:
             driver.life = None
+            driver.killed = True
         for epoch, chain in list(self.chains.items()):
             kept = list(itertools.takewhile(lambda entry: entry.synced, chain))
             self.chains[epoch] = kept
@@ -286,13 +315,17 @@ class World:
     # --- Spark --------------------------------------------------------------------------------------------
 
     def _life(self, driver: Driver) -> Life:
-        continues: str | None = None
+        application = driver.application
         while driver.finished < self.finished + EPOCHS_MAX:
             epoch = driver.finished + 1
             yield "plan"
+            which = self.planner % len(application.planners)
+            last, application.planners[which] = application.planners[which], None
+            continues = last[1] if last is not None and last[0] == epoch - 1 else None
             context = p.Context(
                 epoch=epoch,
-                plan=f"p{next(self.numbers)}",
+                plan=f"{application.name}.p{next(self.numbers)}",
+                application=application.name,
                 run=f"run{driver.number}",
                 guarantee=self.guarantee,
                 continues=continues,
@@ -301,6 +334,7 @@ class World:
             plan = yield from self._drive(driver, *p.begin(context))
             if plan is None:
                 return
+            application.planners[which] = (epoch, plan.id)
             self.plans.append((plan, driver.number))
             votes, failed = yield from self._tasks(driver, plan)
             if not failed:
@@ -315,7 +349,6 @@ class World:
             yield "commits/N"
             self.finished = max(self.finished, epoch)
             driver.finished = epoch
-            continues = plan.id
 
     def _tasks(self, driver: Driver, plan: Plan) -> Generator[str, str, tuple[tuple[Vote, ...], bool]]:
         votes: list[Vote] = []
@@ -411,7 +444,7 @@ class World:
                 if vote.handle is not None:
                     self._abort(driver, self.transactions[vote.handle.transaction])
                 return None
-            case p.PutReceipt(receipt):
+            case p.PutReceipt(receipt, _):
                 yield "receipt"
                 self._put_receipt(receipt)
                 return p.ReceiptPersisted()
@@ -442,8 +475,8 @@ class World:
         self._sync(link)
         if (yield f"answer to the put of {link.name}") == "doubt":
             return p.LinkInDoubt("no answer, though it was written")
-        if driver.rank is None:
-            driver.rank = next(self.numbers)
+        if driver.rank is None or link.reason:
+            driver.application.rank = next(self.numbers)
         return p.LinkPersisted(link)
 
     def _sync(self, link: Link) -> None:

@@ -4,7 +4,7 @@ A scenario is a text file in ``scenarios/``: what happens, a line ``----``, and 
 change that is meant to alter answers, ``ONCEONLY_REWRITE=1 pytest`` writes them anew; the diff is the review.
 
     link NAME = COMMIT|ABORT PLAN [SINK/SLOT=TRANSACTION:ROWS:SUM …] [| carried SINK/SLOT=…]
-    begin EPOCH PLAN [continues=PLAN] [guarantee=…] [barrier=…] [store=…]
+    begin EPOCH PLAN [continues=PLAN] [application=…] [guarantee=…] [barrier=…] [store=…] [sinks=a,…]
     chain [LINK …] [receipt[=INDEX]] [previous=LINK] [unreceipted] [newest=EPOCH]      (of the epoch asked for)
     persisted | taken LINK | doubt | received | swept | sweep-failed
     outcome TRANSACTION committed|already|later|lost|unknown
@@ -128,10 +128,11 @@ class Scenario:
             epoch=int(rest[0]),
             plan=rest[1],
             run="run",
+            application=more.get("application", ""),
             guarantee=Guarantee(more.get("guarantee", "exactly-once")),
             continues=more.get("continues"),
             barrier=(more.get("barrier", "end"),),
-            settings={"a": {"store": more.get("store", "s")}},
+            settings={name: {"store": more.get("store", "s")} for name in more.get("sinks", "a").split(",")},
         )
 
     def _define(self, rest: Sequence[str]) -> None:
@@ -208,7 +209,7 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
             return f"CommitHandle {_names([vote])} of {link.name}{' once' if once else ''}"
         case p.AbortHandle(vote):
             return f"AbortHandle {_names([vote])}"
-        case p.PutReceipt(receipt):
+        case p.PutReceipt(receipt, _):
             return f"PutReceipt {receipt.epoch}.{receipt.index} {dict(sorted(receipt.outcomes.items()))}"
         case p.Sweep(link, keep):
             return f"Sweep under {link.name}, keep [{' '.join(sorted(keep))}]"

@@ -27,7 +27,7 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.ports import Leftover, QueryContext, WriteContext
-from onceonly.runtime.coordinator import Coordinator
+from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.testing import MemoryDisk, MemoryLog
 from onceonly.testing.memory_sink import MemorySink, MemoryStore
@@ -80,14 +80,12 @@ class Job:
         return self.sinks[sink].store
 
     def coordinator(self) -> Coordinator:
-        return Coordinator(
-            log=self.log_of(self.disk),
-            sinks=self.sinks,
-            guarantee=self.guarantee,
-            actor="driver",
-            commit_timeout_s=10.0,
-            clock=self.clock,
+        coordinator = Coordinator(
+            log=self.log_of(self.disk), actor="driver", commit_timeout_s=10.0, clock=self.clock
         )
+        for name, sink in self.sinks.items():
+            coordinator.join(name, Participant(sink=sink, guarantee=self.guarantee))
+        return coordinator
 
     def live(self, upto: int) -> None:
         """Live once: run epochs until one fails, as Spark does."""

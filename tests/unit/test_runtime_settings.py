@@ -13,7 +13,7 @@ from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.runtime import registry
 from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.settings import parse
+from onceonly.runtime.settings import QuerySettings, SinkSettings, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
 
 def test_defaults_and_what_remains_for_the_sink() -> None:
     settings = parse({"checkpointLocation": "/c", "kafka.Acks": "all"}, default_name="kafka")
-    assert (settings.checkpoint, settings.sink, settings.guarantee) == ("/c", "kafka", Guarantee.EXACTLY_ONCE)
-    assert (settings.history, settings.commit_timeout_s, settings.adopt) == (100, 60.0, False)
-    assert settings.options == {"kafka.acks": "all"}
+    assert settings.query == QuerySettings(checkpoint="/c", adopt=False, history=100, commit_timeout_s=60.0)
+    assert settings.sink == SinkSettings(
+        name="kafka", guarantee=Guarantee.EXACTLY_ONCE, options={"kafka.acks": "all"}
+    )
+
+
+def test_a_sink_of_several_names_no_checkpoint() -> None:
+    settings = parse({"topic": "t", "onceonly.adopt": "true"}, default_name="kafka")
+    assert settings.query is None
+    assert settings.of_query == ("onceonly.adopt",)
 
 
 def test_the_name_of_the_query_is_no_option_of_the_sink() -> None:
-    assert parse({"checkpointLocation": "/c", "queryName": "orders"}, default_name="kafka").options == {}
+    assert parse({"checkpointLocation": "/c", "queryName": "orders"}, default_name="kafka").sink.options == {}
 
 
 def test_every_runtime_option_is_read() -> None:
@@ -41,17 +48,17 @@ def test_every_runtime_option_is_read() -> None:
         "onceonly.note": "x",
     }
     settings = parse(options, default_name="kafka", claimed=("onceonly.Note",))
-    assert settings.guarantee is Guarantee.AT_LEAST_ONCE
-    assert (settings.sink, settings.adopt, settings.history) == ("orders-2", True, 7)
-    assert settings.commit_timeout_s == 1.5
-    assert settings.options == {"onceonly.note": "x"}
+    assert settings.query == QuerySettings(checkpoint="/c", adopt=True, history=7, commit_timeout_s=1.5)
+    assert settings.sink == SinkSettings(
+        name="orders-2", guarantee=Guarantee.AT_LEAST_ONCE, options={"onceonly.note": "x"}
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("onceonly.guarante", "x", "did you mean 'onceonly.guarantee'"),
-        ("onceonly.zzz", "x", "use one of onceonly.adopt"),
+        ("onceonly.guarante", "x", "did you mean onceonly.guarantee?"),
+        ("onceonly.zzz", "x", "It knows onceonly.adopt"),
         ("onceonly.guarantee", "exactly once", "exactly-once, at-least-once, at-most-once"),
         ("onceonly.sink", "a.b", "letters, digits"),
         ("onceonly.sink", "x" * 33, "up to 32"),

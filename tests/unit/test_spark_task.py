@@ -11,7 +11,7 @@ from onceonly.log import identity_token, open_log
 from onceonly.model import Guarantee, Mode, Plan
 from onceonly.runtime.desk import Assignment
 from onceonly.runtime.registry import find
-from onceonly.runtime.settings import Settings
+from onceonly.runtime.settings import SinkSettings
 from onceonly.spark import task
 
 if TYPE_CHECKING:
@@ -36,8 +36,14 @@ class Context:
 
 def assignment(checkpoint: Path, token: str | None) -> Assignment:
     plan = Plan(id="p", epoch=5, mode=Mode.RUN, index=0, guarantee=Guarantee.AT_LEAST_ONCE)
-    settings = Settings(checkpoint=str(checkpoint), sink="console", guarantee=Guarantee.AT_LEAST_ONCE)
-    return Assignment(plan=plan, query="q", settings=settings, sink=find("onceonly.console")[1], token=token)
+    return Assignment(
+        plan=plan,
+        query="q",
+        checkpoint=str(checkpoint),
+        settings=SinkSettings(name="console", guarantee=Guarantee.AT_LEAST_ONCE),
+        sink=find("onceonly.console")[1],
+        token=token,
+    )
 
 
 @pytest.mark.parametrize(("epoch", "query"), [("4", "q"), ("6", "q"), ("5", "another")])

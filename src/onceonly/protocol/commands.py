@@ -49,9 +49,10 @@ class AbortHandle:
 
 @dataclass(frozen=True, slots=True)
 class PutReceipt:
-    """Note durably that the link's handles are committed. Answer: ``ReceiptPersisted``."""
+    """Tell each sink that its epoch is complete, then note it durably. Answer: ``ReceiptPersisted``."""
 
     receipt: Receipt
+    link: Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class StopReason(enum.StrEnum):
     MISMATCH = "mismatch"
     BARRIER = "barrier"
     SETTINGS = "settings"
+    BRANCH = "branch"
     GAP = "gap"
     FOREIGN_VOTE = "foreign vote"
 

@@ -107,7 +107,7 @@ def settle(
     """Put the receipt of a link whose handles are committed."""
     writer = plan.id if plan is not None else context.plan if context is not None else ""
     receipt = Receipt(epoch=link.epoch, index=link.index, plan=writer, outcomes=outcomes)
-    return s.Receipting(link, context, plan), (PutReceipt(receipt),)
+    return s.Receipting(link, context, plan), (PutReceipt(receipt, link),)
 
 
 def undecidable(outcomes: tuple[tuple[Vote, Outcome], ...]) -> Move | None:

@@ -39,9 +39,10 @@ def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
     if last.plan == context.continues:
         # Claimed in advance by this process, before it drained the epoch before.
         return _start(context, index=len(event.links))
-    if unbroken or any(link.plan == context.continues for link in event.links):
-        # This process decided the epoch before, or claimed this one, and has not begun it: another one has, of a
-        # newer run or of this one (Spark plans in several). A new start may claim; going on may not.
+    goes_on = unbroken or any(link.plan == context.continues for link in event.links)
+    if goes_on and not _is_own(last, context):
+        # This process decided the epoch before, or claimed this one, and has not begun it: another application
+        # has. A new start may claim; going on may not.
         return stop(StopReason.OVERTAKEN, f"link {last.name} is there, written by plan {last.plan}")
     if last.kind is LinkKind.ABORT:
         return _claim(context, index=len(event.links))
@@ -50,6 +51,10 @@ def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
 
 def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     """Take up an epoch that is decided."""
+    if last.settings.keys() != context.settings.keys():
+        return stop(
+            StopReason.BRANCH, f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}"
+        )
     if last.barrier and context.barrier and last.barrier != context.barrier:
         return stop(
             StopReason.BARRIER, f"decided at {list(last.barrier)}, now planned {list(context.barrier)}"
@@ -61,6 +66,14 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
         )
     return s.Syncing(context, last), (SyncLink(last),)
+
+
+def _is_own(link: Link, context: s.Context) -> bool:
+    """Say whether this application has put a link: its runs of a query follow one another, so it began anew.
+
+    Spark plans in several processes, in turn, and one that remembers the run before is no older driver.
+    """
+    return bool(context.application) and link.plan.startswith(context.application + ".")
 
 
 def _gap(epoch: int, event: e.ChainRead) -> str:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Context:
     """What is fixed for one try at an epoch.
 
-    ``plan`` is the id drawn for this try. ``continues`` is the id of the plan that this same process made for
+    ``plan`` is the id drawn for this try; it begins with ``application``, the name of the Spark application, and
+    a dot, where that is known. ``continues`` is the id of the plan that this same process made for
     the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
     needs no claim.
     """
@@ -40,6 +41,7 @@ class Context:
     plan: str
     run: str
     guarantee: Guarantee
+    application: str = ""
     continues: str | None = None
     barrier: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)

@@ -61,7 +61,7 @@ class CommitLoop:
             return Unknown(
                 f"no sink named {command.vote.sink!r} is configured, though handles of it are pending"
             )
-        failpoints.hit("plan.before_recommit" if recovery else "commit.before_handle")
+        failpoints.hit("plan.before_recommit" if recovery else "commit.before_handle", of=command.vote.sink)
         delay = DELAY_FIRST_S
         while True:
             outcome = self._ask(sink, command)
@@ -72,7 +72,7 @@ class CommitLoop:
                 break
             self._clock.sleep(delay)
             delay = min(2 * delay, DELAY_MAX_S)
-        failpoints.hit("plan.after_recommit" if recovery else "commit.after_handle")
+        failpoints.hit("plan.after_recommit" if recovery else "commit.after_handle", of=command.vote.sink)
         return outcome
 
     @staticmethod

@@ -9,73 +9,110 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints, protocol
-from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, ProtocolError
-from onceonly.model import Guarantee, Link, Mode, Plan, Unknown, Vote
+from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, ProtocolError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.stops import error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from onceonly.model import SinkUse
     from onceonly.ports import Clock, DecisionLog, Sink
 
 log = logging.getLogger("onceonly")
 
 
-class Coordinator:
-    """The coordinator of two-phase commit for one query.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participant:
+    """One sink of a query, as its coordinator uses it. Driver.
 
-    ``sinks`` by name; ``guarantee`` of them all; ``actor`` names the process in the event log; ``columns`` of
-    the rows, for the sinks' checks; ``commit_timeout_s`` bounds the retries of one commit phase.
+    ``columns`` of its rows are for the sink's check; ``use`` goes into the links, for tools.
+    """
+
+    sink: Sink
+    guarantee: Guarantee
+    columns: tuple[tuple[str, str], ...] = ()
+    use: SinkUse | None = None
+
+
+class Coordinator:
+    """The coordinator of two-phase commit for one query; sinks take part once they have joined.
+
+    ``actor`` names the process in the event log; ``application`` is the same in all processes of one Spark
+    application; ``commit_timeout_s`` bounds the retries of one commit phase; ``watch`` is given every step that
+    the event log would record.
     """
 
     def __init__(
         self,
         *,
         log: DecisionLog,
-        sinks: Mapping[str, Sink],
-        guarantee: Guarantee,
         actor: str,
-        columns: tuple[tuple[str, str], ...] = (),
+        application: str = "",
         commit_timeout_s: float = 60.0,
         clock: Clock | None = None,
+        watch: Callable[[Mapping[str, str | int]], None] | None = None,
     ) -> None:
         self._log = log
-        self._sinks = sinks
-        self._guarantee = guarantee
         self._actor = actor
-        self._columns = columns
+        self._application = application
         self._clock = clock or SystemClock()
-        self._commits = CommitLoop(sinks, timeout_s=commit_timeout_s, clock=self._clock)
+        self._watch = watch
+        self._participants: dict[str, Participant] = {}
+        self._sinks: dict[str, Sink] = {}
+        self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
         self._facts: dict[str, Mapping[str, str | int]] = {}
+        self._visible: set[str] = set()
+
+    def join(self, name: str, participant: Participant) -> None:
+        """Let a sink take part under a name, in the place of one that had it. Any number of times."""
+        if self._participants.get(name) != participant:
+            self._participants[name] = participant
+            self._sinks[name] = participant.sink
+            self._facts.pop(name, None)
 
     def plan(
-        self, epoch: int, *, barrier: tuple[str, ...] = (), run: str = "", continues: str | None = None
+        self,
+        epoch: int,
+        *,
+        sinks: Collection[str] | None = None,
+        barrier: tuple[str, ...] = (),
+        run: str = "",
+        continues: str | None = None,
     ) -> Plan:
         """Resolve an epoch before its tasks run (step 0 of the protocol).
 
-        Planner process or driver, once a try. ``barrier`` are the epoch's end offsets, a JSON text a source;
-        ``continues`` is the id of the plan that this process gave for the epoch before. Raises a typed error
-        where the query must stop. May commit, abort and sweep transactions of earlier runs.
+        Planner process or driver, once a try. ``sinks`` are those that the epoch writes to, all that joined
+        if it is None; ``barrier`` are the epoch's end offsets, a JSON text a source; ``continues`` is the id of
+        the plan that this process gave for the epoch before. Raises a typed error where the query must stop.
+        May commit, abort and sweep transactions of earlier runs.
         """
         failpoints.hit("plan.before_resolve")
-        if continues is None or not self._facts:
-            self._check()
+        names = sorted(self._participants if sinks is None else sinks)
+        if continues is None:
+            self._facts.clear()
+        for name in names:
+            if name not in self._facts:
+                self._facts[name] = self._check(name)
+        taking_part = {name: self._participants[name] for name in names}
         context = protocol.Context(
             epoch=epoch,
-            plan=uuid.uuid4().hex,
+            plan=f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex,
             run=run,
-            guarantee=self._guarantee,
+            guarantee=_common([each.guarantee for each in taking_part.values()]),
+            application=self._application,
             continues=continues,
             barrier=barrier,
-            settings={name: dict(sink.identity()) for name, sink in self._sinks.items()},
-            facts=self._facts,
+            settings={name: dict(each.sink.identity()) for name, each in taking_part.items()},
+            uses={name: each.use for name, each in taking_part.items() if each.use is not None},
+            facts={name: self._facts[name] for name in names},
         )
         started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
         if started is None:
@@ -115,22 +152,19 @@ class Coordinator:
         state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)
         self._drive(state, commands, epoch=plan.epoch, run=run)
 
-    def _check(self) -> None:
-        facts: dict[str, Mapping[str, str | int]] = {}
-        for name, sink in self._sinks.items():
-            if self._guarantee not in sink.capabilities.guarantees:
-                offered = ", ".join(sorted(sink.capabilities.guarantees))
-                what = f"The sink {name} cannot promise {self._guarantee}; it offers {offered}."
-                raise ConfigurationError(
-                    what, next_step="Set onceonly.guarantee to what it offers, or take another."
-                )
-            facts[name] = dict(sink.check(self._context(name)))
-        self._facts = facts
+    def _check(self, name: str) -> Mapping[str, str | int]:
+        each = self._participants[name]
+        offered = each.sink.capabilities.guarantees
+        if each.guarantee not in offered:
+            raise ConfigurationError(
+                f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
+                next_step="Set onceonly.guarantee to what it offers, or take another.",
+            )
+        return dict(each.sink.check(self._context(name)))
 
-    def _context(self, sink: str) -> QueryContext:
-        return QueryContext(
-            query=self._log.query, sink=sink, guarantee=self._guarantee, columns=self._columns
-        )
+    def _context(self, name: str) -> QueryContext:
+        each = self._participants[name]
+        return QueryContext(query=self._log.query, sink=name, guarantee=each.guarantee, columns=each.columns)
 
     # --- the loop -----------------------------------------------------------------------------------------
 
@@ -184,7 +218,8 @@ class Coordinator:
             case protocol.SyncLink(link):
                 self._log.sync(link)
                 return [protocol.LinkPersisted(link)]
-            case protocol.PutReceipt(receipt):
+            case protocol.PutReceipt(receipt, link):
+                self._complete(link)
                 failpoints.hit("receipt.before_put")
                 seconds = self._commits.seconds
                 self._log.put_receipt(replace(receipt, seconds=round(seconds, 6)))
@@ -223,6 +258,8 @@ class Coordinator:
         resolved: list[protocol.Event] = []
         for command, outcome in self._commits.run(commands, recovery=recovery):
             vote = command.vote
+            if vote.handle is not None and isinstance(outcome, Committed | AlreadyCommitted):
+                self._visible.add(vote.handle.transaction)
             self._record(
                 "handle.resolved" if recovery else "handle.committed",
                 vote.epoch,
@@ -235,6 +272,30 @@ class Coordinator:
             )
             resolved.append(protocol.Resolved(vote, outcome))
         return resolved
+
+    def _complete(self, link: Link) -> None:
+        """Tell each sink of a link that its epoch is committed as a whole."""
+        visible, self._visible = self._visible, set()
+        handles: dict[str, list[Handle]] = {}
+        for vote in link.output:
+            # At most once, a handle whose one try failed is given up and belongs to no epoch.
+            if vote.handle is not None and (
+                link.guarantee is not Guarantee.AT_MOST_ONCE or vote.handle.transaction in visible
+            ):
+                handles.setdefault(vote.sink, []).append(vote.handle)
+        for name, committed in handles.items():
+            failpoints.hit("complete.before", of=name)
+            try:
+                self._sinks[name].complete(self._context(name), link.epoch, tuple(committed))
+            except OnceonlyError:
+                raise
+            except Exception as error:
+                raise UnavailableError(
+                    f"Query {self._log.query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "
+                    f"{type(error).__name__}: {error}",
+                    next_step="Start the query again: everything is committed, and complete is called again.",
+                ) from error
+            self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
 
     def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
         failpoints.hit("sweep.before")
@@ -268,5 +329,21 @@ class Coordinator:
             log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
 
     def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
+        if self._watch is not None:
+            self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
         if events.enabled():
             events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def _common(guarantees: Collection[Guarantee]) -> Guarantee:
+    """Give the guarantee of a decision for sinks that may promise different things."""
+    kinds = set(guarantees)
+    if len(kinds) == 1:
+        return kinds.pop()
+    if Guarantee.AT_MOST_ONCE in kinds:
+        raise ConfigurationError(
+            "Under one decision, a sink is at-most-once and another one is not: one commit would be tried once "
+            "only, and the others again and again.",
+            next_step="Set onceonly.guarantee of all of them to at-most-once, or of none.",
+        )
+    return Guarantee.EXACTLY_ONCE

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, SetupError
-from onceonly.model import Capabilities, Guarantee
+from onceonly.model import Capabilities, Guarantee, SinkUse
+from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
+from onceonly.runtime.settings import PREFIX, Settings, SinkSettings, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.ports import Sink
 
 SinkClass: TypeAlias = "type[TwoPhaseCommitSink[Any]] | str"
 """A class, or ``module:Class`` of a built-in whose client library may be missing here."""
 
-PREFIX = "onceonly."
 BUILT_IN: dict[str, str] = {
     "kafka": "onceonly.sinks.kafka:KafkaSink",
     "console": "onceonly.sinks.console:ConsoleSink",
@@ -95,3 +101,31 @@ def strongest(sink: SinkClass) -> Guarantee:
 def claimed(sink: SinkClass) -> tuple[str, ...]:
     """Name the options below ``onceonly.`` that the sink itself understands. Any process."""
     return tuple(option.name for option in load(sink).declared if option.name.startswith(PREFIX))
+
+
+def settings_of(options: Mapping[str, str], name: str, sink: SinkClass) -> Settings:
+    """Read a query's options for this sink. Anywhere; pure. Raises ``ConfigurationError``."""
+    return parse(options, default_name=name, default_guarantee=strongest(sink), claimed=claimed(sink))
+
+
+def build(settings: SinkSettings, sink: SinkClass) -> Sink:
+    """Make the sink, and see that it offers the guarantee asked. Driver and executor."""
+    made: Sink = load(sink)(dict(settings.options))
+    offered = made.capabilities.guarantees
+    if settings.guarantee not in offered:
+        made.close()
+        raise ConfigurationError(
+            f"the sink {settings.name!r} does not offer {settings.guarantee.value}",
+            next_step="set onceonly.guarantee to one of " + ", ".join(sorted(offered)),
+        )
+    return made
+
+
+def use_of(settings: SinkSettings, sink: SinkClass) -> SinkUse:
+    """Say how a query uses a sink, without secrets. Driver."""
+    names = {path: name for name, path in BUILT_IN.items()}
+    return SinkUse(
+        sink=names[sink] if isinstance(sink, str) else f"{sink.__module__}:{sink.__qualname__}",
+        guarantee=settings.guarantee,
+        options=public_options(load(sink).declared, settings.options),
+    )

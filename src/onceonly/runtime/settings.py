@@ -1,4 +1,4 @@
-"""The runtime's own options, and what remains for the sink.
+"""The options of a query that are the runtime's own, and what remains for its sink.
 
 Spark lowers the names of options before a Python data source sees them, so both roads do: a sink always gets
 lower-case names.
@@ -6,13 +6,13 @@ lower-case names.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
+from onceonly.options import unknown_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,31 +23,47 @@ SINK = "onceonly.sink"
 ADOPT = "onceonly.adopt"
 HISTORY = "onceonly.history"
 COMMIT_TIMEOUT = "onceonly.commit.timeout"
-_RUNTIME = (GUARANTEE, SINK, ADOPT, HISTORY, COMMIT_TIMEOUT)
-_OURS = "onceonly."
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT)
+_SINK = (GUARANTEE, SINK)
+PREFIX = "onceonly."
 # The name becomes a part of transactional ids, group names and file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the user asked of the runtime, and the sink's own options. Never shown: it may hold secrets."""
+class QuerySettings:
+    """What the user asked of the runtime for one query. ``checkpoint`` is as the user wrote it."""
 
     checkpoint: str
-    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
-    sink: str
     adopt: bool = False
     history: int = 100
     commit_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSettings:
+    """What the user asked of one sink, by its name in the query. The options may hold secrets: never shown."""
+
+    name: str
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two uses the same, for caches of a process."""
-        return (
-            self.checkpoint, self.guarantee, self.sink, self.history, self.commit_timeout_s,
-            tuple(sorted(self.options.items())),
-        )  # fmt: skip
+        return (self.name, self.guarantee, tuple(sorted(self.options.items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of a query with one sink. ``query`` is None where no checkpoint was named.
+
+    ``of_query`` names the options that were given and are the query's, not the sink's.
+    """
+
+    query: QuerySettings | None
+    sink: SinkSettings
+    of_query: tuple[str, ...] = ()
 
 
 def parse(
@@ -63,35 +79,42 @@ def parse(
     ``ConfigurationError`` that names the wrong option and, where there is one, the nearest known.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
-    known = (*_RUNTIME, *(name.lower() for name in claimed))
+    known = (*_QUERY, *_SINK, *(name.lower() for name in claimed))
     for name in given:
-        if name.startswith(_OURS) and name not in known:
-            raise ConfigurationError(f"unknown option {name!r}", next_step=_suggest(name, known))
+        if name.startswith(PREFIX) and name not in known:
+            raise unknown_option(name, known, who="onceonly")
     # Spark hands the query's name on as if it were an option of the sink.
     given.pop("queryname", None)
-    checkpoint = given.pop(CHECKPOINT, "")
-    if not checkpoint:
-        raise ConfigurationError(
-            "the option 'checkpointLocation' is missing: decisions are kept beside the query's checkpoint",
-            next_step="set .option('checkpointLocation', <path>) on the query, not in the session's settings",
-        )
+    query = {name: given.pop(name) for name in (CHECKPOINT, *_QUERY) if name in given}
     return Settings(
-        checkpoint=checkpoint,
-        guarantee=_guarantee(given.pop(GUARANTEE, default_guarantee.value)),
-        sink=_name(given.pop(SINK, default_name)),
-        adopt=_flag(ADOPT, given.pop(ADOPT, "false")),
-        history=int(_number(HISTORY, given.pop(HISTORY, "100"), minimum=1, whole=True)),
-        commit_timeout_s=_number(COMMIT_TIMEOUT, given.pop(COMMIT_TIMEOUT, "60"), minimum=0.001),
-        options=given,
+        query=parse_query(query) if CHECKPOINT in query else None,
+        sink=SinkSettings(
+            guarantee=_guarantee(given.pop(GUARANTEE, default_guarantee.value)),
+            name=sink_name(given.pop(SINK, default_name)),
+            options=given,
+        ),
+        of_query=tuple(query),
     )
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    # The common beginning would make everything look near.
-    short = {each.removeprefix(_OURS): each for each in known}
-    near = difflib.get_close_matches(name.removeprefix(_OURS), list(short), n=1)
-    listed = ", ".join(sorted(known))
-    return f"did you mean {short[near[0]]!r}?" if near else f"use one of {listed}"
+def parse_query(given: Mapping[str, str]) -> QuerySettings:
+    """Read the runtime's own options of a query, by their lower-case names. Anywhere; pure."""
+    if not given.get(CHECKPOINT):
+        raise no_checkpoint()
+    return QuerySettings(
+        checkpoint=given[CHECKPOINT],
+        adopt=_flag(ADOPT, given.get(ADOPT, "false")),
+        history=int(_number(HISTORY, given.get(HISTORY, "100"), minimum=1, whole=True)),
+        commit_timeout_s=_number(COMMIT_TIMEOUT, given.get(COMMIT_TIMEOUT, "60"), minimum=0.001),
+    )
+
+
+def no_checkpoint() -> ConfigurationError:
+    """Make the error for a query whose checkpoint is not named."""
+    return ConfigurationError(
+        "the option 'checkpointLocation' is missing: decisions are kept beside the query's checkpoint",
+        next_step="set .option('checkpointLocation', <path>) on the query, not in the session's settings",
+    )
 
 
 def _guarantee(text: str) -> Guarantee:
@@ -104,7 +127,8 @@ def _guarantee(text: str) -> Guarantee:
         ) from None
 
 
-def _name(text: str) -> str:
+def sink_name(text: str) -> str:
+    """See that a sink's name in a query can be a part of transactional ids and file names. Pure."""
     if _NAME.fullmatch(text):
         return text
     raise ConfigurationError(

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 def run_slot(sink: Sink, plan: Plan, context: WriteContext, batches: Iterable[pa.RecordBatch]) -> Vote:
     """Run one attempt and give its vote. Executor, once an attempt.
 
-    A drain consumes the rows (the plan's state stores need it) and writes nothing. An attempt without rows
+    A drain consumes the rows (the plan's state stores need it) and writes nothing; so does a sink that has lost
+    nothing of an epoch of which another one has. An attempt without rows
     votes without a handle, as an empty transaction cannot be committed. An error drops the transaction, best
     effort, and is VOTE_ABORT.
     """
     checksum = RowChecksum()
-    if plan.mode is Mode.DRAIN:
+    if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in batches:
             checksum.add(batch)
         return _vote(context, checksum, None)
@@ -61,6 +62,10 @@ def run_slot(sink: Sink, plan: Plan, context: WriteContext, batches: Iterable[pa
     _record("slot.prepared", context, handle)
     failpoints.hit("slot.after_prepare")
     return _vote(context, checksum, handle)
+
+
+def _owes(plan: Plan, sink: str) -> bool:
+    return any(vote.sink == sink for vote in plan.lost)
 
 
 def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:

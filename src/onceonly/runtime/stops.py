@@ -54,6 +54,14 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "Decided transactions are still pending for another target; none was touched.",
         "Start once with the former options so that they are committed, then change them.",
     ),
+    StopReason.BRANCH: (
+        errors.ReplayMismatchError,
+        "The epoch was decided for other sinks than its replay writes to; nothing was touched.",
+        (
+            "Let the replay take the branch that the epoch took (the former code, a condition that does not change), "
+            "and change the sinks once the epoch is through."
+        ),
+    ),
     StopReason.GAP: (
         errors.LogError,
         "The decision log does not fit Spark's checkpoint: epochs are missing.",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.desk import settings_of
-from onceonly.runtime.registry import APPEND_COMPLETE, PREFIX, SinkClass
-from onceonly.spark.writer import EpochCommitter, plan_epoch
+from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, settings_of
+from onceonly.runtime.settings import PREFIX, no_checkpoint
+from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -27,6 +27,7 @@ class SinkFormat(DataSource):
 
     sink_name: ClassVar[str]
     sink_class: ClassVar[SinkClass]
+    application: ClassVar[str]
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
@@ -42,16 +43,19 @@ class SinkFormat(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
         settings = settings_of(self.options, self.sink_name, self.sink_class)
+        if settings.query is None:
+            raise no_checkpoint()
+        road = Road(settings.query, settings.sink, self.sink_class, self.application)
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
-            return EpochCommitter(settings, self.sink_class, columns)
+            return EpochCommitter(road, columns)
         if overwrite and self.sink_name not in APPEND_COMPLETE:
             raise ConfigurationError(
                 f"the sink {self.name()} cannot replace its former output, as complete mode asks",
                 next_step="use append mode, or .foreachBatch(onceonly.sink(...)), where every epoch appends "
                 "the whole result",
             )
-        return plan_epoch(settings, self.sink_class, columns)
+        return plan_epoch(road, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
         raise ConfigurationError(
@@ -76,6 +80,10 @@ class SinkFormat(DataSource):
         )
 
 
-def make_format(name: str, sink: SinkClass) -> type[SinkFormat]:
-    """Make the data source class of a sink. It travels by value, as no module holds it."""
-    return type(f"{name.title()}Format", (SinkFormat,), {"sink_name": name, "sink_class": sink})
+def make_format(name: str, sink: SinkClass, application: str) -> type[SinkFormat]:
+    """Make the data source class of a sink. It travels by value, as no module holds it.
+
+    ``application`` is the same for all formats that one driver program registers.
+    """
+    members = {"sink_name": name, "sink_class": sink, "application": application}
+    return type(f"{name.title()}Format", (SinkFormat,), members)

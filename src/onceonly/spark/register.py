@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +13,14 @@ import pyspark
 from onceonly.errors import SetupError
 from onceonly.runtime import registry
 
+_PROGRAM = uuid.uuid4().hex
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def register(spark: SparkSession, *sink_classes: object) -> None:
-    """Add ``onceonly.kafka``, ``onceonly.console``, ``onceonly.collection`` and the given sinks' formats.
+    """Add the formats ``onceonly.kafka``, ``files``, ``console`` and ``collection``, and those of the given sinks.
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
@@ -30,8 +34,15 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     for name in names:
-        spark.dataSource.register(make_format(name, registry.find(name)[1]))
+        spark.dataSource.register(make_format(name, registry.find(name)[1], application(spark)))
     spark.dataSource.register(CollectionFormat)
+
+
+def application(spark: SparkSession) -> str:
+    """Name the Spark application: in it, the runs of a query follow one another, wherever they are planned."""
+    context = spark.sparkContext
+    # Spark's own id of a local application is made of the time in milliseconds: two may have the same.
+    return hashlib.sha256(f"{context.applicationId} {context.startTime} {_PROGRAM}".encode()).hexdigest()[:12]
 
 
 def require_pyspark() -> None:

@@ -11,7 +11,8 @@ from pyspark import TaskContext
 from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
-from onceonly.runtime.desk import Held, build
+from onceonly.runtime.held import Held
+from onceonly.runtime.registry import build
 from onceonly.runtime.slot import run_slot
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _context(assignment: Assignment) -> WriteContext:
         raise ProtocolError(
             "a slot was written outside a Spark task", next_step="report this with the query's plan"
         )
-    plan, name = assignment.plan, assignment.settings.sink
+    plan, name = assignment.plan, assignment.settings.name
     epoch, query = task.getLocalProperty(EPOCH_PROPERTY), task.getLocalProperty(QUERY_PROPERTY)
     if epoch != str(plan.epoch) or query != assignment.query:
         raise ProtocolError(
@@ -72,7 +73,7 @@ def _context(assignment: Assignment) -> WriteContext:
         plan=plan.id,
         slot=task.partitionId(),
         attempt=str(task.taskAttemptId()),
-        guarantee=plan.guarantee,
+        guarantee=assignment.settings.guarantee,
         mode=plan.mode,
         facts=plan.facts.get(name, {}),
     )
@@ -80,7 +81,7 @@ def _context(assignment: Assignment) -> WriteContext:
 
 def _share(assignment: Assignment) -> None:
     """See, once a worker, that this machine reads the same checkpoint as the driver."""
-    location = assignment.settings.checkpoint
+    location = assignment.checkpoint
     if (location, assignment.token) in _seen:
         return
     if identity_token(location) != assignment.token:

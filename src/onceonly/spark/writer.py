@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from onceonly.errors import ProtocolError
 from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.desk import Desk, Held
+from onceonly.runtime.desk import Desk
+from onceonly.runtime.held import Held
 from onceonly.spark.task import write_slot
 
 if TYPE_CHECKING:
@@ -25,12 +26,37 @@ if TYPE_CHECKING:
     from onceonly.model import Plan, Vote
     from onceonly.runtime.desk import Assignment
     from onceonly.runtime.registry import SinkClass
-    from onceonly.runtime.settings import Settings
+    from onceonly.runtime.settings import QuerySettings, SinkSettings
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
 _DESKS_MAX = 16
 _planning: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
 _committing: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """What the options of a query say, and what is known of the driver's program."""
+
+    query: QuerySettings
+    sink: SinkSettings
+    sink_class: SinkClass
+    application: str
+
+    def key(self) -> tuple[Any, ...]:
+        # With the query's id: a checkpoint that was removed and made anew is another query's.
+        query = SparkCheckpoint.at(self.query.checkpoint).query()
+        return (self.sink_class, self.query, self.sink.key, query)
+
+    def desk(self, actor: str, columns: tuple[tuple[str, str], ...]) -> Desk:
+        """Make the desk of a process."""
+        desk = Desk(self.query, actor=actor, application=self.application)
+        try:
+            desk.enlist(self.sink, self.sink_class, columns)
+        except BaseException:
+            desk.close()
+            raise
+        return desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +93,8 @@ class SlotWriter(DataSourceStreamArrowWriter):
 class EpochCommitter(DataSourceStreamArrowWriter):
     """Decides an epoch from its slots' messages. Commit process."""
 
-    def __init__(self, settings: Settings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> None:
-        self._settings = settings
-        self._sink = sink
+    def __init__(self, road: Road, columns: tuple[tuple[str, str], ...]) -> None:
+        self._road = road
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoReturn:  # noqa: ARG002
@@ -84,7 +109,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
                 f"{f'chk-{plan.epoch}' if plan else 'no epoch'}",
                 next_step="start the query again; nothing was decided",
             )
-        with _committing.use(self._key, self._desk) as desk:
+        with _committing.use(self._road.key(), self._desk) as desk:
             desk.decide(plan, votes)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -94,25 +119,18 @@ class EpochCommitter(DataSourceStreamArrowWriter):
         """
         plan, votes = _collect(messages)
         if plan is not None:
-            with _committing.use(self._key, self._desk) as desk:
+            with _committing.use(self._road.key(), self._desk) as desk:
                 desk.abort(plan, votes)
 
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return (self._sink, self._settings.key, SparkCheckpoint.at(self._settings.checkpoint).query())
-
     def _desk(self) -> Desk:
-        return Desk(self._settings, self._sink, actor="committer", columns=self._columns)
+        return self._road.desk("committer", self._columns)
 
 
-def plan_epoch(settings: Settings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
+def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
-    # With the query's id: a checkpoint that was removed and made anew is another query's.
-    query = SparkCheckpoint.at(settings.checkpoint).query()
-    with _planning.use(
-        (sink, settings.key, columns, query), lambda: Desk(settings, sink, actor="planner", columns=columns)
-    ) as desk:
-        return SlotWriter(desk.plan(desk.checkpoint.epoch()))
+    with _planning.use((*road.key(), columns), lambda: road.desk("planner", columns)) as desk:
+        plan = desk.plan(desk.checkpoint.epoch())
+        return SlotWriter(desk.assignment(plan, road.sink.name))
 
 
 def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Vote]]:

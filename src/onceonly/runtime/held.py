@@ -1,0 +1,53 @@
+"""A process's few things that are dear to make, kept between uses."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+K = TypeVar("K")
+
+
+class Closable(Protocol):
+    """What ``Held`` asks of a thing."""
+
+    def close(self) -> None: ...
+
+
+V = TypeVar("V", bound=Closable)
+
+
+class Held(Generic[K, V]):
+    """At most ``limit`` things, the longest unused is closed first. Any thread.
+
+    A thing in use belongs to its user alone: a second user of the same key makes another one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._things: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self, key: K, make: Callable[[], V]) -> Iterator[V]:
+        """Give the thing of this key; one whose use raised is closed and made anew next time."""
+        with self._lock:
+            held = self._things.pop(key, None)
+        thing = make() if held is None else held
+        try:
+            yield thing
+        except BaseException:
+            thing.close()
+            raise
+        with self._lock:
+            surplus = [self._things.pop(key)] if key in self._things else []
+            self._things[key] = thing
+            while len(self._things) > self._limit:
+                surplus.append(self._things.popitem(last=False)[1])
+        for each in surplus:
+            each.close()

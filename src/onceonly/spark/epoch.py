@@ -1,0 +1,197 @@
+"""``onceonly.epoch``: several sinks of one micro-batch under one decision, inside foreachBatch."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceonly.errors import ConfigurationError
+from onceonly.model import Vote
+from onceonly.runtime.checkpoint import SparkCheckpoint
+from onceonly.runtime.desk import Desk
+from onceonly.runtime.held import Held
+from onceonly.runtime.settings import QuerySettings, sink_name
+from onceonly.spark.register import application
+from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, write_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from onceonly.model import Plan
+    from onceonly.runtime.desk import Assignment
+    from onceonly.spark.foreach_batch import ForeachBatch
+
+logger = logging.getLogger("onceonly")
+
+_VOTE = "vote"
+# A driver seldom runs more queries; a desk that is closed costs the next epoch a claim, nothing else.
+_DESKS_MAX = 32
+_desks: Held[tuple[QuerySettings, str], Desk] = Held(_DESKS_MAX)
+
+
+def epoch(
+    df: DataFrame,
+    batch_id: int,
+    *,
+    log: str,
+    adopt: bool = False,
+    history: int = 100,
+    commit_timeout_s: float = 60.0,
+) -> Epoch:
+    """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
+
+    Driver, inside a ``foreachBatch`` function, once for each call of it; ``df`` and ``batch_id`` are its
+    arguments, and ``log`` is the query's checkpointLocation::
+
+        with onceonly.epoch(df, batch_id, log=checkpoint) as epoch:
+            epoch.write(totals, onceonly.sink("onceonly.kafka", topic="totals", **kafka))
+            epoch.write(details, onceonly.sink("onceonly.files", path="/data/details"))
+
+    The writes are carried out when the block ends; a block that raises writes nothing. With several of them
+    ``df`` is persisted meanwhile, so that it is evaluated once. An epoch that is run again must write to the
+    sinks that it was decided for: a replay that takes another branch stops with ``ReplayMismatchError``. An
+    epoch without any write is evaluated all the same, as Spark's state needs it.
+
+    ``adopt`` takes over a checkpoint that another sink has used, ``history`` is how many epochs keep their
+    details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds.
+    """
+    return Epoch(
+        df,
+        batch_id,
+        QuerySettings(checkpoint=log, adopt=adopt, history=history, commit_timeout_s=commit_timeout_s),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    df: DataFrame
+    name: str
+    sink: ForeachBatch
+
+
+class Epoch:
+    """One try at an epoch. Driver's Python, in Spark's callback thread; use it as a context manager."""
+
+    def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
+        self._df = df
+        self._epoch = batch_id
+        self._settings = settings
+        self._writes: dict[str, _Write] = {}
+        self._persisted = False
+        self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
+
+    def write(self, df: DataFrame, sink: ForeachBatch, *, name: str | None = None) -> None:
+        """Write a frame with ``onceonly.sink(…)`` when the block ends; any number of times in one block.
+
+        ``name`` tells sinks of one kind apart (default: the option ``onceonly.sink``, or the sink's own name).
+        It stands in handles and in the decision log, so an epoch that is run again must give the same.
+        """
+        name = sink.settings.name if name is None else sink_name(name)
+        if name in self._writes:
+            raise ConfigurationError(
+                f"chk-{self._epoch} is written twice to a sink named {name!r}",
+                next_step="give the second one a name of its own: epoch.write(df, sink, name=...)",
+            )
+        sink.require_no_query(self._settings.checkpoint)
+        self.add(df, name, sink)
+
+    def add(self, df: DataFrame, name: str, sink: ForeachBatch) -> None:
+        """Note a write that needs no check."""
+        self._writes[name] = _Write(df, name, sink)
+
+    def __enter__(self) -> Self:
+        # A plan that is made from it now finds it in the cache later; one that the caller keeps is left alone.
+        if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
+            self._df.persist()
+            self._persisted = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.carry_out()
+        finally:
+            self._release()
+
+    def carry_out(self) -> None:
+        """Plan, run the tasks of every write, decide. Raises a typed error; the query's restart resolves the epoch."""
+        if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
+            self._release()
+        with _desks.use((self._settings, self._query), self._desk) as desk:
+            for write in self._writes.values():
+                desk.enlist(write.sink.named(write.name), write.sink.sink_class, _columns(write.df))
+            plan = desk.plan(self._epoch, sinks=self._writes, run=self._run)
+            votes: list[Vote] = []
+            try:
+                for write in self._writes.values():
+                    votes += _run_tasks(write.df, desk.assignment(plan, write.name))
+                if not self._writes:
+                    self._df.write.format("noop").mode("overwrite").save()
+                desk.decide(plan, votes)
+            except BaseException:
+                # As Spark does on the format road, also after a failed commit: what is decided stays decided.
+                _abort(desk, plan, votes, self._run)
+                raise
+
+    def _desk(self) -> Desk:
+        return Desk(self._settings, actor="driver", application=application(self._df.sparkSession))
+
+    def _release(self) -> None:
+        if self._persisted:
+            self._persisted = False
+            self._df.unpersist()
+
+
+def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
+    """See that Spark runs this very epoch of the checkpoint's query, before anything is touched.
+
+    Gives the query and the run.
+    """
+    checkpoint = SparkCheckpoint.at(location)
+    owner, newest = checkpoint.query(), checkpoint.epoch()
+    context = df.sparkSession.sparkContext
+    query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
+    if query != owner or epoch != str(batch_id) or newest != batch_id:
+        raise ConfigurationError(
+            f"the checkpoint {location} is that of query {owner}, chk-{newest}, "
+            f"but it was given by query {query}, chk-{batch_id}",
+            next_step="give onceonly the same checkpointLocation as the query",
+        )
+    return owner, context.getLocalProperty(RUN_PROPERTY) or ""
+
+
+def _columns(df: DataFrame) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.dataType.simpleString()) for field in df.schema.fields)
+
+
+def _abort(desk: Desk, plan: Plan, votes: list[Vote], run: str) -> None:
+    """Give up a try; the error that led here matters more than one that follows from it."""
+    try:
+        desk.abort(plan, votes, run=run)
+    except Exception as error:  # noqa: BLE001  see above
+        logger.warning("Query %s, chk-%s: abort: %s", desk.query, plan.epoch, error)
+
+
+def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Vote]:
+    rows = df.mapInArrow(_task(assignment), f"{_VOTE} binary").collect()
+    return [msgspec.json.decode(row[_VOTE], type=Vote) for row in rows]
+
+
+def _task(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        vote = write_slot(assignment, batches)
+        yield pa.record_batch([pa.array([msgspec.json.encode(vote)])], names=[_VOTE])
+
+    return write

@@ -1,0 +1,194 @@
+"""Writes down what Spark reports of each epoch, and shows that a run is alive while its query is.
+
+Spark calls it over Py4J, in threads of the driver's Python: once when a query starts (its ``start()`` waits for
+that), then after each epoch and at the end, beside the query. A failure here is logged and never the query's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from onceonly.log import checkpoint_path
+from onceonly.log.identity import FOLDER, NAME
+from onceonly.log.presence import Presence
+from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("onceonly")
+
+# What stands before the options in "KafkaV2[Subscribe[events]]", "FileStreamSource[file:/in]", "name(…)".
+_SHORT_NAME = re.compile(r"[A-Za-z0-9_.$]{1,64}")
+
+_installed: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def install(spark: SparkSession) -> None:
+    """Add the listener to a session. Driver, idempotent; never fails: a session without it works as well."""
+    if spark in _installed:
+        return
+    try:
+        spark.streams.addListener(_Listener(spark))
+        _installed.add(spark)
+    except Exception as error:  # noqa: BLE001  only the view of the operator is poorer
+        log.debug("No streaming listener: %s", error)
+
+
+class _Watched:
+    """One run of one query."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self.path = checkpoint_path(location)
+        self.files = ProgressFiles(self.path)
+        self.presence: Presence | None = None
+
+    def is_ours(self) -> bool:
+        """Whether the checkpoint has our log by now; its planner makes it in the first epoch."""
+        if self.presence is not None:
+            return True
+        if not (self.path / FOLDER / NAME).exists():
+            return False
+        self.presence = Presence.hold(self.location, actor="driver")
+        return True
+
+    def close(self) -> None:
+        if self.presence is not None:
+            self.presence.close()
+
+
+class _Listener(StreamingQueryListener):
+    """What Spark sees; ``_Proxy`` brings the events."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = weakref.ref(spark)
+        self._runs: dict[str, _Watched] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def _jlistener(self) -> Any:  # noqa: ANN401  a Java object
+        # PySpark's own wrapper asks the JVM some hundred times for one progress report; ours asks once.
+        if not hasattr(self, "_jlistenerobj"):
+            spark = self._session()
+            assert spark is not None  # noqa: S101  it is being given this listener
+            self._jlistenerobj = spark.sparkContext._jvm.PythonStreamingQueryListenerWrapper(_Proxy(self))  # type: ignore[union-attr]  # noqa: SLF001
+        return self._jlistenerobj
+
+    def started(self, jevent: Any) -> None:  # noqa: ANN401
+        """Find the checkpoint of the query. The query's ``start()`` waits."""
+        spark = self._session()
+        if spark is None:
+            return
+        query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
+        location = str(query.streamingQuery().resolvedCheckpointRoot())
+        watched = _Watched(location)
+        watched.is_ours()
+        with self._lock:
+            self._runs[jevent.runId().toString()] = watched
+
+    def progressed(self, jevent: Any) -> None:  # noqa: ANN401
+        """Write down one report."""
+        report = json.loads(jevent.progress().json())
+        with self._lock:
+            watched = self._runs.get(report["runId"])
+        if watched is not None and watched.is_ours():
+            watched.files.put(parse(report))
+
+    def ended(self, jevent: Any) -> None:  # noqa: ANN401
+        """The run is over."""
+        with self._lock:
+            watched = self._runs.pop(jevent.runId().toString(), None)
+        if watched is not None:
+            watched.close()
+
+    # Spark calls the proxy; these only complete the class.
+    def onQueryStarted(self, event: object) -> None: ...  # noqa: N802
+    def onQueryProgress(self, event: object) -> None: ...  # noqa: N802
+    def onQueryIdle(self, event: object) -> None: ...  # noqa: N802
+    def onQueryTerminated(self, event: object) -> None: ...  # noqa: N802
+
+
+class _Proxy:
+    """Receives Java's events as they are."""
+
+    def __init__(self, listener: _Listener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, jevent: Any) -> None:  # noqa: ANN401, N802
+        _safely(self._listener.started, jevent)
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: ANN401, N802
+        _safely(self._listener.progressed, jevent)
+
+    def onQueryIdle(self, jevent: Any) -> None:  # noqa: ANN401, N802
+        """An idle query has nothing to report."""
+
+    def onQueryTerminated(self, jevent: Any) -> None:  # noqa: ANN401, N802
+        _safely(self._listener.ended, jevent)
+
+    class Java:
+        """Py4J's way to say which interface this fulfils."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+def _safely(call: Callable[[Any], None], jevent: Any) -> None:  # noqa: ANN401
+    try:
+        call(jevent)
+    except Exception as error:  # noqa: BLE001  a query must not fail, nor fill the log, because of its picture
+        log.debug("Streaming listener: %s", error)
+
+
+def parse(report: Mapping[str, Any]) -> Progress:
+    """Take from Spark's report what an operator is shown. Pure; nothing of options or paths."""
+    return Progress(
+        epoch=int(report["batchId"]),
+        run=str(report.get("runId", "")),
+        timestamp=str(report.get("timestamp", "")),
+        rows=int(report.get("numInputRows") or 0),
+        duration_ms=_numbers(report.get("durationMs")),
+        sources=tuple(
+            SourceReport(
+                name=_short(source.get("description")),
+                start=_text(source.get("startOffset")),
+                end=_text(source.get("endOffset")),
+                rows=int(source.get("numInputRows") or 0),
+            )
+            for source in report.get("sources") or ()
+        ),
+        operators=tuple(
+            OperatorReport(
+                name=_short(operator.get("operatorName")),
+                rows_total=int(operator.get("numRowsTotal") or 0),
+                rows_updated=int(operator.get("numRowsUpdated") or 0),
+                memory_bytes=int(operator.get("memoryUsedBytes") or 0),
+                custom=_numbers(operator.get("customMetrics")),
+            )
+            for operator in report.get("stateOperators") or ()
+        ),
+    )
+
+
+def _numbers(found: object) -> dict[str, int]:
+    return {str(name): int(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _short(description: object) -> str:
+    match = _SHORT_NAME.match(str(description or ""))
+    return match[0].rpartition(".")[2] if match else "?"
+
+
+def _text(offset: object) -> str:
+    if offset is None:
+        return ""
+    return offset if isinstance(offset, str) else json.dumps(offset, separators=(",", ":"))
