@@ -1,0 +1,7 @@
+"""Reading what the file sink has written: whole epochs only. ``onceonly.files.read``, ``onceonly.files.committed``."""
+
+from __future__ import annotations
+
+from onceonly.sinks.files.reading import CommittedEpoch, committed, read
+
+__all__ = ["CommittedEpoch", "committed", "read"]

@@ -1,0 +1,132 @@
+"""What can be wrong with a target, asked before the first record. Driver, once a run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.files import columns
+from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.manifest import Layout
+from onceonly.sinks.files.paths import HIDDEN, SPARK_METADATA, manifest_folder, staging_folder
+from onceonly.sinks.files.store import FORBIDDEN, reason, unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.files.options import FilesOptions
+    from onceonly.sinks.files.store import Store
+
+_TOKEN = "target-id"  # noqa: S105  the name of a file
+_PROBE_BYTES = 4096
+
+
+def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[str, str | int]:
+    """Look at columns, folders, permissions, space. Idempotent; makes the folders that are missing.
+
+    Raises ``ConfigurationError`` that names what to change, ``UnavailableError`` for what may pass.
+    """
+    columns.check(context.columns, form=options.form, partition_by=options.partition_by)
+    target, staging = options.target, staging_folder(options.staging, context.query, context.sink)
+    try:
+        _refuse_foreign(store, target)
+        for folder in (target, target / HIDDEN, staging):
+            store.make_folder(folder)
+        _probe(store, staging, target)
+        if read_token(store, target) is None:
+            store.put_if_absent(target / HIDDEN / _TOKEN, uuid.uuid4().hex.encode())
+        facts: dict[str, str | int] = {
+            "target": str(target),
+            "staging": str(options.staging),
+            "token": read_token(store, target) or "",
+        }
+    except OSError as error:
+        raise _refusal(options, error) from error
+    if context.columns:
+        layout = _layout(options, context)
+        Ledger(store, manifest_folder(target, context.query, context.sink)).put_layout(layout)
+        facts["layout"] = layout.key
+    return facts
+
+
+def read_token(store: Store, target: Path) -> str | None:
+    """Give the target's own id, which tells whether two machines see one folder; None where it has none."""
+    data = store.read(target / HIDDEN / _TOKEN)
+    return None if data is None else data.decode(errors="replace")
+
+
+def _layout(options: FilesOptions, context: QueryContext) -> Layout:
+    names = [name for name, _ in context.columns]
+    return Layout(
+        format=options.form,
+        columns=context.columns,
+        partition_by=tuple(columns.find(name, names) or name for name in options.partition_by),
+        header=options.header,
+        sep=options.sep,
+    )
+
+
+def _refuse_foreign(store: Store, target: Path) -> None:
+    if SPARK_METADATA in store.names(target):
+        raise ConfigurationError(
+            f"The target {target} was written by Spark's own file sink: its {SPARK_METADATA} would hide our files "
+            "from spark.read.",
+            next_step="choose another path, or move that folder away once no query of Spark's writes there",
+        )
+
+
+def _probe(store: Store, staging: Path, target: Path) -> None:
+    """Do once what every commit does: create, sync, publish once and not twice, remove."""
+    name = f".probe-{uuid.uuid4().hex}"
+    temporary, final = staging / name, target / name
+    try:
+        with store.create(temporary) as file:
+            file.write(bytes(_PROBE_BYTES))
+            store.finish(file)
+        try:
+            os.link(temporary, final)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise ConfigurationError(
+                    f"The temporary folder {staging} is on another file system than the target {target}, so "
+                    "every commit would have to copy its files.",
+                    next_step="leave the option staging out, or name a folder on the target's file system",
+                ) from error
+            if error.errno in {errno.EPERM, errno.ENOTSUP}:
+                raise ConfigurationError(
+                    f"The file system of {target} has no hard links ({reason(error)}), so a file could not be "
+                    "published safely.",
+                    next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
+                ) from error
+            raise
+        if store.publish(temporary, final):
+            raise ConfigurationError(
+                f"The file system of {target} links over an existing name, so a file could be overwritten.",
+                next_step="put the target on another file system (ext4, xfs, NFS)",
+            )
+        store.sync_folder(target)
+    finally:
+        for path in (temporary, final):
+            with contextlib.suppress(OSError):
+                store.delete(path)
+
+
+def _refusal(options: FilesOptions, error: OSError) -> Exception:
+    where = error.filename or options.target
+    if error.errno in FORBIDDEN:
+        return ConfigurationError(
+            f"The file sink may not write to {where}: {reason(error)}. Nothing was written.",
+            next_step=f"give the user of driver and executors write permission to {options.target} and "
+            f"{options.staging}",
+        )
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return ConfigurationError(
+            f"{where} is in the way: a file where the sink needs a folder ({reason(error)}).",
+            next_step="set path to a folder, or to a name that is free",
+        )
+    return unavailable(f"the target {options.target} cannot be used", error)

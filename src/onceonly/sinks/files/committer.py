@@ -1,0 +1,236 @@
+"""Commit, abort, manifest and recovery of prepared files, from their durable names. Driver.
+
+Each file is *published*: its final name is linked to it, never over another. The temporary name stays until the
+epoch's receipt, so that a repeated commit can tell by it what it did before.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceonly.errors import ConfigurationError, InDoubtError, LogError
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Outcome, RetryLater, Unknown
+from onceonly.ports import Leftover
+from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.paths import manifest_folder, staging_folder
+from onceonly.sinks.files.store import COPYING, reason, unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.files.store import Store
+
+_VERSION = 1
+_TRANSACTION = re.compile(r"\d+-\d+-[0-9a-f]{32}")
+_DROPPED = ".dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a handle's data says. ``staging`` is the folder of the transaction's temporary names."""
+
+    transaction: str
+    target: Path
+    staging: Path
+    layout: str
+    files: tuple[DataFile, ...]
+
+    def handle(self) -> Handle:
+        return Handle(
+            transaction=self.transaction,
+            data={
+                "version": _VERSION,
+                "target": str(self.target),
+                "staging": str(self.staging),
+                "layout": self.layout,
+                "files": msgspec.json.encode(self.files).decode(),
+            },
+        )
+
+    @classmethod
+    def of(cls, handle: Handle) -> Prepared:
+        """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
+        data = handle.data
+        try:
+            if data["version"] != _VERSION:
+                raise _foreign(handle, f"format {data['version']}")
+            return cls(
+                transaction=handle.transaction,
+                target=Path(str(data["target"])),
+                staging=Path(str(data["staging"])),
+                layout=str(data["layout"]),
+                files=msgspec.json.decode(str(data["files"]), type=tuple[DataFile, ...]),
+            )
+        except (KeyError, ValueError) as error:
+            raise _foreign(handle, str(error)) from error
+
+
+def _foreign(handle: Handle, why: str) -> InDoubtError:
+    return InDoubtError(
+        f"The handle of transaction {handle.transaction} is not one of the file sink: {why}.",
+        next_step="use the version of onceonly that wrote it",
+    )
+
+
+def commit(store: Store, target: Path, handle: Handle) -> Outcome:
+    """Publish every file of a transaction. Any thread, any process; idempotent, repeatable.
+
+    Raises ``ConfigurationError`` for another target.
+    """
+    prepared = Prepared.of(handle)
+    if prepared.target.resolve() != target.resolve():
+        raise ConfigurationError(
+            f"Transaction {handle.transaction} was prepared for {prepared.target}, and the sink's path is now "
+            f"{target}. Nothing was published.",
+            next_step="set path back to the former target until the transaction is resolved",
+        )
+    try:
+        # Before the first is published: what cannot be finished is better not begun.
+        missing = [file for file in prepared.files if not _published(store, prepared, file)]
+        for file in missing:
+            _publish(store, prepared, file)
+        for folder in _folders(prepared):
+            store.sync_folder(folder)
+    except _UnsureError as unsure:
+        return Unknown(f"transaction {handle.transaction}: {unsure}")
+    except OSError as error:
+        # Whether or not a name was made: the next try looks.
+        return RetryLater(f"transaction {handle.transaction}: {error.filename or target}: {reason(error)}")
+    return Committed() if missing else AlreadyCommitted()
+
+
+def abort(store: Store, staging: Path, handle: Handle) -> None:
+    """Drop a transaction's temporary names; never a final one. Driver; idempotent.
+
+    ``staging`` is the folder of all of the sink's. Raises ``UnavailableError``.
+    """
+    folder = Path(str(handle.data["staging"]))
+    if folder.name != handle.transaction or not _TRANSACTION.fullmatch(folder.name):
+        raise LogError(
+            f"Transaction {handle.transaction} names {folder}, which is no folder of its own; nothing was removed.",
+            next_step=f"look below {staging}; report this",
+        )
+    _drop(store, folder)
+
+
+def complete(
+    store: Store, target: Path, context: QueryContext, epoch: int, handles: Sequence[Handle]
+) -> None:
+    """Put the manifest of an epoch. Driver, before its receipt; idempotent.
+
+    Raises ``UnavailableError``, ``LogError``.
+    """
+    prepared = [Prepared.of(handle) for handle in handles]
+    files = sorted((file for each in prepared for file in each.files), key=lambda file: file.path)
+    if context.guarantee is Guarantee.AT_MOST_ONCE:
+        # One try each: what was not published then never will be.
+        try:
+            files = [file for file in files if store.size(target / file.path) == file.bytes]
+        except OSError as error:
+            raise unavailable(
+                f"the files of chk-{epoch} could not be looked up in {target}", error
+            ) from error
+    if not files:
+        return
+    ledger = Ledger(store, manifest_folder(target, context.query, context.sink))
+    ledger.put(Manifest(epoch=epoch, layout=prepared[0].layout, files=tuple(files)))
+
+
+def recover(store: Store, target: Path, staging: Path, context: QueryContext) -> list[Leftover]:
+    """List this query's transactions that are not published as a whole; take away the rest of those that are.
+
+    Driver. Raises ``UnavailableError`` rather than give a part of the list.
+    """
+    root = staging_folder(staging, context.query, context.sink)
+    found = []
+    try:
+        for name in sorted(store.names(root)):
+            if name.startswith(".") and _TRANSACTION.fullmatch(name[1:].removesuffix(_DROPPED)):
+                store.delete_folder(root / name)  # a drop that was broken off
+            elif _TRANSACTION.fullmatch(name) and not _tidied(store, target, root / name):
+                found.append(Leftover(transaction=name, data={"staging": str(root / name)}))
+    except OSError as error:
+        raise unavailable(f"the temporary files in {root} could not be listed", error) from error
+    return found
+
+
+def _folders(prepared: Prepared) -> list[Path]:
+    """Give the folders of the final names, up to the target: another process may have made them a moment ago."""
+    found = {prepared.target}
+    for file in prepared.files:
+        folder = (prepared.target / file.path).parent
+        while folder not in found:
+            found.add(folder)
+            folder = folder.parent
+    return sorted(found, reverse=True)
+
+
+class _UnsureError(Exception):
+    """What is found is neither published nor prepared."""
+
+
+def _published(store: Store, prepared: Prepared, file: DataFile) -> bool:
+    """Tell whether a file has its final name. Raises ``_UnsureError`` where it can never get it."""
+    final, temporary = prepared.target / file.path, prepared.staging / file.path
+    size = store.size(final)
+    if size is not None:
+        if store.same(temporary, final):
+            return True
+        if size == file.bytes and store.checksum(final) == file.checksum:
+            return True
+        raise _UnsureError(f"{final} has other content than was prepared: something else wrote it")
+    size = store.size(temporary)
+    if size is None:
+        raise _UnsureError(f"neither {final} nor its temporary file {temporary} is there")
+    if size != file.bytes:
+        raise _UnsureError(f"{temporary} has {size} bytes where {file.bytes} were prepared: it is damaged")
+    return False
+
+
+def _publish(store: Store, prepared: Prepared, file: DataFile) -> None:
+    final = prepared.target / file.path
+    store.make_folder(final.parent)
+    if not store.publish(prepared.staging / file.path, final) and not _published(store, prepared, file):
+        raise OSError(errno.EAGAIN, "the name was taken and is free again", str(final))
+
+
+def _tidied(store: Store, target: Path, folder: Path) -> bool:
+    """Drop a transaction that is published as a whole; say whether it was.
+
+    The final names are made durable first, as their committer may have died before that.
+    """
+    files = [(path, target / path.relative_to(folder)) for path in store.files(folder)]
+    # One without files may be about to write its first.
+    if not files or any(store.size(final) is None for _, final in files):
+        return False
+    for parent in sorted({final.parent for _, final in files}):
+        store.sync_folder(parent)
+    for temporary, final in files:
+        if not store.same(temporary, final):
+            _drop_copies(store, final)
+    _drop(store, folder)
+    return True
+
+
+def _drop_copies(store: Store, final: Path) -> None:
+    """Take away what broken-off copies of a file left beside it."""
+    for name in store.names(final.parent):
+        if name.startswith(f".{final.name}.") and name.endswith(COPYING):
+            store.delete(final.parent / name)
+
+
+def _drop(store: Store, folder: Path) -> None:
+    aside: Any = folder.with_name(f".{folder.name}{_DROPPED}")
+    try:
+        store.rename_folder(folder, aside)
+        store.delete_folder(aside)
+    except OSError as error:
+        raise unavailable(f"the temporary files in {folder} could not be removed", error) from error

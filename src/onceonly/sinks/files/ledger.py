@@ -1,0 +1,208 @@
+"""The manifests of one query's sink in a target: put once an epoch, merged now and then, read at any time.
+
+Each is a file ``{level}-{first}-{last}.manifest``. An epoch's own has level 0; ``MERGED`` of one level make one of
+the next, so their number grows with the logarithm of the epochs. A merged file is put, durably, before its parts
+are deleted, and hides those that are still there: a reader sees each epoch once at every moment. Merging always
+takes the oldest, so whoever repeats it, after a crash or beside another process, makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from onceonly.errors import LogError, UnavailableError
+from onceonly.sinks.files.manifest import (
+    Layout,
+    Manifest,
+    decode_layout,
+    decode_manifests,
+    encode_layout,
+    encode_manifests,
+)
+from onceonly.sinks.files.store import unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.sinks.files.store import Store
+
+MERGED = 100
+"""How many files become one. Merging begins at twice as many, so that the newest epochs stay small to read."""
+_TRIES = 50
+_NAME = re.compile(r"(\d{1,2})-(\d{20})-(\d{20})\.manifest")
+_LAYOUT = re.compile(r"layout-([0-9a-f]{16})\.json")
+_BROKEN_OFF = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+
+
+class Part(NamedTuple):
+    """One manifest file, by its name."""
+
+    level: int
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.level}-{self.first:020d}-{self.last:020d}.manifest"
+
+    def hides(self, other: Part) -> bool:
+        return self.level > other.level and self.first <= other.first and other.last <= self.last
+
+
+class Ledger:
+    """The manifests in one folder. Driver for ``put``; any process for the rest.
+
+    ``OSError`` never leaves it: what the file system refuses is ``UnavailableError``.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self.folder = folder
+
+    def put(self, manifest: Manifest) -> None:
+        """Put the manifest of an epoch. Idempotent; safe to be killed in.
+
+        Raises ``LogError`` where the epoch stands there with other files.
+        """
+        try:
+            self._store.make_folder(self.folder)
+            self._clear()
+            if not self._stands(manifest):
+                part = Part(0, manifest.epoch, manifest.epoch)
+                self._store.put_if_absent(self.folder / part.name, encode_manifests((manifest,)))
+                if not self._stands(manifest):
+                    raise _other(self.folder, manifest.epoch)
+            self._merge()
+        except OSError as error:
+            raise unavailable(
+                f"the manifest of chk-{manifest.epoch} could not be put into {self.folder}", error
+            ) from error
+
+    def put_layout(self, layout: Layout) -> None:
+        """Put a layout under its key. Idempotent. Driver, once a run."""
+        try:
+            self._store.make_folder(self.folder)
+            self._store.put_if_absent(self.folder / f"layout-{layout.key}.json", encode_layout(layout))
+        except OSError as error:
+            raise unavailable(f"a layout could not be put into {self.folder}", error) from error
+
+    def layouts(self) -> dict[str, Layout]:
+        """Read all layouts, by their keys."""
+        found = {}
+        for name in sorted(self._names()):
+            if match := _LAYOUT.fullmatch(name):
+                data = self._read(name)
+                if data is not None:
+                    found[match[1]] = decode_layout(data, where=str(self.folder / name))
+        return found
+
+    def newest(self) -> int | None:
+        """Give the newest epoch that has a manifest; one or two listings."""
+        parts = self._standing()
+        return max(part.last for part in parts) if parts else None
+
+    def manifests(self) -> list[Manifest]:
+        """Read all, oldest epoch first, as they stood at one moment. Raises ``LogError``."""
+        for _ in range(_TRIES):
+            found: list[Manifest] = []
+            for part in self._standing():
+                several = self._manifests_of(part)
+                if several is None:
+                    break  # merged away since the listing
+                found += several
+            else:
+                return sorted(found, key=lambda manifest: manifest.epoch)
+        raise UnavailableError(
+            f"the manifests in {self.folder} change too quickly to be read",
+            next_step="try again",
+        )
+
+    def _stands(self, manifest: Manifest) -> bool:
+        """Tell whether the epoch is there as given. Raises where it is there with other files."""
+        for _ in range(_TRIES):
+            part = next((p for p in self._standing() if p.first <= manifest.epoch <= p.last), None)
+            if part is None:
+                return False
+            several = self._manifests_of(part)
+            if several is not None:
+                if manifest in several:
+                    return True
+                raise _other(self.folder, manifest.epoch)
+        raise UnavailableError(f"the manifests in {self.folder} change too quickly", next_step="try again")
+
+    def _merge(self) -> None:
+        parts = self._parts(self._names())
+        standing = _standing(parts)
+        for level in sorted({part.level for part in standing}):
+            same = [part for part in standing if part.level == level]
+            if len(same) >= 2 * MERGED:
+                oldest = same[:MERGED]
+                contents = [self._manifests_of(part) for part in oldest]
+                if not all(contents):
+                    return  # another process is merging
+                whole = Part(level + 1, oldest[0].first, oldest[-1].last)
+                merged = (manifest for several in contents for manifest in several or ())
+                self._store.put_if_absent(self.folder / whole.name, encode_manifests(merged))
+                parts.append(whole)
+        standing = _standing(parts)
+        for part in set(parts).difference(standing):
+            self._store.delete(self.folder / part.name)
+
+    def _clear(self) -> None:
+        """Take away what broken-off puts left. A living put that loses its file here is repeated."""
+        for name in self._names():
+            if _BROKEN_OFF.fullmatch(name):
+                self._store.delete(self.folder / name)
+
+    def _standing(self) -> list[Part]:
+        """List until two listings are equal.
+
+        One alone is no picture of one moment: it can miss a merged file that was put behind it, and the parts
+        that were deleted before it.
+        """
+        before = self._parts(self._names())
+        for _ in range(_TRIES):
+            again = self._parts(self._names())
+            if again == before:
+                break
+            before = again
+        return _standing(before)
+
+    @staticmethod
+    def _parts(names: list[str]) -> list[Part]:
+        matches = map(_NAME.fullmatch, names)
+        return sorted(Part(int(m[1]), int(m[2]), int(m[3])) for m in matches if m)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._store.names(self.folder)
+        except OSError as error:
+            raise unavailable(f"{self.folder} could not be listed", error) from error
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._store.read(self.folder / name)
+        except OSError as error:
+            raise unavailable(f"{self.folder / name} could not be read", error) from error
+
+    def _manifests_of(self, part: Part) -> tuple[Manifest, ...] | None:
+        data = self._read(part.name)
+        return None if data is None else decode_manifests(data, where=str(self.folder / part.name))
+
+
+def _standing(parts: list[Part]) -> list[Part]:
+    """Leave out what a merged file hides; oldest first."""
+    kept: list[Part] = []
+    for part in sorted(parts, key=lambda part: -part.level):
+        if not any(other.hides(part) for other in kept):
+            kept.append(part)
+    return sorted(kept, key=lambda part: part.first)
+
+
+def _other(folder: Path, epoch: int) -> LogError:
+    return LogError(
+        f"the manifests in {folder} hold other files for chk-{epoch} than were decided: an older checkpoint "
+        "was restored, or two queries with one id write here",
+        next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
+    )

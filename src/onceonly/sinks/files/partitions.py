@@ -1,0 +1,117 @@
+"""Splitting a batch by its partition columns. Executor; needs pyarrow."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.sinks.files.columns import find
+from onceonly.sinks.files.paths import folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from decimal import Decimal
+
+    import pyarrow as pa
+
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+
+
+def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Give each partition folder with its rows, the partition columns left out.
+
+    Raises ``RecordRefusedError`` for a value that no folder name keeps.
+    """
+    names = batch.schema.names
+    if not columns:
+        yield "", batch
+        return
+    keys = [_found(column, names) for column in columns]
+    data = batch.select([name for name in names if name not in keys])
+    codes, folders = _codes(batch, keys, who)
+    if len(folders) == 1:
+        yield next(iter(folders.values())), data
+        return
+    import pyarrow.compute as pc
+
+    data = data.take(pc.array_sort_indices(codes))
+    begin = 0
+    for entry in sorted(codes.value_counts().to_pylist(), key=lambda entry: entry["values"]):
+        yield folders[entry["values"]], data.slice(begin, entry["counts"])
+        begin += entry["counts"]
+
+
+def _codes(batch: pa.RecordBatch, keys: Sequence[str], who: str) -> tuple[pa.Array, dict[int, str]]:
+    """Give a number for each row, and the folder of each number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+    values: list[list[str | None]] = []
+    for key in keys:
+        encoded = batch.column(key).dictionary_encode(null_encoding="encode")
+        values.append(_texts(encoded.dictionary, key, who))
+        codes = pc.add(pc.multiply(codes, len(values[-1])), encoded.indices.cast(pa.int64()))
+    folders = {}
+    for code in codes.unique().to_pylist():
+        rest, row = code, []
+        for texts in reversed(values):
+            rest, index = divmod(rest, len(texts))
+            row.append(texts[index])
+        folders[code] = folder_of(keys, reversed(row), who=who)
+    return codes, folders
+
+
+def _found(column: str, names: Sequence[str]) -> str:
+    found = find(column, names)
+    if found is None:
+        raise ConfigurationError(
+            f"The column {column} of partitionBy is not among the columns {', '.join(names)}.",
+            next_step="correct partitionBy",
+        )
+    return found
+
+
+def _texts(values: pa.Array, column: str, who: str) -> list[str | None]:
+    """Write values as Spark casts them to string, so that it casts them back."""
+    import pyarrow as pa
+
+    kind = values.type
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in _UTC
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp("us", "UTC"))
+    try:
+        found = values.to_pylist()
+        if pa.types.is_boolean(kind):
+            return [None if value is None else str(value).lower() for value in found]
+        if pa.types.is_decimal(kind):
+            return [None if value is None else _decimal(value) for value in found]
+        if pa.types.is_floating(kind):
+            return [None if value is None else _float(value) for value in found]
+        if pa.types.is_timestamp(kind):
+            return [None if value is None else _timestamp(value, zoned=zoned) for value in found]
+        return [None if value is None else str(value) for value in found]
+    except (ValueError, OverflowError) as error:
+        raise RecordRefusedError(
+            f"{who}: a value of the partition column {column} cannot be written as a folder name: {error}",
+            next_step="see to the values of this column; the rows stay in the source",
+        ) from error
+
+
+def _decimal(value: Decimal) -> str:
+    return f"{value:f}"
+
+
+def _float(value: float) -> str:
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return "NaN" if math.isnan(value) else repr(value)
+
+
+def _timestamp(value: datetime, *, zoned: bool) -> str:
+    # Where clocks are changed, a local hour comes twice; Spark's own sink cannot tell them apart, UTC can.
+    plain = value.replace(tzinfo=None)
+    text = plain.isoformat(" " if not zoned else "T", "microseconds").rstrip("0").rstrip(".")
+    return f"{text}Z" if zoned else text

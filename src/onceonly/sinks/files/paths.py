@@ -1,0 +1,115 @@
+"""Names: partition folders as Hive and Spark write them, data files, and the hidden folder. Pure but for pyarrow.
+
+Spark's rules are those of ``ExternalCatalogUtils.escapePathName`` (Spark 4.2), with one addition: NUL, which
+Spark's own writer cannot write, becomes ``%00``, and Spark reads it back.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, RecordRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HIDDEN = "_onceonly"
+"""The folder of the sink in a target. Spark passes over names that begin with an underscore."""
+SPARK_METADATA = "_spark_metadata"
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES_MAX = 255
+"""NAME_MAX of Linux's file systems."""
+# PATH_MAX of Linux, 4096, with room for the target's own path, the data file and the hidden folder.
+RELATIVE_BYTES_MAX = 2500
+_ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOTALL)
+_SHOWN = 60
+
+
+def escape(text: str) -> str:
+    """Write a name so that it is one safe part of a path. ``unescape`` gives it back."""
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def unescape(text: str) -> str:
+    """Undo ``escape``."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
+
+
+def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str) -> str:
+    """Give the partition folder of some values, ``col=value/col=value``.
+
+    As in Spark, null and the empty text both go to ``__HIVE_DEFAULT_PARTITION__``. Raises
+    ``RecordRefusedError`` for a value that no folder name can keep.
+    """
+    parts = [_part(column, value, who) for column, value in zip(columns, values, strict=True)]
+    folder = "/".join(parts)
+    if len(folder.encode()) > RELATIVE_BYTES_MAX:
+        raise RecordRefusedError(
+            f"{who}: the partition folder {shorten(folder)!r} is longer than {RELATIVE_BYTES_MAX} bytes",
+            next_step="partition by fewer or shorter columns; the rows stay in the source",
+        )
+    return folder
+
+
+def _part(column: str, value: str | None, who: str) -> str:
+    if value is None or not value:
+        return f"{escape(column)}={NULL_FOLDER}"
+    if value == NULL_FOLDER:
+        raise RecordRefusedError(
+            f"{who}: the value {value!r} of the partition column {column} stands for null in a folder name",
+            next_step="change the value before it is written; the rows stay in the source",
+        )
+    part = f"{escape(column)}={escape(value)}"
+    if len(part.encode()) > NAME_BYTES_MAX:
+        raise RecordRefusedError(
+            f"{who}: the value {shorten(value)!r} of the partition column {column}, {len(value)} characters, "
+            f"makes a folder name of {len(part.encode())} bytes, and {NAME_BYTES_MAX} is the most",
+            next_step="partition by something shorter (a prefix, a hash); the rows stay in the source",
+        )
+    return part
+
+
+def shorten(text: str) -> str:
+    """Cut a text for an error."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def local_path(text: str) -> Path:
+    """Read a path, ``file:/x`` or ``file:///x``; percent signs stay as they are, as in Hadoop's ``Path``.
+
+    Raises ``ConfigurationError`` for another scheme.
+    """
+    match = _SCHEME.fullmatch(text)
+    path = text
+    # As in Hadoop, a colon after the first slash is part of a name.
+    if match is not None:
+        scheme = match["scheme"].lower()
+        if scheme != "file":
+            raise ConfigurationError(
+                f"The file sink cannot write to {text} yet: {scheme}: and other stores come later, behind the "
+                "same options.",
+                next_step="give a path on a local disk or on a mount that all machines share",
+            )
+        path = match["rest"]
+        if path.startswith("//"):
+            authority, slash, rest = path[2:].partition("/")
+            path = slash + rest if authority in {"", "localhost"} else ""
+    if not path.strip() or "\0" in path:
+        raise ConfigurationError(
+            f"The path {text!r} does not name a folder of this machine.",
+            next_step="write it as /path or file:///path",
+        )
+    return Path(path).absolute()
+
+
+def staging_folder(root: Path, query: str, sink: str) -> Path:
+    """Give the folder of a query's temporary files for one sink."""
+    return root / escape(query) / escape(sink)
+
+
+def manifest_folder(target: Path, query: str, sink: str) -> Path:
+    """Give the folder of a query's manifests for one sink."""
+    return target / HIDDEN / "epochs" / escape(query) / escape(sink)

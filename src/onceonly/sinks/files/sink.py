@@ -1,0 +1,70 @@
+"""The file sink: parquet, JSON lines, CSV or text in a folder, exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.model import Capabilities, Guarantee, Handle, Outcome
+from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
+from onceonly.sinks.files import checks, committer
+from onceonly.sinks.files.options import DECLARED, FilesOptions
+from onceonly.sinks.files.store import LocalStore, Store
+from onceonly.sinks.files.writer import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+
+class FilesSink(TwoPhaseCommitSink[Attempt]):
+    """Rows to files: first under hidden names, at commit under their own, at last in a manifest of the epoch."""
+
+    name: ClassVar[str] = "files"
+    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._files = FilesOptions.of(self.options, options)
+        self._store: Store = LocalStore()
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        """Refuse wrong columns and targets, make the folders, and note how the files are to be read."""
+        return checks.check(self._store, self._files, context)
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the target and its format."""
+        return {"path": str(self._files.target.resolve()), "format": self._files.form}
+
+    def begin_transaction(self, context: WriteContext) -> Attempt:
+        """Make the folder of the attempt's temporary files."""
+        return Attempt(context, self._files, self._store)
+
+    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch to the files of their partitions."""
+        transaction.write(batch)
+
+    def pre_commit(self, transaction: Attempt) -> Handle:
+        """Make all files durable; at least once, publish them too."""
+        return transaction.pre_commit()
+
+    def discard(self, transaction: Attempt) -> None:
+        """Drop the attempt's temporary files."""
+        transaction.discard()
+
+    def commit(self, handle: Handle) -> Outcome:
+        """Give each file its final name."""
+        return committer.commit(self._store, self._files.target, handle)
+
+    def abort(self, handle: Handle) -> None:
+        """Drop the temporary names, and with their folder the place where a paused attempt could go on."""
+        committer.abort(self._store, self._files.staging, handle)
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Put the epoch's manifest."""
+        committer.complete(self._store, self._files.target, context, epoch, handles)
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        """List what is not published; take away the temporary names of what is."""
+        return committer.recover(self._store, self._files.target, self._files.staging, context)

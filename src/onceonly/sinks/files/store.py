@@ -1,0 +1,272 @@
+"""The few things that the sink asks of a file system: the port, and local disks and shared mounts.
+
+A file is written under a temporary name and *published* under its final one, once, never over another. So an
+object store with a conditional put can fulfil the port later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+import xxhash
+
+from onceonly.errors import UnavailableError, WriteFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_CHUNK = 1 << 20
+COPYING = ".copying"
+"""The end of the hidden names under which a file is copied beside its final name."""
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class Store(Protocol):
+    """Files by path. All errors are ``OSError``, which the callers classify; each call may be repeated."""
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it, durably."""
+        ...
+
+    def make_fenced(self, folder: Path) -> None:
+        """Make a folder whose parent must be there: fails where the parent was dropped."""
+        ...
+
+    def create(self, path: Path) -> BinaryIO:
+        """Open a new file for writing; fails where the folder was dropped or the name is taken."""
+        ...
+
+    def finish(self, file: BinaryIO) -> None:
+        """Flush, make the content durable, and close."""
+        ...
+
+    def publish(self, temporary: Path, final: Path) -> bool:
+        """Give a whole file its final name, unless it is taken; say whether it was free. Not yet durable."""
+        ...
+
+    def size(self, path: Path) -> int | None:
+        """Give the length in bytes, None where nothing has this name."""
+        ...
+
+    def same(self, one: Path, other: Path) -> bool:
+        """Tell whether two names are of one file."""
+        ...
+
+    def checksum(self, path: Path) -> str:
+        """Read the whole file and give its xxh3 as 16 hex digits."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """Give the content, None where nothing has this name."""
+        ...
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        """Put a small file, whole and durable, unless its name is taken; say whether it was free."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """List the names in a folder, unordered; none where it is missing."""
+        ...
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """Give all files below a folder; none where it is missing."""
+        ...
+
+    def delete(self, path: Path) -> None:
+        """Remove a file. Idempotent."""
+        ...
+
+    def rename_folder(self, folder: Path, new: Path) -> None:
+        """Move a folder aside at once, so that nobody can write into it any more. Idempotent."""
+        ...
+
+    def delete_folder(self, folder: Path) -> None:
+        """Remove a folder and what is in it. Idempotent."""
+        ...
+
+
+class LocalStore:
+    """A disk or a shared mount with hard links; fulfils ``Store``. Any process, any thread."""
+
+    def make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self.make_folder(folder.parent)
+        # Another process may be quicker; a file of this name is an error.
+        folder.mkdir(exist_ok=True)
+        self.sync_folder(folder.parent)
+
+    def make_fenced(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+
+    def create(self, path: Path) -> BinaryIO:
+        return path.open("xb")
+
+    def finish(self, file: BinaryIO) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+
+    def publish(self, temporary: Path, final: Path) -> bool:
+        try:
+            os.link(temporary, final)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return self._copy(temporary, final)
+        return True
+
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def same(self, one: Path, other: Path) -> bool:
+        try:
+            return one.samefile(other)
+        except FileNotFoundError:
+            return False
+
+    def checksum(self, path: Path) -> str:
+        digest = xxhash.xxh3_64()
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        return str(digest.hexdigest())
+
+    def read(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        temporary = hidden(path, ".tmp")
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                # Its writer may have died before the name was durable.
+                self.sync_folder(path.parent)
+                return False
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        self.sync_folder(path.parent)
+        return True
+
+    def sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(folder)]
+        except FileNotFoundError:
+            return []
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.files(folder / entry.name)
+            else:
+                yield folder / entry.name
+
+    def delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def rename_folder(self, folder: Path, new: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(new)
+
+    def delete_folder(self, folder: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def _copy(self, temporary: Path, final: Path) -> bool:
+        """Publish across file systems: copy to a hidden name beside the final one, then link."""
+        copy = hidden(final, COPYING)
+        try:
+            with temporary.open("rb") as source, copy.open("xb") as target:
+                shutil.copyfileobj(source, target, _CHUNK)
+                target.flush()
+                os.fsync(target.fileno())
+            try:
+                os.link(copy, final)
+            except FileExistsError:
+                return False
+        finally:
+            with contextlib.suppress(OSError):
+                copy.unlink()
+        return True
+
+
+def hidden(path: Path, ending: str) -> Path:
+    """Give a new name beside a path that readers pass over. It may be longer than the name by 22 bytes."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}{ending}")
+
+
+def reason(error: OSError) -> str:
+    """Say an error of the operating system in words."""
+    name = errno.errorcode.get(error.errno or 0, "?")
+    return f"{error.strerror or error} ({name})"
+
+
+def unavailable(what: str, error: OSError) -> UnavailableError:
+    """Make the error for a file system that does not do what it must, now. Nothing is lost by it."""
+    return UnavailableError(
+        f"{what}: {reason(error)}; what is decided stays decided, and nothing is lost",
+        next_step="see to this file system (space, permissions, mount) and start the query again",
+    )
+
+
+def write_failed(who: str, path: Path, error: OSError) -> WriteFailedError:
+    """Make the error for an attempt that could not write or prepare its rows. Executor."""
+    if error.errno in FULL:
+        free = _free(path)
+        return WriteFailedError(
+            f"{who}: no space for {path}: {reason(error)}, {free} free; nothing of this try is visible",
+            next_step="make room on this file system and start the query again; it writes these rows anew",
+        )
+    if isinstance(error, FileNotFoundError):
+        return WriteFailedError(
+            f"{who}: its temporary files were removed ({path}): this attempt was given up by the driver",
+            next_step="nothing, Spark runs the slot again where it is still needed; if the folder was removed "
+            "by hand, leave `_onceonly` alone while a query runs",
+        )
+    return WriteFailedError(
+        f"{who}: {path} could not be written: {reason(error)}; nothing of this try is visible",
+        next_step="see to this file system (permissions, mount) and start the query again",
+    )
+
+
+def _free(path: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(path.parent).free} bytes"
+    except OSError:
+        return "an unknown number of bytes"
