@@ -1,10 +1,15 @@
-"""Whose log this is, and where: so that a copied or moved checkpoint is noticed before it is used."""
+"""Whose log this is, and where: so that a copied or moved checkpoint is noticed before it is used.
+
+``identity.json`` never changes. A move that was accepted is a further file, ``identity.1.json``, ``identity.2.json``
+and so on: the last of them counts.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +28,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What ``identity.json`` holds. ``log`` is drawn once; ``address`` is where the log was made."""
+    """What ``identity.json`` holds. ``log`` is drawn once; ``address`` is where the log is at home."""
 
     query: str
     log: str
@@ -82,11 +87,45 @@ def identity_token(checkpoint: str) -> str | None:
 
 
 def read(store: Store) -> Identity | None:
-    """Read the identity, None where there is none."""
-    data = store.get(NAME)
-    if data is None:
-        return None
-    return codec.decode(data, kind="identity", into=Identity, where=store.where(NAME))
+    """Read the identity as the last accepted move left it, None where there is none. One read a move, and two."""
+    moves = trail(store)
+    return moves[-1] if moves else None
+
+
+def trail(store: Store) -> list[Identity]:
+    """Read where the log was made and where it has moved since, oldest first. Raises ``LogError``."""
+    found: list[Identity] = []
+    while (data := store.get(_name(len(found)))) is not None:
+        where = store.where(_name(len(found)))
+        identity = codec.decode(data, kind="identity", into=Identity, where=where)
+        if found and (identity.query, identity.log) != (found[0].query, found[0].log):
+            raise LogError(
+                f"{where} is of another log than {NAME} beside it: a file was copied by hand",
+                next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
+            )
+        found.append(identity)
+    return found
+
+
+def record_move(store: Store, address: str) -> Identity:
+    """Make ``address`` the log's home; give the identity that then stands. Idempotent.
+
+    Operator's process. Another one that does the same at the same moment is no harm; one that records another
+    address is found by ``compare`` afterwards. Raises ``UnavailableError``, ``InDoubtError``, ``LogError``.
+    """
+    moves = trail(store)
+    if not moves:
+        raise LogError(
+            f"there is no decision log at {store.where(NAME)}, so there is nothing that could have moved",
+            next_step="name the folder of the query's checkpoint, the one that holds `onceonly`",
+        )
+    if moves[-1].address != address:
+        put_once(store, _name(len(moves)), codec.encode("identity", replace(moves[-1], address=address)))
+    return trail(store)[-1]
+
+
+def _name(move: int) -> str:
+    return f"identity.{move}.json" if move else NAME
 
 
 def create(store: Store, *, query: str, address: str) -> Identity:
@@ -103,7 +142,7 @@ def create(store: Store, *, query: str, address: str) -> Identity:
 
 
 def compare(identity: Identity, store: Store, *, query: str, address: str) -> None:
-    """Raise where the log is another query's, or was made elsewhere."""
+    """Raise where the log is another query's, or at home elsewhere."""
     if identity.query != query:
         raise LogError(
             f"{store.where(NAME)} belongs to the query {identity.query}, not to {query}",
@@ -111,7 +150,8 @@ def compare(identity: Identity, store: Store, *, query: str, address: str) -> No
         )
     if identity.address != address:
         raise CheckpointMovedError(
-            f"the checkpoint of query {query} was made at {identity.address} and is now at {address}: copied "
+            f"the checkpoint of query {query} is at home at {identity.address} and is now at {address}: copied "
             "or moved, so two queries might believe they own the same transactions",
-            next_step="start on a new checkpoint, or put this one back where it was made",
+            next_step="if it was moved on purpose and no copy is in use, run: onceonly checkpoints accept-move "
+            f"{shlex.quote(address.removeprefix('file://'))}; else put it back, or start on a new checkpoint",
         )

@@ -42,6 +42,33 @@ def open_log(checkpoint: str, *, query: str, keep: int = 100, create: bool) -> F
     return log
 
 
+def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
+    """Open a log for tools: nothing is made, tried or cleared away, and a move is for the caller to see.
+
+    Any process. Raises ``LogError`` (naming the file; ``what`` says so where there is no log), ``UnavailableError``.
+    """
+    store = LocalStore(identity.checkpoint_path(checkpoint) / identity.FOLDER)
+    found = identity.read(store)
+    if found is None:
+        found = _missing(store, query="", address="", create=False)
+    log = FileDecisionLog(store, query=found.query, keep=_KEEP_MIN)
+    log.check()
+    return log, found
+
+
+def accept_move(checkpoint: str) -> identity.Identity:
+    """Make the place where a checkpoint is now its home. Operator's process; idempotent.
+
+    The caller has made sure that no run is alive and that the former place is no more. Raises ``LogError``
+    where there is no log, or something else is at home here; ``UnavailableError``.
+    """
+    store = LocalStore(identity.checkpoint_path(checkpoint) / identity.FOLDER)
+    address = identity.address(checkpoint)
+    standing = identity.record_move(store, address)
+    identity.compare(standing, store, query=standing.query, address=address)
+    return standing
+
+
 def _missing(store: LocalStore, *, query: str, address: str, create: bool) -> identity.Identity:
     """Make the identity, but only in a log that is empty."""
     foreign = [name for folder in names.FOLDERS for name in store.list_names(folder)]
