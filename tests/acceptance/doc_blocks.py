@@ -16,7 +16,7 @@ RUN = frozenset({"console", "json", "python", "sh"})
 """The languages of blocks that are run (JSON: compared with what was run)."""
 SHOWN = frozenset({"mermaid", "plantuml", "text"})
 """The languages of blocks that are for the eye only; MyST's directives (`{…}`) are too."""
-_NAMED = re.compile(r"<!-- block: ([\w-]+) -->\s*$")
+_NAMED = re.compile(r"<!-- block: ([\w.-]+) -->\s*$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,85 @@ class WriteASink(Stage):
         assert "geheim" not in repr(values)
 
 
+class FiveMinutes(Stage):
+    def names(self) -> Names:
+        self.topics("clicks", "clicks-out")
+        self.feed("clicks")
+        return {}
+
+
+class SeveralSinks(Stage):
+    def names(self) -> Names:
+        self.topics("amounts")
+        self.checks = {"epoch": self.both, "branch": self.even}
+        return {"orders": self.collection("shop string, amount long")}
+
+    def files(self, name: str) -> Counter[tuple[str, int]]:
+        rows = onceonly.files.read(self.spark, str(self.folder / name)).collect()
+        return Counter((row["shop"], row["amount"]) for row in rows)
+
+    def both(self, names: Names) -> None:
+        assert self.files("orders") == Counter((key, int(value)) for key, value in ROWS)
+        sums: Counter[str] = Counter()
+        for shop, amount in self.read("amounts"):
+            sums[shop] += int(amount)
+        wanted: Counter[str] = Counter()
+        for key, value in ROWS:
+            wanted[key] += int(value)
+        assert sums == wanted
+
+    def even(self, names: Names) -> None:
+        assert self.files("all").total() == 60
+        assert self.files("even").total() == 40
+
+
+class ReadFiles(Stage):
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        self.checks = {"elsewhere": self.whole, "new": self.later}
+        writer = self.collection("shop string, amount long").writeStream.format("onceonly.files")
+        writer = writer.options(path=str(self.folder / "orders")).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+        assert query.awaitTermination(60)
+        return {}
+
+    def whole(self, names: Names) -> None:
+        assert names["table"].num_rows == 60
+
+    def later(self, names: Names) -> None:
+        assert [epoch.epoch for epoch in names["new"]] == [1, 2]
+        assert names["taken"] == 2
+
+
+class Adopt(Stage):
+    def names(self) -> Names:
+        self.topics("adopt-events", "adopted")
+        self.feed("adopt-events")
+        self.checks = {"before": self.once, "after": self.more}
+        onceonly.register(self.spark)
+        return {"events": self.events("adopt-events").select("key", "value")}
+
+    def once(self, names: Names) -> None:
+        assert Counter(self.read("adopted")) == Counter(ROWS)
+        self.feed("adopt-events")
+
+    def more(self, names: Names) -> None:
+        assert Counter(self.read("adopted")) == Counter(ROWS + ROWS)
+
+
+class Failpoints(Stage):
+    def names(self) -> Names:
+        job = "from onceonly import failpoints\nfor _ in range(3):\n    failpoints.hit('link.after_put')\n"
+        (self.folder / "job.py").write_text(job, encoding="utf-8")
+        return {}
+
+
 STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
+    "docs/how-to/adopt-a-checkpoint.md": Adopt,
+    "docs/how-to/read-files.md": ReadFiles,
+    "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/write-a-sink.md": WriteASink,
+    "docs/reference/failpoints.md": Failpoints,
+    "docs/tutorial/five-minutes.md": FiveMinutes,
 }
