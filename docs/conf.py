@@ -33,12 +33,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 nitpick_ignore_regex = [
-    # Named in signatures, but documented by others, or of the house's inside.
+    # Types in signatures: documented by others, or of the house's inside.
     (r"py:.*", r"(abc|collections|enum|pa|pathlib|pyarrow|pyspark|rich|typing)\..*"),
-    (
-        r"py:class",
-        r"SparkSession|StructType|DataFrame|Column|Console|Build|RestartStrategy|Clock|Mode|T|Mapping\[str",
-    ),
+    (r"py:class", r"[A-Z]\w*(\[.*)?"),
     # The same things under their public names are on the page.
     (r"py:.*", r"onceonly\.(embedded|model|options|ports|runtime|spark)\..*"),
 ]

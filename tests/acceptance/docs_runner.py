@@ -27,7 +27,7 @@ from onceonly.embedded.jars import spark_jars
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMAND_TIMEOUT_S = 120
+COMMAND_TIMEOUT_S = 240
 
 
 def session() -> SparkSession:
