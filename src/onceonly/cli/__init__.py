@@ -1,4 +1,4 @@
-"""The command line: ``onceonly demo``, ``onceonly jars``. Thin: everything it does can be called.
+"""The command line: ``onceonly demo``, ``checkpoints``, ``transactions``, ``jars``. Thin: all it does can be called.
 
 Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot tell, 64 wrong
 usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command line goes first.
@@ -6,31 +6,38 @@ usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command
 
 from __future__ import annotations
 
+import importlib
 import sys
-from importlib.metadata import version
 
 import click
-from rich.console import Console
-from rich.text import Text
 
-from onceonly.cli.demo import demo
-from onceonly.cli.jars import jars
-from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError
+from onceonly.cli.shared import EXIT_ANOMALY, EXIT_CANNOT_TELL, EXIT_USAGE, complain, status_of
+from onceonly.errors import OnceonlyError
 
-EXIT_ANOMALY = 1
-EXIT_CANNOT_TELL = 2
-EXIT_USAGE = 64  # EX_USAGE of sysexits.h
+__all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
+
 _EXIT_INTERRUPTED = 130
+_COMMANDS = ("checkpoints", "demo", "jars", "transactions")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("onceonly"), prog_name="onceonly")
+class _Commands(click.Group):
+    """Loads a command when it is asked for: an operator's look should not wait for the demo's imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*_COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        known = super().get_command(ctx, cmd_name)
+        if known is not None or cmd_name not in _COMMANDS:
+            return known
+        found: click.Command = getattr(importlib.import_module(f"onceonly.cli.{cmd_name}"), cmd_name)
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="onceonly", prog_name="onceonly")
 def cli() -> None:
     """End-to-end exactly-once for Spark Structured Streaming."""
-
-
-cli.add_command(demo)
-cli.add_command(jars)
 
 
 def main() -> None:
@@ -45,20 +52,12 @@ def run(arguments: list[str]) -> int:
             arguments, prog_name="onceonly", standalone_mode=False, auto_envvar_prefix="ONCEONLY"
         )
     except click.exceptions.Abort:
-        _complain("interrupted", "everything that was started has been cleaned up")
+        complain("interrupted", "everything that was started has been cleaned up")
         return _EXIT_INTERRUPTED
     except click.UsageError as error:
         error.show()
         return EXIT_USAGE
     except OnceonlyError as error:
-        _complain(error.what, error.next_step)
-        if isinstance(error, ConfigurationError):
-            return EXIT_USAGE
-        return EXIT_ANOMALY if isinstance(error, InDoubtError) else EXIT_CANNOT_TELL
+        complain(error.what, error.next_step)
+        return status_of(error)
     return status if isinstance(status, int) else 0
-
-
-def _complain(what: str, next_step: str) -> None:
-    console = Console(stderr=True, highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), what))
-    console.print(Text.assemble(("next:  ", "bold"), next_step))

@@ -1,0 +1,121 @@
+"""``onceonly checkpoints``: what the decision log of a query tells, with the job up or down, without Spark."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onceonly.cli import shared
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from onceonly.operations.find import Checkpoint
+
+_NAME = re.compile(r"(?:chk-)?(\d{1,19})")
+
+
+@click.group()
+def checkpoints() -> None:
+    """Look at checkpoints: chk-N is the N-th epoch of a query.
+
+    PATH is a checkpointLocation, or a folder above several; the current folder if it is left out.
+    """
+
+
+@checkpoints.command("list")
+@shared.path_argument
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many epochs of each query.",
+)
+@click.option("--all", "everything", is_flag=True, help="All epochs, those that are folded into history too.")
+@shared.json_option
+def list_(path: str, *, limit: int, everything: bool, as_json: bool) -> int:
+    """List the newest epochs of each query, newest first."""
+    from onceonly.operations import look, render, report
+    from onceonly.operations.find import find
+
+    def gather(checkpoint: Checkpoint) -> tuple[list[look.Row], int]:
+        known = look.count(checkpoint)
+        return look.rows(
+            checkpoint, limit=None if everything else limit, history=everything or limit > known
+        ), known
+
+    found, problems = shared.each(find(path), gather)
+    if as_json:
+        shared.show_json({
+            "checkpoints": [
+                {**report.checkpoint(checkpoint), "epochs_known": known, "epochs": list(map(report.row, rows))}
+                for checkpoint, (rows, known) in found
+            ],
+            "problems": report.problems(problems),
+        })  # fmt: skip
+    elif found:
+        parts: list[Any] = []
+        for checkpoint, (rows, known) in found:
+            parts += [render.header(checkpoint), render.epochs(rows, known=known)]
+        shared.show(*shared.blocks(parts))
+    moved = any(checkpoint.moved for checkpoint, _ in found)
+    return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if moved else 0)
+
+
+@checkpoints.command()
+@click.argument("name", metavar="chk-N")
+@shared.path_argument
+@shared.json_option
+def show(name: str, path: str, *, as_json: bool) -> int:
+    """Show one epoch: barrier, decision chain, handles and their outcomes, state, time per step."""
+    from onceonly.operations import look, render, report
+    from onceonly.operations.find import find
+
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ConfigurationError(f"{name!r} does not name an epoch", next_step="write it as chk-7")
+    epoch = int(match[1])
+    found, problems = shared.each(find(path), lambda checkpoint: look.detail(checkpoint, epoch))
+    if as_json:
+        shared.show_json({
+            "checkpoints": [
+                {**report.checkpoint(checkpoint), "epoch": report.detail(detail)} for checkpoint, detail in found
+            ],
+            "problems": report.problems(problems),
+        })  # fmt: skip
+    elif found:
+        parts: list[Any] = []
+        for checkpoint, detail in found:
+            parts += [render.header(checkpoint), render.detail(detail)]
+        shared.show(*shared.blocks(parts))
+    if found:
+        # Of several queries, one may not have come as far.
+        problems = tuple(item for item in problems if not isinstance(item.error, ConfigurationError))
+    return shared.report(problems, others=bool(found))
+
+
+@checkpoints.command("accept-move")
+@shared.path_argument
+@shared.yes_option
+@shared.force_option
+def accept_move(path: str, *, yes: bool, force: bool) -> int:
+    """Make a checkpoint that was moved on purpose at home where it is now."""
+    from onceonly.operations import move
+    from onceonly.operations.find import find
+
+    found = find(path)
+    status = shared.report(found.problems, others=bool(found.checkpoints))
+    moved = [checkpoint for checkpoint in found.checkpoints if checkpoint.moved is not None]
+    if found.checkpoints and not moved:
+        shared.tell("nothing to do: every checkpoint is where it is at home")
+    for checkpoint in moved:
+        move.refuse_unless_moved(checkpoint, force=force)
+        shared.tell(f"query {checkpoint.query}\n  from {checkpoint.home}\n  to   {checkpoint.address}")
+        if shared.agreed("Is this where it shall be at home?", yes=yes):
+            move.accept(checkpoint)
+            shared.tell("accepted")
+        else:
+            status = max(status, shared.EXIT_ANOMALY)
+    return status

@@ -1,0 +1,134 @@
+"""What the operator's commands have in common: the path, the output, one sentence for each folder."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console, RenderableType
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.operations.find import Checkpoint, Found, Problem
+
+EXIT_ANOMALY = 1
+EXIT_CANNOT_TELL = 2
+EXIT_USAGE = 64  # EX_USAGE of sysexits.h
+# A table is as wide as what is in it: in a pipe nothing is cut and nothing is folded.
+_PIPE_WIDTH = 100_000
+
+path_argument = click.argument("path", default=".", metavar="[PATH]")
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
+yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+force_option = click.option(
+    "--force", is_flag=True, help="Go on where it cannot be told whether a run is alive."
+)
+
+
+def stdout() -> Console:
+    """Give the console for data. Colours only on a terminal, and not with NO_COLOR."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, highlight=False, width=None if terminal else _PIPE_WIDTH)
+
+
+def show(*parts: RenderableType) -> None:
+    """Print data; in a pipe without the blanks that fill a table up."""
+    console = stdout()
+    if console.is_terminal:
+        for part in parts:
+            console.print(part)
+        return
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def show_json(value: Any) -> None:  # noqa: ANN401  any JSON
+    """Print JSON."""
+    import json
+
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def complain(what: str, next_step: str) -> None:
+    """Print one message and one next step to standard error."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), what))
+    console.print(Text.assemble(("next:  ", "bold"), next_step))
+
+
+def tell(text: str) -> None:
+    """Print a message to standard error."""
+    click.echo(text, err=True)
+
+
+def status_of(error: OnceonlyError) -> int:
+    """Give the exit status for an error."""
+    if isinstance(error, ConfigurationError):
+        return EXIT_USAGE
+    return EXIT_ANOMALY if isinstance(error, InDoubtError | CheckpointMovedError) else EXIT_CANNOT_TELL
+
+
+def report(problems: Iterable[Problem], *, others: bool) -> int:
+    """Say what is wrong with folders, one sentence each; give the exit status.
+
+    A checkpoint of Spark's alone is only worth a word where there are ``others`` to show.
+    """
+    status = 0
+    for problem in problems:
+        if problem.foreign and others:
+            tell(f"left out: {problem.error.what}")
+            continue
+        complain(problem.error.what, problem.error.next_step)
+        status = max(status, status_of(problem.error) if not problem.foreign else EXIT_CANNOT_TELL)
+    return status
+
+
+def each(
+    found: Found, do: Callable[[Checkpoint], Any]
+) -> tuple[list[tuple[Checkpoint, Any]], tuple[Problem, ...]]:
+    """Do something with each checkpoint; one that fails is a problem and does not hide the others."""
+    from onceonly.errors import OnceonlyError
+    from onceonly.operations.find import Problem
+
+    results: list[tuple[Checkpoint, Any]] = []
+    problems: list[Problem] = list(found.problems)
+    for checkpoint in found.checkpoints:
+        try:
+            results.append((checkpoint, do(checkpoint)))
+        except OnceonlyError as error:
+            problems.append(Problem(checkpoint.path, error))
+    return results, tuple(problems)
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Ask on the terminal. Raises ``ConfigurationError`` where nobody could answer."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            "there is no terminal to ask on, and nothing was done", next_step="look at it, then add --yes"
+        )
+    return click.confirm(question, err=True)
+
+
+def blocks(parts: Sequence[RenderableType]) -> list[RenderableType]:
+    """Put an empty line between parts."""
+    from rich.text import Text
+
+    found: list[RenderableType] = []
+    for part in parts:
+        found += [Text(), part] if found else [part]
+    return found

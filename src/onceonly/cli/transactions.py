@@ -1,0 +1,205 @@
+"""``onceonly transactions``: what is decided and not known to be committed, and settling it with the job down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onceonly.cli import shared
+from onceonly.errors import ConfigurationError, OnceonlyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.look import Transaction
+    from onceonly.operations.resolve import Result
+    from onceonly.operations.sinks import Given
+
+_ENVIRONMENT = "ONCEONLY_SINK_OPTIONS_FILE"
+
+
+@click.group()
+def transactions() -> None:
+    """Look at the transactions of queries, and settle them while the job is down.
+
+    PATH is a checkpointLocation, or a folder above several; the current folder if it is left out.
+    """
+
+
+def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that tell how a target is reached."""
+    for option in (
+        click.option(
+            "--sink", "classes", multiple=True, metavar="SINK=CLASS",
+            help="What a sink is, where its class cannot be imported by the name in the log: package.module:Class.",
+        ),
+        click.option(
+            "--options-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file of lines NAME=VALUE, as for --option, for what should not be on a command line. "
+            f"Default: the file that {_ENVIRONMENT} names.",
+        ),
+        click.option(
+            "--option", "options", multiple=True, metavar="[SINK:]NAME=VALUE",
+            help="An option of a sink that the log does not hold: a secret one, or one that has changed.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@transactions.command("list")
+@shared.path_argument
+@click.option("--all", "everything", is_flag=True, help="Committed ones too, as far as details are kept.")
+@click.option("--ask", is_flag=True, help="Ask the targets what is open there and named by no link.")
+@_sink_options
+@shared.json_option
+def list_(
+    path: str, *, everything: bool, ask: bool, classes: tuple[str, ...], options: tuple[str, ...],
+    options_file: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """List what is decided and not known to be committed. Exit status 1 if that is so with the job down."""
+    from onceonly.operations import look, render, report, sinks
+    from onceonly.operations.find import find
+
+    given = _given(options, options_file, classes)
+
+    def gather(checkpoint: Checkpoint) -> tuple[list[Transaction], list[tuple[str, str]] | None]:
+        named = look.transactions(checkpoint, everything=everything)
+        return named, sinks.open_outside(checkpoint, given) if ask else None
+
+    found, problems = shared.each(find(path), gather)
+    if as_json:
+        shared.show_json({
+            "checkpoints": [
+                {
+                    **report.checkpoint(checkpoint),
+                    "transactions": list(map(report.transaction, named)),
+                    "open_outside": None
+                    if outside is None
+                    else [{"sink": sink, "transaction": transaction} for sink, transaction in outside],
+                }
+                for checkpoint, (named, outside) in found
+            ],
+            "problems": report.problems(problems),
+        })  # fmt: skip
+    elif found:
+        parts: list[Any] = []
+        for checkpoint, (named, outside) in found:
+            parts += [render.header(checkpoint), render.transactions(named)]
+            parts += [] if outside is None else [render.opened(outside)]
+        shared.show(*shared.blocks(parts))
+    stuck = any(
+        checkpoint.run.alive is not True and (outside or look.transactions(checkpoint, everything=False))
+        for checkpoint, (_, outside) in found
+    )
+    return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if stuck else 0)
+
+
+@transactions.command()
+@shared.path_argument
+@_sink_options
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits.")
+@shared.yes_option
+@shared.force_option
+@shared.json_option
+def resolve(  # noqa: PLR0913  one parameter for each option
+    path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
+    timeout: float, yes: bool, force: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """With the job down: commit what is decided, fence and abort what is not.
+
+    The query goes on from there as from any failure. What cannot be told is left as it is (exit status 1).
+    """
+    from onceonly.operations import look, render, report
+    from onceonly.operations.find import find
+    from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
+    from onceonly.operations.resolve import resolve as settle
+
+    given = _given(options, options_file, classes)
+    found = find(path)
+
+    def prepared(checkpoint: Checkpoint) -> list[Transaction]:
+        refuse_if_alive(checkpoint, force=force)
+        refuse_if_unfit(checkpoint)
+        return look.transactions(checkpoint, everything=False)
+
+    ready, problems = shared.each(found, prepared)
+    status = shared.report(problems, others=bool(ready))
+    for checkpoint, named in ready:
+        shared.tell(
+            f"query {checkpoint.query} at {checkpoint.address}: {len(named)} decided transactions are to be "
+            "committed; whatever else it has open is to be aborted"
+        )
+    if not ready or not shared.agreed("Shall this be done?", yes=yes):
+        return max(status, shared.EXIT_ANOMALY) if ready else status
+    results: list[tuple[Checkpoint, Result]] = []
+    failures: list[tuple[Checkpoint, OnceonlyError]] = []
+    for checkpoint, _ in ready:
+        try:
+            result = settle(checkpoint, given, timeout_s=timeout)
+            results.append((checkpoint, result))
+            failures += [(checkpoint, result.error)] if result.error else []
+        except OnceonlyError as error:
+            failures.append((checkpoint, error))
+    if as_json:
+        shared.show_json({
+            "checkpoints": [
+                {**report.checkpoint(checkpoint), **report.result(result)} for checkpoint, result in results
+            ],
+            "problems": [
+                *report.problems(problems),
+                *({"path": str(each.path), "foreign": False, **report.error(failure)}
+                    for each, failure in failures),
+            ],
+        })  # fmt: skip
+    else:
+        parts: list[Any] = []
+        for checkpoint, result in results:
+            parts += [render.header(checkpoint), render.done(result.done)]
+        shared.show(*shared.blocks(parts))
+    for _, failure in failures:
+        shared.complain(failure.what, failure.next_step)
+        status = max(status, shared.status_of(failure))
+    return status
+
+
+def _given(options: tuple[str, ...], file: Path | None, classes: tuple[str, ...]) -> Given:
+    """Read the options of the sinks: those on the command line go over those in the file."""
+    from onceonly.operations.sinks import Given
+
+    if file is None and os.environ.get(_ENVIRONMENT):
+        file = Path(os.environ[_ENVIRONMENT])
+    common: dict[str, str] = {}
+    by_sink: dict[str, dict[str, str]] = {}
+    for text in (*_lines(file), *options):
+        name, equals, value = text.partition("=")
+        sink, colon, short = name.partition(":")
+        if not equals or not (short if colon else name).strip():
+            # The text may be a secret, so it is not shown.
+            raise ConfigurationError(
+                "an option of a sink is not of the form NAME=VALUE",
+                next_step="write NAME=VALUE or SINK:NAME=VALUE",
+            )
+        if colon:
+            by_sink.setdefault(sink.strip(), {})[short.strip()] = value
+        else:
+            common[name.strip()] = value
+    pairs = [text.partition("=") for text in classes]
+    for name, equals, path in pairs:
+        if not (name and equals and path):
+            raise ConfigurationError(f"--sink {name!r} is not of the form SINK=CLASS", next_step="correct it")
+    return Given(options=common, by_sink=by_sink, classes={name: path for name, _, path in pairs})
+
+
+def _lines(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}", next_step="name another file") from error
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -1,0 +1,101 @@
+"""What the files themselves tell: when they were written, and how much room they take. Reads only."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.log import identity, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onceonly.model import Link
+
+FILES_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of an epoch, and when its file was written: ``at`` is in seconds since 1970, by this machine's clock."""
+
+    what: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes on disk: of each operator's state by its number, and of the whole; a lower bound if not ``complete``."""
+
+    total: int
+    state: dict[str, int]
+    files: int
+    complete: bool
+
+
+def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
+    """Give the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
+    log = checkpoint / identity.FOLDER
+    files = [("barrier written", checkpoint / "offsets" / str(epoch))]
+    files += [(f"link {link.name}: {link.kind.value}", log / names.link(epoch, link.index)) for link in chain]
+    files += [
+        ("receipt: all committed", log / names.receipt(epoch)),
+        ("noted by Spark", checkpoint / "commits" / str(epoch)),
+    ]
+    return [Step(what, at) for what, path in files if (at := written(path)) is not None]
+
+
+def when(checkpoint: Path, epoch: int, links: int) -> float | None:
+    """Say when an epoch was last heard of: its receipt, its last link, or its barrier."""
+    log = checkpoint / identity.FOLDER
+    paths = [log / names.receipt(epoch)]
+    paths += [log / names.link(epoch, links - 1)] if links else []
+    paths.append(checkpoint / "offsets" / str(epoch))
+    return next((at for path in paths if (at := written(path)) is not None), None)
+
+
+def written(path: Path) -> float | None:
+    """Say when a file was written, None where there is none to look at."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def iso(at: float | None) -> str | None:
+    """Give a moment as text, UTC, with milliseconds."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def sizes(checkpoint: Path) -> Sizes:
+    """Add up the checkpoint's files, at most a hundred thousand of them."""
+    state: dict[str, int] = {}
+    total = files = 0
+    for operator, size in _files(checkpoint):
+        if files == FILES_MAX:
+            return Sizes(total=total, state=state, files=files, complete=False)
+        files += 1
+        total += size
+        if operator is not None:
+            state[operator] = state.get(operator, 0) + size
+    return Sizes(total=total, state=dict(sorted(state.items())), files=files, complete=True)
+
+
+def _files(checkpoint: Path) -> Iterator[tuple[str | None, int]]:
+    """Give each file's size, and the operator whose state it holds: ``state/{operator}/…``."""
+    root = str(checkpoint)
+    for folder, _, found in os.walk(root):
+        parts = Path(folder).relative_to(root).parts or ("",)
+        operator = parts[1] if parts[0] == "state" and len(parts) > 1 else None
+        for name in found:
+            try:
+                # What vanishes while it is counted takes no room.
+                size = os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  a hundred thousand Paths are slow
+            except OSError:
+                continue
+            yield operator, size

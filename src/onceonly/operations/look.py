@@ -1,0 +1,197 @@
+"""Looking at a checkpoint: the list of its epochs, one epoch in full, the transactions that a link names.
+
+Reads only; a run may go on meanwhile. Raises ``LogError`` or ``UnavailableError`` for what cannot be read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError
+from onceonly.log.progress import ProgressFiles
+from onceonly.operations import disk, offsets, states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.log.progress import Progress
+    from onceonly.model import Link, Receipt
+    from onceonly.operations.disk import Sizes, Step
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.offsets import Partition
+    from onceonly.operations.states import EpochView, HandleView
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the list of epochs; ``at`` is when it was last heard of."""
+
+    view: EpochView
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One epoch in full. ``note`` says what could not be shown, and why."""
+
+    view: EpochView
+    chain: tuple[Link, ...] = ()
+    receipt: Receipt | None = None
+    handles: tuple[HandleView, ...] = ()
+    sources: tuple[tuple[Partition, ...], ...] = ()
+    steps: tuple[Step, ...] = ()
+    progress: Progress | None = None
+    sizes: Sizes | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A transaction of a checkpoint that a link names; ``since`` is when that link was written."""
+
+    handle: HandleView
+    epoch: int
+    since: float | None
+
+
+def count(checkpoint: Checkpoint) -> int:
+    """Count the epochs that the log knows, and the one in flight."""
+    epochs, newest = checkpoint.log.epochs(), _barrier(checkpoint)
+    return len(epochs) + (newest is not None and newest not in epochs)
+
+
+def rows(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> list[Row]:
+    """Give the newest epochs, newest first, at most ``limit``; those that are folded only with ``history``."""
+    return list(itertools.islice(_rows(checkpoint, history=history, limit=limit), limit))
+
+
+def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterator[Row]:
+    noted = _noted_to(checkpoint)
+    known = checkpoint.log.epochs()
+    newest = _barrier(checkpoint)
+    shown = 0
+    if newest is not None and newest not in known:
+        yield Row(states.describe(newest, (), None, noted=False), disk.when(checkpoint.path, newest, 0))
+        shown += 1
+    for epoch in reversed(known):
+        view = _view(checkpoint, epoch, noted)
+        if view is None:
+            break  # from here on, all are folded
+        yield Row(view, disk.when(checkpoint.path, epoch, view.links))
+        shown += 1
+    if history:
+        lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
+        yield from (Row(states.folded(line), None) for line in reversed(lines))
+
+
+def _view(checkpoint: Checkpoint, epoch: int, noted: int) -> EpochView | None:
+    chain = checkpoint.log.chain(epoch)
+    if not chain:
+        return None
+    return states.describe(epoch, chain, checkpoint.log.receipt(epoch), noted=epoch <= noted)
+
+
+def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
+    """Give everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
+    known, newest = checkpoint.log.epochs(), _barrier(checkpoint)
+    if epoch not in known and epoch != newest:
+        span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
+        raise ConfigurationError(f"{checkpoint.path} has no chk-{epoch}", next_step=f"name another: {span}")
+    chain = checkpoint.log.chain(epoch)
+    if not chain and epoch in known:
+        line = next((line for line in checkpoint.log.history() if line.epoch == epoch), None)
+        if line is None:
+            raise LogError(
+                f"chk-{epoch} is neither among the links nor in the history of {checkpoint.path}",
+                next_step="run the command again, as a run may just have folded it; else restore from a backup",
+            )
+        return Detail(
+            view=states.folded(line),
+            sizes=disk.sizes(checkpoint.path),
+            note="its details are folded into one line of history; only the newest epochs keep theirs",
+        )
+    receipt = checkpoint.log.receipt(epoch)
+    progress, note = _progress(checkpoint, epoch)
+    return Detail(
+        view=states.describe(epoch, chain, receipt, noted=epoch <= _noted_to(checkpoint)),
+        chain=chain,
+        receipt=receipt,
+        handles=tuple(states.handles(chain, receipt)),
+        sources=tuple(
+            map(tuple, offsets.sources(_ends(checkpoint, epoch - 1), _ends(checkpoint, epoch, chain)))
+        ),
+        steps=tuple(disk.steps(checkpoint.path, epoch, chain)),
+        progress=progress,
+        sizes=disk.sizes(checkpoint.path),
+        note=note,
+    )
+
+
+def transactions(checkpoint: Checkpoint, *, everything: bool) -> list[Transaction]:
+    """Give the transactions that are not known to be committed; with ``everything``, all that have details."""
+    found: list[Transaction] = []
+    known = checkpoint.log.epochs()
+    for epoch in reversed(known):
+        chain = checkpoint.log.chain(epoch)
+        if not chain:
+            break
+        receipt = checkpoint.log.receipt(epoch)
+        if receipt is not None and not everything:
+            # A log goes on only when an epoch is settled: what is older has nothing pending.
+            break
+        steps = {step.what: step.at for step in disk.steps(checkpoint.path, epoch, chain)}
+        found += [
+            Transaction(
+                handle=handle,
+                epoch=epoch,
+                since=steps.get(f"link {handle.link.name}: {handle.link.kind.value}"),
+            )
+            for handle in states.handles(chain, receipt)
+            if everything or _is_owed(handle, chain)
+        ]
+    return found
+
+
+def _is_owed(handle: HandleView, chain: tuple[Link, ...]) -> bool:
+    """Say whether rows of a decided epoch are still to come: by this handle, or in the place of a lost one."""
+    return handle.state is states.HandleState.PENDING or (
+        handle.state is states.HandleState.LOST and handle.vote in chain[-1].votes
+    )
+
+
+def _progress(checkpoint: Checkpoint, epoch: int) -> tuple[Progress | None, str]:
+    """Read what Spark reported; it is for people only, so a damaged file is a note."""
+    try:
+        return ProgressFiles(checkpoint.path).get(epoch), ""
+    except (OnceonlyError, OSError) as error:
+        return None, error.what if isinstance(error, OnceonlyError) else str(error)
+
+
+def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> tuple[str, ...]:
+    """Give the barrier of an epoch: as decided, or else as Spark wrote it. None of it where both are gone."""
+    for link in reversed(chain or (checkpoint.log.chain(epoch) if epoch >= 0 else ())):
+        if link.barrier:
+            return link.barrier
+    try:
+        return checkpoint.spark.barrier(epoch)
+    except (OnceonlyError, OSError, UnicodeDecodeError):
+        return ()
+
+
+def _barrier(checkpoint: Checkpoint) -> int | None:
+    """Give the newest epoch that Spark has set a barrier for."""
+    try:
+        return checkpoint.spark.epoch()
+    except (OnceonlyError, OSError):
+        return None
+
+
+def _noted_to(checkpoint: Checkpoint) -> int:
+    """Give the newest epoch that Spark has noted; it keeps the last hundred or so of them."""
+    try:
+        return max(checkpoint.spark.committed(), default=-1)
+    except OSError:
+        return -1

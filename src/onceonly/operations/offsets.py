@@ -1,0 +1,70 @@
+"""Barriers as Spark writes them, cut into partitions. Pure; knows no source in particular.
+
+A source's offset is one JSON text: ``{"events":{"0":123,"1":45}}``, ``{"logOffset":3}``, ``17``. Whatever it is,
+each leaf is one partition, named by the way to it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition of one source between two barriers; ``end`` is the barrier. None where it has no such offset."""
+
+    partition: str
+    start: Any = None
+    end: Any = None
+
+    @property
+    def span(self) -> int | None:
+        """The difference of two numbers; None where they are none."""
+        if _is_number(self.start) and _is_number(self.end):
+            return int(self.end) - int(self.start)
+        return None
+
+
+def partitions(start: str | None, end: str) -> list[Partition]:
+    """Put the barrier of a source beside the barrier before it."""
+    before, after = dict(_leaves(_parse(start or ""))), dict(_leaves(_parse(end)))
+    order = list(after) + [name for name in before if name not in after]
+    return [Partition(partition=name, start=before.get(name), end=after.get(name)) for name in order]
+
+
+def sources(starts: Sequence[str], ends: Sequence[str]) -> list[list[Partition]]:
+    """Put two barriers beside each other, source by source. A first epoch has no start."""
+    return [
+        partitions(starts[number] if number < len(starts) else None, end) for number, end in enumerate(ends)
+    ]
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401  any JSON
+    if not text or text == "-":  # Spark's sign for a source that had nothing
+        return {}
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    if isinstance(value, dict):
+        for name in sorted(value, key=_natural):
+            yield from _leaves(value[name], (*path, str(name)))
+    else:
+        yield "/".join(path), value
+
+
+def _natural(name: str) -> tuple[int, int, str]:
+    """Sort 10 after 9."""
+    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,253 @@
+"""The operator's view as tables for people. Pure: gives what rich prints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from onceonly.operations.states import EpochState, HandleState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import RenderableType
+
+    from onceonly.operations.disk import Sizes, Step
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.look import Detail, Row, Transaction
+    from onceonly.operations.offsets import Partition
+    from onceonly.operations.resolve import Done
+    from onceonly.operations.states import HandleView
+
+_STYLES = {
+    EpochState.COMPLETE: "green",
+    EpochState.COMMITTED: "green",
+    EpochState.DECIDED: "yellow",
+    EpochState.REPAIRING: "red",
+    EpochState.ABORTED: "dim",
+    EpochState.IN_FLIGHT: "cyan",
+    HandleState.COMMITTED: "green",
+    HandleState.PENDING: "yellow",
+    HandleState.LOST: "red",
+    HandleState.TRIED: "yellow",
+}
+_SPARK_SAYS = {
+    EpochState.COMMITTED: "committed, not yet noted by Spark",
+    EpochState.REPAIRING: "partly lost, to be written again",
+}
+
+
+def header(found: Checkpoint) -> Text:
+    """Name a checkpoint and say whether a run is alive."""
+    run = found.run
+    style = {True: "green", False: "dim", None: "yellow"}[run.alive]
+    text = Text.assemble(
+        ("query ", "dim"), (found.query, "bold"), ("  run ", "dim"), (run.word, style),
+        f" ({run.who})" if run.who else "", "\n", found.address,
+    )  # fmt: skip
+    if found.moved is not None:
+        text.append(f"\nmoved here from {found.home}, and not accepted yet", style="red")
+    return text
+
+
+def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
+    """Give the list of epochs."""
+    if not rows:
+        return Text("no epoch yet" if known == 0 else "no epoch with details")
+    table = _table("epoch", "state", "sinks", "commits", "s", "when", right=("s",))
+    for row in rows:
+        view = row.view
+        table.add_row(
+            view.name,
+            _state(view.state, _words(view.state, view.reason, view.pending)),
+            _lines(
+                f"{name}: {_n(rows_, 'row')}, {_n(count, 'tx')}"
+                for name, (rows_, count) in view.sinks.items()
+            ),
+            _lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()),
+            "" if view.seconds is None else f"{view.seconds:.3f}",
+            "folded" if view.folded else _moment(row.at),
+        )
+    if len(rows) < known:
+        return Group(table, Text(f"{len(rows)} of {known} epochs; --limit and --all show more", style="dim"))
+    return table
+
+
+def detail(found: Detail) -> RenderableType:
+    """Give one epoch in full."""
+    view = found.view
+    head = Text.assemble(
+        (view.name, "bold"), "  ", _state(view.state, _words(view.state, view.reason, view.pending))
+    )
+    parts: list[RenderableType] = [head]
+    if found.note:
+        parts.append(Text(f"note: {found.note}", style="yellow"))
+    if view.folded:
+        parts.append(
+            _lines(f"{name}: {_n(rows, 'row')}, {_n(n, 'tx')}" for name, (rows, n) in view.sinks.items())
+        )
+        parts.append(_lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()))
+    for number, partitions in enumerate(found.sources):
+        names = found.progress.sources if found.progress else ()
+        title = f"barrier of source {number}" + (f" ({names[number].name})" if number < len(names) else "")
+        parts += [_title(title), _barrier(partitions)]
+    if found.chain:
+        parts += [_title("decision chain"), _chain(found)]
+    if found.handles:
+        parts += [_title("handles"), _handles(found.handles)]
+    if found.progress is not None and found.progress.operators:
+        parts += [_title("stateful operators, as Spark reports them"), _operators(found)]
+    if found.steps:
+        parts += [_title("time per step"), _steps(found.steps)]
+    if found.progress is not None and found.progress.duration_ms:
+        spans = sorted(found.progress.duration_ms.items(), key=lambda item: -item[1])
+        parts += [_title("time in Spark"), Text(", ".join(f"{name} {ms} ms" for name, ms in spans))]
+    if found.sizes is not None:
+        parts += [_title("on disk"), _sizes(found.sizes)]
+    return Group(*parts)
+
+
+def transactions(found: Sequence[Transaction]) -> RenderableType:
+    """Give the transactions of one checkpoint."""
+    if not found:
+        return Text("nothing is pending", style="green")
+    table = _table("epoch", "sink", "slot", "state", "rows", "since", "transaction", right=("slot", "rows"))
+    for item in found:
+        vote = item.handle.vote
+        table.add_row(
+            f"chk-{item.epoch}", Text(vote.sink), str(vote.slot), _state(item.handle.state), str(vote.rows),
+            _moment(item.since), Text(item.handle.transaction),
+        )  # fmt: skip
+    return table
+
+
+def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
+    """Give what the sinks have open and no link names."""
+    if not found:
+        return Text("the sinks have nothing else open", style="green")
+    table = _table("sink", "open, named by no link")
+    for sink, transaction in found:
+        table.add_row(Text(sink), Text(transaction))
+    return table
+
+
+def done(found: Sequence[Done]) -> RenderableType:
+    """Give what ``resolve`` did."""
+    if not found:
+        return Text("nothing was open", style="green")
+    table = _table("epoch", "sink", "slot", "outcome", "transaction", right=("slot",))
+    for item in found:
+        table.add_row(
+            f"chk-{item.epoch}", Text(item.sink), "" if item.slot is None else str(item.slot),
+            Text(item.outcome + (f": {item.reason}" if item.reason else ""), style=item.style), Text(item.transaction),
+        )  # fmt: skip
+    return table
+
+
+def _barrier(partitions: Sequence[Partition]) -> Table:
+    table = _table("partition", "start", "barrier", "span", right=("start", "barrier", "span"))
+    for part in partitions:
+        span = "" if part.span is None else str(part.span)
+        table.add_row(Text(part.partition or "-"), _offset(part.start), _offset(part.end), span)
+    return table
+
+
+def _chain(found: Detail) -> Table:
+    table = _table("link", "word", "by", "why")
+    for link in found.chain:
+        carried = f", {len(link.carried)} carried" if link.carried else ""
+        why = link.reason or f"all slots voted: {_n(len(link.pending), 'tx')}{carried}"
+        by = f"run {link.run}" if link.run else f"plan {link.plan}"
+        table.add_row(link.name, link.kind.value, Text(by), Text(why))
+    return table
+
+
+def _handles(found: Iterable[HandleView]) -> Table:
+    table = _table("sink", "slot", "state", "rows", "link", "transaction", right=("slot", "rows"))
+    for item in found:
+        table.add_row(
+            Text(item.vote.sink), str(item.vote.slot), _state(item.state), str(item.vote.rows),
+            item.link.name, Text(item.transaction),
+        )  # fmt: skip
+    return table
+
+
+def _operators(found: Detail) -> Table:
+    table = _table("operator", "rows", "updated", "memory", right=("rows", "updated", "memory"))
+    for item in found.progress.operators if found.progress else ():
+        table.add_row(
+            Text(item.name), str(item.rows_total), str(item.rows_updated), _bytes(item.memory_bytes)
+        )
+    return table
+
+
+def _steps(steps: Sequence[Step]) -> Table:
+    table = _table("step", "when", "after", right=("after",))
+    before: float | None = None
+    for step in steps:
+        table.add_row(
+            Text(step.what), _moment(step.at), "" if before is None else f"{1000 * (step.at - before):.0f} ms"
+        )
+        before = step.at
+    return table
+
+
+def _sizes(sizes: Sizes) -> Text:
+    least = "" if sizes.complete else "at least "
+    text = f"checkpoint {least}{_bytes(sizes.total)} in {least}{_n(sizes.files, 'file')}"
+    for operator, size in sizes.state.items():
+        text += f"\nstate of operator {operator}: {_bytes(size)}"
+    return Text(text)
+
+
+def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name in columns:
+        # What does not fit goes on in the next line: half an id is no id.
+        table.add_column(name, overflow="fold", justify="right" if name in right else "left")
+    return table
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _words(state: EpochState, reason: str, pending: int) -> str:
+    if state is EpochState.DECIDED:
+        return f"decided, {pending} pending" if pending else "decided, no receipt yet"
+    said = _SPARK_SAYS.get(state, state.value)
+    return f"{said} ({reason})" if reason and state is EpochState.ABORTED else said
+
+
+def _state(state: EpochState | HandleState, words: str = "") -> Text:
+    return Text(words or state.value, style=_STYLES[state])
+
+
+def _offset(value: object) -> Text:
+    return Text("-" if value is None else str(value))
+
+
+def _lines(lines: Iterable[str]) -> Text:
+    return Text("\n".join(lines))
+
+
+def _n(count: int, word: str) -> str:
+    return f"{count} {word}" + ("s" if count != 1 and word != "tx" else "")
+
+
+def _moment(at: float | None) -> str:
+    """Give a moment in the operator's own time."""
+    return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:  # noqa: PLR2004  the meaning of these units
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,172 @@
+"""The operator's view as JSON: plain values with stable keys, which docs/reference/cli.md lists. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.operations import disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.log.progress import Progress
+    from onceonly.operations.find import Checkpoint, Problem
+    from onceonly.operations.look import Detail, Row, Transaction
+    from onceonly.operations.offsets import Partition
+    from onceonly.operations.resolve import Result
+    from onceonly.operations.states import EpochView, HandleView
+
+
+def checkpoint(found: Checkpoint) -> dict[str, Any]:
+    """Give what names a checkpoint, and whether it is in use."""
+    run, moved = found.run, found.moved
+    return {
+        "path": str(found.path),
+        "address": found.address,
+        "query": found.query,
+        "run": {"state": run.word, "who": run.who},
+        "home": found.home,
+        "moved": moved is not None,
+    }
+
+
+def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Give the folders that could not be shown."""
+    return [{"path": str(item.path), "foreign": item.foreign, **error(item.error)} for item in found]
+
+
+def error(found: OnceonlyError) -> dict[str, Any]:
+    """Give an error."""
+    return {"code": found.code, "what": found.what, "next_step": found.next_step}
+
+
+def row(found: Row) -> dict[str, Any]:
+    """Give one line of the list."""
+    return {**epoch(found.view), "at": disk.iso(found.at)}
+
+
+def epoch(view: EpochView) -> dict[str, Any]:
+    """Give an epoch in short."""
+    return {
+        "epoch": view.epoch,
+        "name": view.name,
+        "state": view.state.value,
+        "reason": view.reason,
+        "folded": view.folded,
+        "links": view.links,
+        "sinks": {name: {"rows": rows, "transactions": count} for name, (rows, count) in view.sinks.items()},
+        "outcomes": dict(view.outcomes),
+        "commit_seconds": view.seconds,
+        "pending": view.pending,
+    }
+
+
+def detail(found: Detail) -> dict[str, Any]:
+    """Give an epoch in full."""
+    return {
+        **epoch(found.view),
+        "note": found.note,
+        "sources": [
+            {
+                "source": number,
+                "name": _source_name(found, number),
+                "partitions": list(map(_partition, parts)),
+            }
+            for number, parts in enumerate(found.sources)
+        ],
+        "chain": [
+            {
+                "link": link.name,
+                "kind": link.kind.value,
+                "plan": link.plan,
+                "run": link.run,
+                "guarantee": link.guarantee.value,
+                "reason": link.reason,
+                "transactions": len(link.pending),
+                "carried": len(link.carried),
+            }
+            for link in found.chain
+        ],
+        "handles": [handle(item) for item in found.handles],
+        "steps": [{"step": step.what, "at": disk.iso(step.at)} for step in found.steps],
+        "spark": None if found.progress is None else _progress(found.progress),
+        "bytes": None
+        if found.sizes is None
+        else {
+            "checkpoint": found.sizes.total,
+            "state": found.sizes.state,
+            "files": found.sizes.files,
+            "complete": found.sizes.complete,
+        },
+    }
+
+
+def handle(found: HandleView) -> dict[str, Any]:
+    """Give one handle; ``data`` is the sink's own, without secrets."""
+    vote = found.vote
+    return {
+        "sink": vote.sink,
+        "slot": vote.slot,
+        "transaction": found.transaction,
+        "state": found.state.value,
+        "link": found.link.name,
+        "rows": vote.rows,
+        "checksum": vote.checksum,
+        "run": vote.run,
+        "attempt": vote.attempt,
+        "data": dict(vote.handle.data) if vote.handle else {},
+    }
+
+
+def transaction(found: Transaction) -> dict[str, Any]:
+    """Give one transaction of ``transactions list``."""
+    return {"epoch": found.epoch, "since": disk.iso(found.since), **handle(found.handle)}
+
+
+def _source_name(found: Detail, number: int) -> str:
+    sources = found.progress.sources if found.progress else ()
+    return sources[number].name if number < len(sources) else ""
+
+
+def _partition(found: Partition) -> dict[str, Any]:
+    return {"partition": found.partition, "start": found.start, "end": found.end, "span": found.span}
+
+
+def _progress(found: Progress) -> dict[str, Any]:
+    return {
+        "run": found.run,
+        "timestamp": found.timestamp,
+        "rows": found.rows,
+        "duration_ms": dict(found.duration_ms),
+        "operators": [
+            {
+                "name": item.name,
+                "rows_total": item.rows_total,
+                "rows_updated": item.rows_updated,
+                "memory_bytes": item.memory_bytes,
+                "custom": dict(item.custom),
+            }
+            for item in found.operators
+        ],
+    }
+
+
+def result(found: Result) -> dict[str, Any]:
+    """Give what ``transactions resolve`` did with one checkpoint."""
+    return {
+        "transactions": [
+            {
+                "epoch": item.epoch,
+                "sink": item.sink,
+                "slot": item.slot,
+                "transaction": item.transaction,
+                "outcome": item.outcome,
+                "reason": item.reason,
+            }
+            for item in found.done
+        ],
+        "links": found.links,
+        "receipt": found.receipt,
+        "settled": found.error is None,
+    }

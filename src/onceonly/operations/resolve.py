@@ -1,0 +1,142 @@
+"""``transactions resolve``: what a start of the query would settle, settled with the job down.
+
+It plans the newest epoch, as a run would, and drops the plan: what is decided is committed, everything else that
+the query has open is fenced and aborted under an ABORT link of this plan. Killed anywhere, it is run again; a run
+that starts meanwhile is told apart by the log, as two drivers are (docs/adr/0005-claims.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
+from onceonly.log import open_log
+from onceonly.log.presence import Presence
+from onceonly.operations import sinks
+from onceonly.runtime.coordinator import Coordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.sinks import Given
+
+log = logging.getLogger("onceonly")
+
+_WORDS = {
+    "Committed": ("committed", "green"),
+    "AlreadyCommitted": ("already committed", "green"),
+    "Lost": ("lost", "red"),
+    "RetryLater": ("not taken now", "yellow"),
+    "Unknown": ("in doubt", "red"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done with one transaction."""
+
+    epoch: int
+    sink: str
+    transaction: str
+    outcome: str
+    slot: int | None = None
+    reason: str = ""
+    style: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What became of one checkpoint; ``error`` is why it stopped before its end."""
+
+    done: list[Done] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    receipt: bool = False
+    mode: str = ""
+    error: OnceonlyError | None = None
+
+
+def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
+    """Raise where a run works on the checkpoint, or where that cannot be told and ``force`` is not given."""
+    run = checkpoint.run
+    if run.alive:
+        raise ConfigurationError(
+            f"a run is alive on {checkpoint.path}: {run.who}",
+            next_step="stop it first; while it lives it resolves its transactions by itself",
+        )
+    if run.alive is None and not force:
+        raise UnavailableError(
+            f"{checkpoint.path}: {run.who}", next_step="make sure that no run is alive, and add --force"
+        )
+
+
+def refuse_if_unfit(checkpoint: Checkpoint) -> None:
+    """Raise where there is nothing that could be resolved, or it is not safe here."""
+    if checkpoint.moved is not None:
+        raise checkpoint.moved
+    if not checkpoint.log.epochs():
+        raise LogError(
+            f"the decision log of {checkpoint.path} has no link yet: no transaction was ever begun under it",
+            next_step="nothing; the query's first epoch begins its log",
+        )
+
+
+def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float) -> Result:
+    """Resolve one checkpoint. Operator's process, with no run alive; idempotent, safe to be killed in.
+
+    What stops it is in the result, beside what was done before. Raises ``ConfigurationError``, ``SetupError``
+    or ``LogError`` before anything is touched.
+    """
+    result = Result()
+    epoch = checkpoint.spark.epoch()
+    opened = open_log(str(checkpoint.path), query=checkpoint.query, create=True)
+    with sinks.participants(checkpoint, given) as made:
+        presence = Presence.hold(str(checkpoint.path), actor="onceonly transactions resolve")
+        try:
+            coordinator = Coordinator(
+                log=opened,
+                actor="operator",
+                commit_timeout_s=timeout_s,
+                watch=lambda step: _note(result, step),
+            )
+            for name, participant in made.items():
+                coordinator.join(name, participant)
+            plan = coordinator.plan(
+                epoch,
+                sinks=sinks.decided_by(checkpoint, epoch),
+                barrier=checkpoint.spark.barrier(epoch),
+                run="",
+            )
+            result.mode = plan.mode.value
+        except OnceonlyError as error:
+            result.error = error
+        finally:
+            presence.close()
+    return result
+
+
+def _note(result: Result, step: Mapping[str, Any]) -> None:
+    """Take what the coordinator does, as it does it."""
+    match step["kind"]:
+        case "link.persisted":
+            result.links.append(f"{step['epoch']}.{step['index']} {step['link']}")
+        case "receipt.persisted":
+            result.receipt = True
+        case "handle.resolved" | "handle.committed":
+            outcome, style = _WORDS.get(str(step["outcome"]), (str(step["outcome"]), ""))
+            result.done.append(
+                Done(
+                    epoch=int(step["epoch"]), sink=str(step["sink"]), slot=int(step["slot"]),
+                    transaction=str(step["transaction"]), outcome=outcome, style=style,
+                    reason=str(step.get("reason", "")),
+                )
+            )  # fmt: skip
+        case "swept":
+            result.done.append(
+                Done(
+                    epoch=int(step["epoch"]), sink=str(step["sink"]), transaction=str(step["transaction"]),
+                    outcome="aborted and fenced", style="yellow",
+                )
+            )  # fmt: skip

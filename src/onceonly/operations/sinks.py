@@ -1,0 +1,168 @@
+"""Building the sinks of a query again, from what its links say, so that their targets can be asked and served.
+
+The links hold every option but the secret ones; those are given here, once more, by the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.model import LinkKind, SinkUse
+from onceonly.ports import QueryContext
+from onceonly.runtime.coordinator import Participant
+from onceonly.runtime.registry import BUILT_IN, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onceonly.model import Link
+    from onceonly.operations.find import Checkpoint
+    from onceonly.runtime.registry import SinkClass
+
+# Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
+# something open too; one that no epoch has used for longer is not asked.
+_EPOCHS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the operator adds: options for all sinks that know them, options of one sink, classes by sink name."""
+
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    by_sink: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+
+def links(checkpoint: Checkpoint) -> list[Link]:
+    """Give the links of the newest epochs, newest first."""
+    found: list[Link] = []
+    for epoch in list(reversed(checkpoint.log.epochs()))[:_EPOCHS]:
+        found += reversed(checkpoint.log.chain(epoch))
+    return found
+
+
+def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
+    """Say which sinks took part in the newest epochs, and how. Raises ``LogError`` where the links do not."""
+    found: dict[str, SinkUse] = {}
+    named: set[str] = set()
+    for link in links(checkpoint):
+        named |= link.settings.keys() | {vote.sink for vote in link.output}
+        for name, use in link.uses.items():
+            found.setdefault(name, use)
+    for name in sorted(named - found.keys()):
+        if name not in given.classes:
+            raise LogError(
+                f"the links of query {checkpoint.query} do not say what its sink {name} is: an older onceonly "
+                "wrote them",
+                next_step=f"say it with --sink {name}=<kafka, files, … or package.module:Class> and its options "
+                f"with --option {name}:NAME=VALUE, or start the query, which resolves by itself",
+            )
+        found[name] = SinkUse(sink=given.classes[name])
+    for name, path in given.classes.items():
+        if name not in found:
+            raise _no_sink(name, found)
+        found[name] = SinkUse(sink=path, guarantee=found[name].guarantee, options=found[name].options)
+    for name in given.by_sink:
+        if name not in found:
+            raise _no_sink(name, found)
+    return found
+
+
+def decided_by(checkpoint: Checkpoint, epoch: int) -> set[str] | None:
+    """Name the sinks that an epoch which is decided writes to; None where nothing says so."""
+    chain = checkpoint.log.chain(epoch)
+    if chain and chain[-1].kind is LinkKind.COMMIT:
+        return set(chain[-1].settings)
+    return None
+
+
+@contextlib.contextmanager
+def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Participant]]:
+    """Make the sinks of a query, and close them in the end. Touches no target by itself.
+
+    Raises ``ConfigurationError`` for a class or an option that is wrong or missing, ``SetupError`` where a
+    client library is.
+    """
+    wanted = uses(checkpoint, given)
+    classes = {name: _load(name, use.sink) for name, use in wanted.items()}
+    _refuse_unused(given, classes)
+    with contextlib.ExitStack() as stack:
+        made: dict[str, Participant] = {}
+        for name, use in wanted.items():
+            options = {**use.options, **_known(given, name, classes[name])}
+            try:
+                sink = load(classes[name])(options)
+            except ConfigurationError as error:
+                raise ConfigurationError(
+                    f"the sink {name} of query {checkpoint.query}: {error.what}",
+                    next_step=f"{error.next_step}; options that are secret are not in the log: give them with "
+                    f"--option {name}:NAME=VALUE or --options-file",
+                ) from error
+            stack.callback(sink.close)
+            made[name] = Participant(sink=sink, guarantee=use.guarantee, use=use)
+        yield made
+
+
+def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
+    """Ask the targets what this query has open there that no pending link names. Raises ``UnavailableError``."""
+    newest = links(checkpoint)
+    named = {vote.handle.transaction for link in newest[:1] for vote in link.votes if vote.handle is not None}
+    found: list[tuple[str, str]] = []
+    with participants(checkpoint, given) as made:
+        for name, each in made.items():
+            if not each.sink.capabilities.recovers:
+                continue
+            context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
+            found += [
+                (name, leftover.transaction)
+                for leftover in each.sink.recover(context)
+                if leftover.transaction not in named
+            ]
+    return found
+
+
+def _load(name: str, path: str) -> SinkClass:
+    """Give the class of a sink. Raises ``ConfigurationError`` where it cannot be imported here."""
+    if path in BUILT_IN:
+        return BUILT_IN[path]
+    module, colon, attribute = path.partition(":")
+    hint = f"say where it is with --sink {name}=package.module:Class, and put its folder on PYTHONPATH"
+    if not colon or module == "__main__":
+        raise ConfigurationError(f"the sink {name} is {path}, which cannot be imported here", next_step=hint)
+    try:
+        found: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"the sink {name} is {path}, which cannot be imported here: {error}", next_step=hint
+        ) from error
+    if not (isinstance(found, type) and callable(getattr(found, "commit", None))):
+        raise ConfigurationError(f"the sink {name} is {path}, which is no sink class", next_step=hint)
+    return found
+
+
+def _known(given: Given, name: str, sink: SinkClass) -> dict[str, str]:
+    """Give the operator's options for one sink: its own, and of the common ones those that it knows."""
+    declared = {option.name.lower() for option in load(sink).declared}
+    common = {key: value for key, value in given.options.items() if key.lower() in declared}
+    return {key.lower(): value for key, value in {**common, **given.by_sink.get(name, {})}.items()}
+
+
+def _refuse_unused(given: Given, classes: Mapping[str, SinkClass]) -> None:
+    known = {option.name.lower() for sink in classes.values() for option in load(sink).declared}
+    for name in given.options:
+        if name.lower() not in known:
+            raise ConfigurationError(
+                f"no sink of this query knows the option {name}", next_step="remove it, or correct its name"
+            )
+
+
+def _no_sink(name: str, found: Mapping[str, SinkUse]) -> ConfigurationError:
+    return ConfigurationError(
+        f"the query has no sink named {name}", next_step=f"it has {', '.join(sorted(found)) or 'none'}"
+    )

@@ -1,0 +1,152 @@
+"""What the log says of an epoch, in words for people: its state, and the outcome of each handle. Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onceonly.model import Guarantee, LinkKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onceonly.log.history import Summary
+    from onceonly.model import Link, Receipt, Vote
+
+_VISIBLE = frozenset({"committed", "already_committed"})
+
+
+class EpochState(enum.StrEnum):
+    """How far an epoch has come."""
+
+    COMPLETE = "complete"
+    """Everything decided is committed, and Spark has noted the epoch."""
+    COMMITTED = "committed"
+    """Everything decided is committed; Spark has not noted it and will run the plan again, writing nothing."""
+    DECIDED = "decided"
+    """The decision is durable; there is no receipt, so handles may not be committed yet."""
+    REPAIRING = "repairing"
+    """A part is committed, and a part was proven lost and is still to be written again."""
+    ABORTED = "aborted"
+    """What was begun is void: a run claimed the epoch, or a slot failed. Spark runs it (again)."""
+    IN_FLIGHT = "in flight"
+    """The barrier is set and nothing is decided."""
+
+
+class HandleState(enum.StrEnum):
+    """What is known of one transaction that a link names."""
+
+    COMMITTED = "committed"
+    PENDING = "pending"
+    """Decided; not known to be committed."""
+    LOST = "lost"
+    """Proven not committed, and fenced; its rows are written again under another handle."""
+    TRIED = "tried once"
+    """At most once: the one try is over, and some of the epoch's handles were given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandleView:
+    """One transaction that a link of the chain names first."""
+
+    vote: Vote
+    link: Link
+    state: HandleState
+
+    @property
+    def transaction(self) -> str:
+        return self.vote.handle.transaction if self.vote.handle else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochView:
+    """One epoch. ``sinks`` gives rows and transactions of its decided output; ``folded`` has no more than a line."""
+
+    epoch: int
+    state: EpochState
+    reason: str = ""
+    links: int = 0
+    sinks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+    pending: int = 0
+    folded: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"chk-{self.epoch}"
+
+
+def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, noted: bool) -> EpochView:
+    """Say what the chain of an epoch means; ``noted`` says whether Spark has it among its commits."""
+    if not chain:
+        return EpochView(epoch=epoch, state=EpochState.IN_FLIGHT)
+    last = chain[-1]
+    return EpochView(
+        epoch=epoch,
+        state=_state(last, receipt, noted=noted),
+        reason=last.reason,
+        links=len(chain),
+        sinks=_sums(last) if last.kind is LinkKind.COMMIT else {},
+        outcomes=receipt.outcomes if receipt else {},
+        seconds=receipt.seconds if receipt else None,
+        pending=sum(handle.state is HandleState.PENDING for handle in handles(chain, receipt)),
+    )
+
+
+def folded(line: Summary) -> EpochView:
+    """Say what a line of history means: an epoch is folded only when it is settled."""
+    return EpochView(
+        epoch=line.epoch,
+        state=EpochState.COMPLETE if line.kind is LinkKind.COMMIT else EpochState.ABORTED,
+        links=line.links,
+        sinks=line.sinks,
+        outcomes=line.outcomes,
+        seconds=line.seconds,
+        folded=True,
+    )
+
+
+def handles(chain: Sequence[Link], receipt: Receipt | None) -> list[HandleView]:
+    """Give every transaction that a link names, under the first link that does, with what became of it."""
+    views: list[HandleView] = []
+    seen: set[tuple[str, str]] = set()
+    for link in chain:
+        for vote in link.votes:
+            if vote.handle is None or (vote.sink, vote.handle.transaction) in seen:
+                continue  # a repeated decision names what an earlier link has named
+            seen.add((vote.sink, vote.handle.transaction))
+            views.append(HandleView(vote=vote, link=link, state=_outcome(vote, link, chain, receipt)))
+    return views
+
+
+def _state(last: Link, receipt: Receipt | None, *, noted: bool) -> EpochState:
+    if last.kind is LinkKind.ABORT:
+        return EpochState.ABORTED
+    if receipt is not None:
+        return EpochState.COMPLETE if noted else EpochState.COMMITTED
+    # Only a decision needs no reason; a COMMIT link that has one repeats a decision, and what it names is lost.
+    return EpochState.REPAIRING if last.reason else EpochState.DECIDED
+
+
+def _outcome(vote: Vote, link: Link, chain: Sequence[Link], receipt: Receipt | None) -> HandleState:
+    last = chain[-1]
+    if vote in last.carried:
+        return HandleState.COMMITTED
+    if link is not last:
+        # A link is followed only by one that claims: for what is lost, or where nothing was decided.
+        return HandleState.LOST
+    if receipt is None:
+        return HandleState.LOST if link.reason else HandleState.PENDING
+    if link.guarantee is Guarantee.AT_MOST_ONCE and not _VISIBLE.issuperset(receipt.outcomes):
+        return HandleState.TRIED
+    return HandleState.COMMITTED
+
+
+def _sums(link: Link) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for vote in link.output:
+        rows, transactions = sums.get(vote.sink, (0, 0))
+        sums[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
+    return sums
