@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import uuid
 from typing import TYPE_CHECKING
 
@@ -89,7 +88,7 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
             file.write(bytes(_PROBE_BYTES))
             store.finish(file)
         try:
-            os.link(temporary, final)
+            store.publish(temporary, final, copy=False)
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise ConfigurationError(

@@ -27,16 +27,19 @@ class CountingFile(io.RawIOBase):
         self._file = file
         self._digest = xxhash.xxh3_64()
         self.bytes = 0
+        self.dropped = False
 
     def writable(self) -> bool:
         """Say yes."""
         return True
 
     def write(self, data: Any) -> int:  # noqa: ANN401  any buffer
-        """Write all of it."""
+        """Write all of it; nothing once the file is dropped."""
+        size = memoryview(data).nbytes
+        if self.dropped:
+            return size
         self._file.write(data)
         self._digest.update(data)
-        size = memoryview(data).nbytes
         self.bytes += size
         return size
 

@@ -133,9 +133,9 @@ class Ledger:
 
     def _merge(self) -> None:
         parts = self._parts(self._names())
-        standing = _standing(parts)
-        for level in sorted({part.level for part in standing}):
-            same = [part for part in standing if part.level == level]
+        level = 0
+        while any(part.level >= level for part in parts):
+            same = [part for part in _standing(parts) if part.level == level]
             if len(same) >= 2 * MERGED:
                 oldest = same[:MERGED]
                 contents = [self._manifests_of(part) for part in oldest]
@@ -145,8 +145,8 @@ class Ledger:
                 merged = (manifest for several in contents for manifest in several or ())
                 self._store.put_if_absent(self.folder / whole.name, encode_manifests(merged))
                 parts.append(whole)
-        standing = _standing(parts)
-        for part in set(parts).difference(standing):
+            level += 1
+        for part in set(parts).difference(_standing(parts)):
             self._store.delete(self.folder / part.name)
 
     def _clear(self) -> None:

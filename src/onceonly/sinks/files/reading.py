@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Store
 
 
+_CSV_NULL = "\ue0d0onceonly null\ue0d1"  # of a private area: no value is this text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedEpoch:
     """One whole epoch of one sink of one query; paths are below the target."""
@@ -101,7 +104,8 @@ def _frame(
         .option("__globPaths__", "false")
     )
     if layout.format == "csv":
-        reader = reader.options(header=layout.header, sep=layout.sep, multiLine=True, enforceSchema=True)
+        # Nothing is null, two quotes are the empty text: told apart only where null has a text of its own.
+        reader = reader.options(header=layout.header, sep=layout.sep, multiLine=True, nullValue=_CSV_NULL)
     return reader.load(names)
 
 

@@ -38,6 +38,13 @@ def json_lines(batch: pa.RecordBatch, *, who: str) -> bytes:
 
 def csv_lines(batch: pa.RecordBatch, sep: str, *, who: str) -> bytes:
     """Give a line a row, quoted as Spark's writer does where a value needs it."""
+    if batch.num_columns == 1 and batch.column(0).null_count:
+        raise RecordRefusedError(
+            f"{who}: a value of the only column {batch.schema.names[0]} is null, and its line in a csv file would be "
+            "empty: readers pass over it.",
+            next_step="filter the nulls, add a column, or set format to json or parquet; the rows stay in the "
+            "source",
+        )
     columns = [
         _cells(column, field, sep, who) for column, field in zip(batch.columns, batch.schema, strict=True)
     ]

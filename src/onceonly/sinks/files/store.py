@@ -47,8 +47,11 @@ class Store(Protocol):
         """Flush, make the content durable, and close."""
         ...
 
-    def publish(self, temporary: Path, final: Path) -> bool:
-        """Give a whole file its final name, unless it is taken; say whether it was free. Not yet durable."""
+    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
+        """Give a whole file its final name, unless it is taken; say whether it was free. Not yet durable.
+
+        Across file systems it is copied, unless ``copy`` forbids it: then EXDEV is raised.
+        """
         ...
 
     def size(self, path: Path) -> int | None:
@@ -118,13 +121,13 @@ class LocalStore:
         os.fsync(file.fileno())
         file.close()
 
-    def publish(self, temporary: Path, final: Path) -> bool:
+    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
         try:
             os.link(temporary, final)
         except FileExistsError:
             return False
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            if error.errno != errno.EXDEV or not copy:
                 raise
             return self._copy(temporary, final)
         return True

@@ -79,7 +79,10 @@ class _OpenFile:
         return DataFile(self.path, self.bytes, self.rows, self._counted.checksum)
 
     def drop(self) -> None:
-        # What the encoder still has is not wanted; its own end may not be written either.
+        """Close what must be closed. The encoder still writes its end, to nowhere."""
+        self._counted.dropped = True
+        with contextlib.suppress(OSError):
+            self._encoder.close()
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -1,0 +1,138 @@
+"""What the tests of the file sink share: a sink with its contexts, and crashes at every step of the kernel."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onceonly.errors import OnceonlyError
+from onceonly.model import Guarantee, Handle
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.files import FilesSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+COLUMNS = (("id", "bigint"), ("day", "string"))
+# What changes a file system; listed by https://docs.python.org/3/library/audit_events.html.
+STEPS = frozenset(
+    {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.scandir", "shutil.rmtree"}
+)
+FAILED, TYPED = 3, 4
+
+
+@dataclass
+class Files:
+    """A target and a query that writes to it."""
+
+    target: Path
+    options: dict[str, str] = field(default_factory=dict)
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    columns: tuple[tuple[str, str], ...] = COLUMNS
+    query: str = "q-1"
+
+    def sink(self) -> FilesSink:
+        return FilesSink({"path": str(self.target), "partitionby": "day", **self.options})
+
+    @property
+    def context(self) -> QueryContext:
+        return QueryContext(query=self.query, sink="files", guarantee=self.guarantee, columns=self.columns)
+
+    def begin(self, epoch: int = 0, slot: int = 0, **more: Any) -> tuple[FilesSink, Any]:  # noqa: ANN401
+        sink = self.sink()
+        facts = sink.check(self.context)
+        context = WriteContext(
+            query=self.query, sink="files", run="r", epoch=epoch, plan="p", slot=slot, attempt="1",
+            guarantee=self.guarantee, facts=facts, **more,
+        )  # fmt: skip
+        return sink, sink.begin_transaction(context)
+
+    def prepared(self, rows: dict[str, list[Any]], epoch: int = 0, slot: int = 0) -> Handle:
+        sink, attempt = self.begin(epoch, slot)
+        sink.write(attempt, pa.record_batch(rows))
+        return sink.pre_commit(attempt)
+
+    def finish(self, epoch: int, *handles: Handle) -> list[str]:
+        """Commit, complete and sweep, as far as the outcomes let the runtime go on; give them."""
+        sink = self.sink()
+        outcomes = [type(sink.commit(handle)).__name__ for handle in handles]
+        if set(outcomes) <= {"Committed", "AlreadyCommitted"}:
+            sink.complete(self.context, epoch, handles)
+            sink.recover(self.context)
+        return outcomes
+
+    def visible(self) -> list[Path]:
+        """The files that Spark would read."""
+        return [
+            path
+            for path in sorted(self.target.rglob("*"))
+            if path.is_file() and not any(part[0] in "._" for part in path.relative_to(self.target).parts)
+        ]
+
+    def ids(self) -> list[int]:
+        """The column ``id`` of all that is visible, in parquet."""
+        tables = [pq.ParquetFile(path).read() for path in self.visible()]
+        return sorted(value for table in tables for value in table["id"].to_pylist())
+
+    def staged(self) -> list[Path]:
+        return [path for path in (self.target / "_onceonly" / "staging").rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def quick() -> Iterator[Path]:
+    """Give a folder in memory, where there is one: thousands of fsyncs would make a disk the test's subject."""
+    memory = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def rows(*ids: int) -> dict[str, list[Any]]:
+    return {"id": list(ids), "day": [f"d{number % 2}" for number in ids]}
+
+
+def crashed(action: Callable[[], object], nth: int, folder: Path, *, kill: bool) -> int | None:
+    """Run the action in a process that is killed, or whose file system fails, at its n-th step in a folder.
+
+    Gives None where it came to its end before that, else how it ended: FAILED, TYPED, or by SIGKILL.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child starts no thread and returns no more
+        child = os.fork()
+    if child == 0:
+        os._exit(_run(action, nth, str(folder), kill=kill))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, TYPED, -signal.SIGKILL}, status
+    return status or None
+
+
+def _run(action: Callable[[], object], nth: int, folder: str, *, kill: bool) -> int:
+    count = 0
+
+    def step(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal count
+        if event in STEPS and any(str(argument).startswith(folder) for argument in arguments):
+            count += 1
+            if count == nth:
+                if kill:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise OSError(errno.EIO, "put in by hand", folder)
+
+    sys.addaudithook(step)
+    try:
+        action()
+    except OnceonlyError:
+        return TYPED
+    except BaseException:  # noqa: BLE001  told by the code
+        return FAILED
+    return TYPED if count >= nth else 0

@@ -1,0 +1,95 @@
+"""The driver's half of the file sink, killed and failed at every step: repeated, it comes to the same end."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.files_bench import Files, crashed, quick, rows
+
+from onceonly import files
+from onceonly.sinks.files import ledger
+from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.store import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.model import Handle
+
+__all__ = ["quick"]  # a fixture
+kills = pytest.mark.parametrize("kill", [True, False], ids=["killed", "failed"])
+
+
+def whole(bench: Files) -> None:
+    """Nothing that can be seen is a part of a file, or a part of an epoch in the manifests."""
+    bench.ids()
+    for epoch in files.committed(str(bench.target)):
+        assert epoch.rows == 4
+        for file in epoch.files:
+            assert (bench.target / file.path).stat().st_size == file.bytes
+
+
+@kills
+def test_commit_and_manifest_are_finished_after_a_crash_at_any_step(quick: Path, *, kill: bool) -> None:
+    for nth in count(1):
+        bench = Files(quick / str(nth))
+        handles = [bench.prepared(rows(1, 2)), bench.prepared(rows(3, 4), slot=1)]
+
+        def work(bench: Files = bench, handles: list[Handle] = handles) -> None:
+            bench.finish(0, *handles)
+
+        end = crashed(work, nth, bench.target, kill=kill)
+        whole(bench)
+        outcomes = bench.finish(0, *handles)
+        assert set(outcomes) <= {"Committed", "AlreadyCommitted"}
+        assert bench.ids() == [1, 2, 3, 4]
+        assert [epoch.rows for epoch in files.committed(str(bench.target))] == [4]
+        assert bench.sink().recover(bench.context) == []
+        assert bench.staged() == []
+        if end is None:
+            assert outcomes == ["AlreadyCommitted"] * 2
+            assert nth > 25, "the steps are counted"
+            return
+
+
+@kills
+def test_abort_is_finished_after_a_crash_at_any_step(quick: Path, *, kill: bool) -> None:
+    for nth in count(1):
+        bench = Files(quick / str(nth))
+        handle = bench.prepared(rows(1, 2))
+        decided = bench.prepared(rows(3), slot=1)
+        end = crashed(partial(bench.sink().abort, handle), nth, bench.target, kill=kill)
+        left = [leftover.transaction for leftover in bench.sink().recover(bench.context)]
+        assert set(left) <= {handle.transaction, decided.transaction}
+        bench.sink().abort(handle)
+        assert bench.finish(0, decided) == ["Committed"]
+        assert (bench.ids(), bench.staged()) == ([3], [])
+        if end is None:
+            assert left == [decided.transaction]
+            return
+
+
+@kills
+def test_merging_manifests_loses_and_doubles_none_at_any_step(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, *, kill: bool
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    manifests = [
+        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(10)
+    ]
+    for nth in count(1):
+        kept = ledger.Ledger(LocalStore(), quick / str(nth))
+        for manifest in manifests[:9]:
+            kept.put(manifest)
+        end = crashed(lambda: kept.put(manifests[9]), nth, quick, kill=kill)  # noqa: B023  run at once
+        assert kept.manifests() in (manifests[:9], manifests)
+        kept.put(manifests[9])
+        assert kept.manifests() == manifests
+        names = sorted(path.name for path in kept.folder.iterdir())
+        assert [name[0] for name in names] == ["0", "0", "1", "1", "2"], names
+        if end is None:
+            assert nth > 20
+            return
