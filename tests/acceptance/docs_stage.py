@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import subprocess
 from collections import Counter
@@ -11,8 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from confluent_kafka import Producer
 from doc_blocks import ROOT, Block, extract
 from harness import read_committed
+from pyspark.errors import StreamingQueryException
 
 import onceonly
+from onceonly import failpoints
+from onceonly.spark.epoch import _desks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,10 +88,15 @@ class Stage:
 
 class Readme(Stage):
     def names(self) -> Names:
-        self.topics("readme-events", "results", "totals")
+        self.topics("readme-events", "results", "totals", "copies")
         self.feed("readme-events")
         self.own["make"] = self.make
-        self.checks = {"format": self.all_rows, "foreachBatch": self.all_totals, "supervise": self.all_twice}
+        self.checks = {
+            "format": self.all_rows,
+            "foreachBatch": self.all_totals,
+            "epoch": self.both,
+            "supervise": self.all_twice,
+        }
         onceonly.register(self.spark)
         events = self.events("readme-events").select("key", "value")
         totals = events.groupBy("key").count().selectExpr("key", "cast(count as string) as value")
@@ -96,7 +106,8 @@ class Readme(Stage):
             writer = writer.option("kafka.bootstrap.servers", self.servers).trigger(availableNow=True)
             return writer.option("checkpointLocation", str(self.folder / "supervised")).start()
 
-        return {"servers": self.servers, "events": events, "totals": totals, "build_query": build_query}
+        kafka = {"kafka.bootstrap.servers": self.servers}
+        return {"kafka": kafka, "events": events, "totals": totals, "build_query": build_query}
 
     def make(self, block: Block, code: str) -> None:
         """See that the targets are there; CI itself is what runs them."""
@@ -113,6 +124,11 @@ class Readme(Stage):
     def all_totals(self, names: Names) -> None:
         rows = self.read("totals")
         assert {key: max(int(value) for name, value in rows if name == key) for key, _ in rows} == TOTALS
+
+    def both(self, names: Names) -> None:
+        files = onceonly.files.read(self.spark, str(self.folder / "archive")).collect()
+        assert Counter((row["key"].decode(), row["value"].decode()) for row in files) == Counter(ROWS)
+        assert Counter(self.read("copies")) == Counter(ROWS)
 
     def all_twice(self, names: Names) -> None:
         # The supervised query is another one: it writes all rows once more.
@@ -221,11 +237,72 @@ class Failpoints(Stage):
         return {}
 
 
+class OneOrder(Stage):
+    """A page on which a job that writes files has run as far as ``failpoints`` let it, and is down."""
+
+    failpoints = ""
+
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        orders = self.collection("shop string, amount long")
+        checkpoint = str(self.folder / "checkpoints" / "orders")
+
+        def write(frame: DataFrame, batch_id: int) -> None:
+            with onceonly.epoch(frame, batch_id, log=checkpoint) as epoch:
+                epoch.write(frame, onceonly.sink("onceonly.files", path=str(self.folder / "orders")))
+
+        writer = orders.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        os.environ["ONCEONLY_FAILPOINTS"] = self.failpoints
+        try:
+            query = writer.foreachBatch(write).start()
+            with contextlib.suppress(StreamingQueryException):
+                query.awaitTermination(60)
+            assert bool(query.exception()) is bool(self.failpoints)
+        finally:
+            del os.environ["ONCEONLY_FAILPOINTS"]
+        # As if the driver had ended: this process goes on, and would be taken for a run that is alive.
+        for desk in _desks._things.values():
+            desk.close()
+        _desks._things.clear()
+        return {"orders": orders}
+
+    def rows(self) -> int:
+        rows: int = onceonly.files.read(self.spark, str(self.folder / "orders")).count()
+        return rows
+
+
+class WhenStuck(OneOrder):
+    failpoints = "link.after_put=raise@2"
+
+    def names(self) -> Names:
+        failpoints._counts.clear()
+        self.checks = {"list": self.half, "resolve": self.more}
+        return super().names()
+
+    def half(self, names: Names) -> None:
+        assert self.rows() == 20
+
+    def more(self, names: Names) -> None:
+        assert self.rows() == 40
+
+
+class Move(OneOrder):
+    def names(self) -> Names:
+        (self.folder / "archive").mkdir()
+        self.checks = {"go-on": self.all_rows}
+        return super().names()
+
+    def all_rows(self, names: Names) -> None:
+        assert self.rows() == 60
+
+
 STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
+    "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/several-sinks.md": SeveralSinks,
+    "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
     "docs/reference/failpoints.md": Failpoints,
     "docs/tutorial/five-minutes.md": FiveMinutes,
