@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onceonly.operations.resolve import Result
     from onceonly.operations.sinks import Given
 
+_SHOWN_MAX = 50
 _ENVIRONMENT = "ONCEONLY_SINK_OPTIONS_FILE"
 
 
@@ -130,6 +131,8 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     ready, problems = shared.each(found, prepared)
     status = shared.report(problems, others=bool(ready))
     for checkpoint, named in ready:
+        for item in named[:_SHOWN_MAX]:
+            shared.tell(f"to commit: chk-{item.epoch} {item.handle.vote.sink} {item.handle.transaction}")
         shared.tell(
             f"query {checkpoint.query} at {checkpoint.address}: {len(named)} decided transactions are to be "
             "committed; whatever else it has open is to be aborted"
@@ -164,6 +167,10 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     for _, failure in failures:
         shared.complain(failure.what, failure.next_step)
         status = max(status, shared.status_of(failure))
+    lost = sum(result.lost for _, result in results)
+    if lost:
+        shared.tell(f"{lost} transactions were lost, and are fenced: the query's next run writes their rows again")
+        status = max(status, shared.EXIT_ANOMALY)
     return status
 
 

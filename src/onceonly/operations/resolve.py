@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
+from onceonly.model import LinkKind
 from onceonly.operations import sinks
 from onceonly.runtime.coordinator import Coordinator
 
@@ -57,6 +58,11 @@ class Result:
     mode: str = ""
     error: OnceonlyError | None = None
 
+    @property
+    def lost(self) -> int:
+        """How many transactions were proven lost: the query's next run writes their rows again."""
+        return sum(item.outcome == _WORDS["Lost"][0] for item in self.done)
+
 
 def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
     """Raise where a run works on the checkpoint, or where that cannot be told and ``force`` is not given."""
@@ -90,7 +96,7 @@ def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float) -> Result
     or ``LogError`` before anything is touched.
     """
     result = Result()
-    epoch = checkpoint.spark.epoch()
+    epoch, barrier = _in_flight(checkpoint)
     opened = open_log(str(checkpoint.path), query=checkpoint.query, create=True)
     with sinks.participants(checkpoint, given) as made:
         presence = Presence.hold(str(checkpoint.path), actor="onceonly transactions resolve")
@@ -106,15 +112,37 @@ def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float) -> Result
             plan = coordinator.plan(
                 epoch,
                 sinks=sinks.decided_by(checkpoint, epoch),
-                barrier=checkpoint.spark.barrier(epoch),
-                run="",
+                barrier=barrier,
             )
             result.mode = plan.mode.value
         except OnceonlyError as error:
             result.error = error
+        except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
+            result.error = UnavailableError(
+                f"query {checkpoint.query}, chk-{epoch}: a sink failed: {type(error).__name__}: {error}",
+                next_step="see to the target and run this again: what is decided stays decided",
+            )
         finally:
             presence.close()
     return result
+
+
+def _in_flight(checkpoint: Checkpoint) -> tuple[int, tuple[str, ...]]:
+    """Give the epoch to resolve, and its barrier.
+
+    It is the newest that Spark has set a barrier for. Spark does not sync its files, so after a power loss the
+    log may hold a decision whose barrier is gone; then that is the epoch, and there is nothing to compare.
+    """
+    decided = [link.epoch for link in sinks.links(checkpoint) if link.kind is LinkKind.COMMIT]
+    try:
+        epoch = checkpoint.spark.epoch()
+    except LogError:
+        if not decided:
+            raise
+        epoch = -1
+    if decided and decided[0] > epoch:
+        return decided[0], ()
+    return epoch, checkpoint.spark.barrier(epoch)
 
 
 def _note(result: Result, step: Mapping[str, Any]) -> None:

@@ -1,0 +1,188 @@
+"""Checkpoints for the tests of the operator's view: Spark's files by hand, the log by the log's own code.
+
+Its sink keeps transactions as files; the command line imports it by name, from this folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import onceonly.cli
+from onceonly.log import open_log
+from onceonly.model import Capabilities, Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Vote
+from onceonly.options import Option
+from onceonly.ports import (
+    AlreadyCommitted,
+    Committed,
+    Leftover,
+    Lost,
+    Outcome,
+    QueryContext,
+    RetryLater,
+    TwoPhaseCommitSink,
+    Unknown,
+    WriteContext,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+QUERY = "11111111-2222-3333-4444-555555555555"
+
+
+class BoxSink(TwoPhaseCommitSink[str]):
+    """Transactions are files ``<id>.open`` in a folder, ``<id>.done`` when committed.
+
+    A file ``<id>.lost`` or ``<id>.doubt`` says what its commit answers; the password must be right.
+    """
+
+    name = "box"
+    capabilities = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    declared: ClassVar[tuple[Option, ...]] = (
+        Option(name="folder", doc="where the transactions are", required=True),
+        Option(name="password", doc="anything", secret=True),
+    )
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.options["folder"])
+
+    def check(self, context: QueryContext) -> dict[str, str | int]:
+        if not self.folder.is_dir():
+            message = "the box is not there"
+            raise ConnectionError(message)
+        return {}
+
+    def begin_transaction(self, context: WriteContext) -> str:
+        raise NotImplementedError
+
+    def write(self, transaction: str, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def pre_commit(self, transaction: str) -> Handle:
+        raise NotImplementedError
+
+    def commit(self, handle: Handle) -> Outcome:
+        opened, done = (self.folder / f"{handle.transaction}.{end}" for end in ("open", "done"))
+        if (self.folder / f"{handle.transaction}.lost").exists():
+            return Lost("it is written on it")
+        if (self.folder / f"{handle.transaction}.later").exists():
+            return RetryLater("the box is busy")
+        if done.exists():
+            return AlreadyCommitted()
+        if not opened.exists():
+            return Unknown("it is not in the box")
+        opened.rename(done)
+        return Committed()
+
+    def abort(self, handle: Handle) -> None:
+        (self.folder / f"{handle.transaction}.open").unlink(missing_ok=True)
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        return [Leftover(transaction=path.stem) for path in self.folder.glob("*.open")]
+
+
+@dataclass
+class Desk:
+    """One checkpoint and one box."""
+
+    path: Path
+    query: str = QUERY
+    keep: int = 100
+
+    def __post_init__(self) -> None:
+        self.box.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "metadata").write_text(json.dumps({"id": self.query}), encoding="utf-8")
+        self.log = open_log(str(self.path), query=self.query, keep=self.keep, create=True)
+
+    @property
+    def box(self) -> Path:
+        return self.path.parent / f"{self.path.name}-box"
+
+    # --- what Spark writes --------------------------------------------------------------------------------
+
+    def barrier(self, epoch: int) -> str:
+        return json.dumps({"events": {"0": 10 * (epoch + 1), "1": 5 * (epoch + 1), "10": 0}})
+
+    def set_barrier(self, epoch: int) -> None:
+        folder = self.path / "offsets"
+        folder.mkdir(exist_ok=True)
+        (folder / str(epoch)).write_text(f"v1\n{{}}\n{self.barrier(epoch)}", encoding="utf-8")
+
+    def note(self, epoch: int) -> None:
+        folder = self.path / "commits"
+        folder.mkdir(exist_ok=True)
+        (folder / str(epoch)).write_text("v1\n{}", encoding="utf-8")
+
+    # --- what a run writes --------------------------------------------------------------------------------
+
+    def vote(self, epoch: int, slot: int = 0, *, name: str = "") -> Vote:
+        handle = Handle(transaction=name or f"t{epoch}-{slot}", data={"box": 1})
+        return Vote(
+            sink="box", epoch=epoch, slot=slot, plan="p", run="r", attempt="1", rows=3, checksum="0" * 16,
+            handle=handle,
+        )  # fmt: skip
+
+    def link(self, epoch: int, index: int = 0, *, votes: Iterable[Vote] = (), abort: str = "") -> Link:
+        return Link(
+            epoch=epoch, index=index, kind=LinkKind.ABORT if abort else LinkKind.COMMIT, plan="p", run="r",
+            votes=tuple(votes), barrier=(self.barrier(epoch),), settings={"box": {}}, reason=abort,
+            uses={"box": SinkUse(sink="operator_bench:BoxSink", options={"folder": str(self.box)})},
+        )  # fmt: skip
+
+    def decide(self, epoch: int, *, index: int = 0, slots: int = 2) -> Link:
+        """Decide an epoch whose transactions are open."""
+        self.set_barrier(epoch)
+        link = self.link(epoch, index, votes=[self.vote(epoch, slot) for slot in range(slots)])
+        self.log.put_link(link)
+        for vote in link.pending:
+            self.open(vote.handle.transaction if vote.handle else "")
+        return link
+
+    def settle(self, link: Link) -> None:
+        for vote in link.pending:
+            name = vote.handle.transaction if vote.handle else ""
+            (self.box / f"{name}.open").rename(self.box / f"{name}.done")
+        outcomes = {"committed": len(link.pending)}
+        self.log.put_receipt(
+            Receipt(epoch=link.epoch, index=link.index, plan="p", outcomes=outcomes, seconds=0.25)
+        )
+
+    def complete(self, *epochs: int) -> None:
+        for epoch in epochs:
+            self.settle(self.decide(epoch))
+            self.note(epoch)
+
+    def claim(self, epoch: int, index: int = 0, reason: str = "claimed by a new run") -> None:
+        self.log.put_link(replace(self.link(epoch, index, abort=reason)))
+
+    # --- the outside world --------------------------------------------------------------------------------
+
+    def open(self, name: str) -> None:
+        (self.box / f"{name}.open").touch()
+
+    def seen(self) -> list[str]:
+        return sorted(path.name for path in self.box.iterdir())
+
+
+def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "onceonly.cli", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "NO_COLOR": "1", **env},
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
+    )  # fmt: skip
+
+
+def here(*arguments: str | Path) -> int:
+    """Run the command line in this process."""
+    return onceonly.cli.run([str(each) for each in arguments])

@@ -1,0 +1,121 @@
+"""What a path leads to: checkpoints, however deep, and one clear sentence for everything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.operator_bench import QUERY, Desk
+
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError
+from onceonly.operations import find as module
+from onceonly.operations.find import find
+
+
+def problems(path: Path) -> list[str]:
+    return [f"{item.error.code}: {item.error.what}" for item in find(str(path)).problems]
+
+
+def test_a_checkpoint_is_found_by_its_folder_its_address_and_its_log(tmp_path: Path) -> None:
+    Desk(tmp_path / "cp")
+    for location in (str(tmp_path / "cp"), f"file://{tmp_path}/cp", str(tmp_path / "cp" / "onceonly")):
+        (found,) = find(location).checkpoints
+        assert (found.path, found.query, found.moved) == (tmp_path / "cp", QUERY, None)
+
+
+def test_the_current_folder_is_a_path_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Desk(tmp_path / "cp")
+    monkeypatch.chdir(tmp_path)
+    assert [found.path.name for found in find(".").checkpoints] == ["cp"]
+
+
+def test_several_are_found_below_a_folder_and_a_damaged_one_hides_none(tmp_path: Path) -> None:
+    for name in ("a", "deep/er/b", "z"):
+        Desk(tmp_path / name, query=name.replace("/", "-"))
+    (tmp_path / "a/onceonly/identity.json").write_bytes(b"\n")
+    found = find(str(tmp_path))
+    assert [each.path for each in found.checkpoints] == [tmp_path / "z", tmp_path / "deep/er/b"]
+    (problem,) = found.problems
+    assert problem.path == tmp_path / "a"
+    assert isinstance(problem.error, LogError)
+
+
+def test_a_checkpoint_of_sparks_alone_is_foreign(tmp_path: Path) -> None:
+    for name in ("offsets", "commits", "state"):
+        (tmp_path / "theirs" / name).mkdir(parents=True)
+    (tmp_path / "theirs/metadata").write_text(json.dumps({"id": "x"}), encoding="utf-8")
+    (problem,) = find(str(tmp_path)).problems
+    assert problem.foreign
+    assert "another sink writes there" in problem.error.what
+
+
+def test_a_folder_with_neither_and_no_folder_are_said_so(tmp_path: Path) -> None:
+    (tmp_path / "empty/onceonly/src").mkdir(parents=True)  # a project called onceonly is no log
+    for path, words in ((tmp_path / "empty", "no checkpoint in"), (tmp_path / "none", "no folder")):
+        with pytest.raises(ConfigurationError, match=words):
+            find(str(path))
+
+
+def test_a_log_of_a_newer_format_a_gap_and_a_lost_identity_are_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "cp")
+    desk.complete(0, 1, 2)
+    identity = tmp_path / "cp/onceonly/identity.json"
+    kept = identity.read_bytes()
+    identity.write_bytes(kept.replace(b'"version":1', b'"version":9', 1))
+    assert "written by a newer onceonly" in problems(tmp_path)[0]
+    identity.unlink()
+    assert "identity.json is missing, though there is" in problems(tmp_path)[0]
+    identity.write_bytes(kept)
+    next((tmp_path / "cp/onceonly/links").glob("*1.0.json")).unlink()
+    assert "00000000000000000001.0.json is missing" in problems(tmp_path)[0]
+
+
+def test_a_log_beside_another_querys_metadata_is_refused(tmp_path: Path) -> None:
+    Desk(tmp_path / "cp")
+    (tmp_path / "cp/metadata").write_text('{"id":"other"}', encoding="utf-8")
+    assert "is the checkpoint of query other" in problems(tmp_path)[0]
+    (tmp_path / "cp/metadata").unlink()  # Spark's file is lost, the log still speaks
+    (found,) = find(str(tmp_path)).checkpoints
+    assert found.query == QUERY
+
+
+def test_the_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Desk(tmp_path / "/".join("abcdef") / "too-deep")
+    with pytest.raises(ConfigurationError):
+        find(str(tmp_path))
+    monkeypatch.setattr(module, "FOLDERS_MAX", 3)
+    assert "more than 3 folders" in problems(tmp_path)[0]
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Desk(tmp_path / "cp")
+    scandir = module.os.scandir
+
+    def refuse(path: str | Path) -> object:
+        if Path(path).name == "secret":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    (tmp_path / "secret").mkdir()
+    monkeypatch.setattr(module.os, "scandir", refuse)
+    assert problems(tmp_path) == [f"UNAVAILABLE: {tmp_path}/secret cannot be read: Permission denied"]
+    assert len(find(str(tmp_path)).checkpoints) == 1
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    Desk(tmp_path / "cp").complete(0, 1)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for found in find(str(tmp_path)).checkpoints:
+        assert found.run.alive is False
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_every_problem_has_a_next_step(tmp_path: Path) -> None:
+    (tmp_path / "x/offsets").mkdir(parents=True)
+    (tmp_path / "x/metadata").touch()
+    Desk(tmp_path / "y").complete(0)
+    (tmp_path / "y/onceonly/links").rename(tmp_path / "y/onceonly/gone")
+    for problem in find(str(tmp_path)).problems:
+        assert isinstance(problem.error, OnceonlyError)
+        assert problem.error.next_step

@@ -1,0 +1,169 @@
+"""The list, one epoch in full, and the transactions: as the files are, whatever the files are."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.operator_bench import Desk
+
+from onceonly.errors import ConfigurationError
+from onceonly.log.progress import KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
+from onceonly.operations import look, offsets
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.states import EpochState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "cp", keep=2)
+
+
+def listed(desk: Desk, *, limit: int | None = 20, history: bool = False) -> dict[str, str]:
+    rows = look.rows(open_checkpoint(desk.path), limit=limit, history=history)
+    return {row.view.name: row.view.state.value for row in rows}
+
+
+def test_epochs_are_listed_newest_first_each_as_it_stands(desk: Desk) -> None:
+    desk.complete(0, 1)
+    desk.settle(desk.decide(2))
+    assert listed(desk) == {"chk-2": "committed", "chk-1": "complete", "chk-0": "complete"}
+    desk.set_barrier(3)
+    assert next(iter(listed(desk).items())) == ("chk-3", "in flight")
+    desk.claim(3)
+    assert next(iter(listed(desk).items())) == ("chk-3", "aborted")
+    desk.decide(3, index=1)
+    assert next(iter(listed(desk, limit=2).items())) == ("chk-3", "decided")
+    assert list(listed(desk, limit=2)) == ["chk-3", "chk-2"]
+
+
+def test_folded_epochs_have_a_line_each_and_say_so(desk: Desk) -> None:
+    for epoch in range(45):
+        desk.complete(epoch)
+        desk.log.fold()
+    assert list(listed(desk, limit=None)) == [f"chk-{epoch}" for epoch in range(44, 39, -1)]
+    everything = listed(desk, limit=None, history=True)
+    assert list(everything) == [f"chk-{epoch}" for epoch in range(44, -1, -1)]
+    assert set(everything.values()) == {"complete"}
+    assert len(listed(desk, limit=7, history=True)) == 7
+    folded = look.detail(open_checkpoint(desk.path), 3)
+    assert folded.view.folded
+    assert "folded" in folded.note
+    assert folded.view.sinks == {"box": (6, 2)}
+    assert not look.detail(open_checkpoint(desk.path), 44).view.folded
+
+
+def test_one_epoch_shows_barrier_chain_handles_state_and_time(desk: Desk) -> None:
+    desk.complete(0)
+    desk.set_barrier(1)
+    desk.claim(1)
+    desk.settle(desk.decide(1, index=1))
+    desk.note(1)
+    (desk.path / "state/0/1").mkdir(parents=True)
+    (desk.path / "state/0/1/1.delta").write_bytes(b"x" * 1000)
+    report = Progress(
+        epoch=1, run="r", rows=15, duration_ms={"addBatch": 7},
+        sources=(SourceReport(name="KafkaV2", rows=15),),
+        operators=(OperatorReport(name="stateStoreSave", rows_total=4, memory_bytes=99),),
+    )  # fmt: skip
+    ProgressFiles(desk.path).put(report)
+    found = look.detail(open_checkpoint(desk.path), 1)
+    assert [(part.partition, part.start, part.end, part.span) for part in found.sources[0]] == [
+        ("events/0", 10, 20, 10), ("events/1", 5, 10, 5), ("events/10", 0, 0, 0),
+    ]  # fmt: skip
+    assert [link.name for link in found.chain] == ["1.0", "1.1"]
+    assert [(item.transaction, item.state.value) for item in found.handles] == [
+        ("t1-0", "committed"), ("t1-1", "committed"),
+    ]  # fmt: skip
+    assert [step.what for step in found.steps] == [
+        "barrier written", "link 1.0: ABORT", "link 1.1: GLOBAL_COMMIT", "receipt: all committed", "noted by Spark",
+    ]  # fmt: skip
+    assert found.progress == report
+    assert found.sizes is not None
+    assert found.sizes.state == {"0": 1000}
+    assert found.sizes.total > 1000
+    assert found.view.seconds == 0.25
+
+
+def test_what_spark_reports_is_for_people_so_damage_is_a_note(desk: Desk) -> None:
+    desk.complete(0)
+    files = ProgressFiles(desk.path)
+    files.put(Progress(epoch=0))
+    path = next((desk.path / "onceonly/progress").iterdir())
+    path.write_bytes(path.read_bytes()[:-3])
+    found = look.detail(open_checkpoint(desk.path), 0)
+    assert found.progress is None
+    assert "torn" in found.note
+    assert found.view.state is EpochState.COMPLETE
+
+
+def test_the_newest_hundred_reports_stay(desk: Desk) -> None:
+    files = ProgressFiles(desk.path)
+    for epoch in range(KEEP + 20):
+        files.put(Progress(epoch=epoch))
+    files.put(Progress(epoch=KEEP + 19, rows=1))
+    again = ProgressFiles(desk.path)  # another run, which may begin with another epoch
+    again.put(Progress(epoch=KEEP + 40))
+    left = sorted((desk.path / "onceonly/progress").iterdir())
+    assert len(left) == KEEP - 20
+    assert again.get(KEEP + 40) is not None
+    assert again.get(20) is None
+    assert again.get(-1) is None
+
+
+def test_an_epoch_that_is_not_there_is_said_so(desk: Desk) -> None:
+    desk.complete(0, 1)
+    with pytest.raises(ConfigurationError, match="has no chk-7") as told:
+        look.detail(open_checkpoint(desk.path), 7)
+    assert "chk-0 to chk-1" in told.value.next_step
+
+
+def test_a_barrier_is_told_though_sparks_file_is_gone(desk: Desk) -> None:
+    desk.complete(0, 1)
+    shutil.rmtree(desk.path / "offsets")
+    found = look.detail(open_checkpoint(desk.path), 1)
+    assert found.sources[0][0].span == 10
+    assert "barrier written" not in [step.what for step in found.steps]
+
+
+def test_only_what_is_owed_is_pending(desk: Desk) -> None:
+    desk.complete(0, 1)
+    checkpoint = open_checkpoint(desk.path)
+    assert look.transactions(checkpoint, everything=False) == []
+    assert len(look.transactions(checkpoint, everything=True)) == 4
+    desk.decide(2)
+    pending = look.transactions(open_checkpoint(desk.path), everything=False)
+    assert [(item.epoch, item.handle.transaction) for item in pending] == [(2, "t2-0"), (2, "t2-1")]
+    assert all(item.since for item in pending)
+
+
+def test_sources_of_any_kind_are_cut_into_partitions() -> None:
+    assert [part.span for part in offsets.partitions('{"logOffset":2}', '{"logOffset":3}')] == [1]
+    assert offsets.partitions(None, "17") == [offsets.Partition(partition="", end=17)]
+    assert offsets.partitions("-", "-") == []
+    assert offsets.partitions("not json", '{"a":true}')[0].span is None
+    grown = offsets.partitions('{"t":{"0":1}}', '{"t":{"0":1,"1":4}}')
+    assert [(part.partition, part.start) for part in grown] == [("t/0", 1), ("t/1", None)]
+    gone = offsets.partitions('{"t":{"0":1}}', "{}")
+    assert [(part.partition, part.end) for part in gone] == [("t/0", None)]
+
+
+_JSON = st.recursive(
+    st.none() | st.integers() | st.text() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(start=st.none() | st.text(), end=_JSON)
+def test_no_offset_is_too_strange_to_be_shown(start: str | None, end: object) -> None:
+    import json
+
+    for part in offsets.partitions(start, json.dumps(end)):
+        assert isinstance(part.partition, str)
