@@ -15,6 +15,7 @@ from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
 from onceonly.model import Committed, Guarantee, Handle, Mode, Unknown
 from onceonly.sinks.files import writer
+from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
     from onceonly.ports import WriteContext
@@ -269,9 +270,10 @@ def test_a_transaction_that_is_half_published_is_kept_and_finished(bench: Files)
 
 
 def test_a_manifest_is_never_replaced_by_another(bench: Files) -> None:
-    bench.finish(0, bench.prepared(rows(1)))
+    one, other = bench.prepared(rows(1)), bench.prepared(rows(2))
+    bench.finish(0, one)
     with pytest.raises(LogError, match="other files for chk-0 than were decided"):
-        bench.finish(0, bench.prepared(rows(2)))
+        bench.finish(0, other)
     assert [epoch.rows for epoch in files.committed(str(bench.target))] == [1]
     bench.sink().complete(bench.context, 1, [])
     assert len(files.committed(str(bench.target))) == 1
@@ -283,3 +285,11 @@ def test_a_file_that_vanished_before_the_vote_is_no_vote(bench: Files) -> None:
     bench.staged()[0].unlink()
     with pytest.raises(WriteFailedError):
         sink.pre_commit(attempt)
+
+
+def test_a_small_file_is_put_once(quick: Path) -> None:
+    store, path = LocalStore(), quick / "name"
+    assert store.put_if_absent(path, b"first")
+    assert not store.put_if_absent(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(quick.iterdir()) == [path]

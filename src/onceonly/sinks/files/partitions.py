@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.sinks.files.columns import find
 from onceonly.sinks.files.paths import folder_of
+from onceonly.sinks.files.rows import shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,6 +89,8 @@ def _texts(values: pa.Array, column: str, who: str) -> list[str | None]:
             return [None if value is None else str(value).lower() for value in found]
         if pa.types.is_decimal(kind):
             return [None if value is None else _decimal(value) for value in found]
+        if pa.types.is_float32(kind):
+            found = [None if value is None else float(shortest(value)) for value in found]
         if pa.types.is_floating(kind):
             return [None if value is None else _float(value) for value in found]
         if pa.types.is_timestamp(kind):

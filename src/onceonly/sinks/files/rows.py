@@ -86,7 +86,7 @@ def _cells(column: pa.Array, field: pa.Field, sep: str, who: str) -> list[str]:
     elif types.is_decimal(kind):
         write = _decimal
     elif types.is_floating(kind):
-        write = _csv_number if not types.is_float32(kind) else lambda value: _csv_number(_single(value))
+        write = _csv_number if not types.is_float32(kind) else lambda value: _csv_number(shortest(value))
     elif types.is_timestamp(kind):
         write = _timestamp if kind.tz is None else lambda value: f"{_timestamp(value)}Z"
     return ["" if value is None else write(value) for value in values]
@@ -149,7 +149,7 @@ def _converter(kind: pa.DataType) -> Convert | None:
 
     types = pa.types
     if types.is_float32(kind):
-        return _single
+        return shortest
     if types.is_floating(kind):
         return _finite
     if types.is_timestamp(kind):
@@ -197,7 +197,7 @@ def _finite(value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _single(value: float) -> float | str:
+def shortest(value: float) -> float | str:
     """Give the shortest number that is the same in single precision: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return _finite(value)
