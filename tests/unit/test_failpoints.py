@@ -108,6 +108,14 @@ def test_passes_in_another_folder_are_counted_from_the_start(
         hit(NAME)
 
 
+def test_a_point_can_be_armed_for_one_sink_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", "commit.before_handle[files]=raise@2")
+    for sink in ("files", "kafka", "kafka", "kafka"):
+        failpoints.hit("commit.before_handle", of=sink)
+    with pytest.raises(failpoints.FailpointError, match=r"before_handle\[files\]"):
+        failpoints.hit("commit.before_handle", of="files")
+
+
 def test_every_point_is_passed_somewhere_and_every_passing_is_known() -> None:
     passed: set[str] = set()
     for path in SOURCE.rglob("*.py"):

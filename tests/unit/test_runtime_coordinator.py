@@ -71,6 +71,7 @@ class Job:
     runs: Iterator[int] = field(default_factory=itertools.count)
     seen: list[Exception] = field(default_factory=list)
     log_of: Callable[[MemoryDisk], MemoryLog] = MemoryLog
+    application: str = ""
 
     def __post_init__(self) -> None:
         MemorySink.stores.clear()
@@ -81,7 +82,11 @@ class Job:
 
     def coordinator(self) -> Coordinator:
         coordinator = Coordinator(
-            log=self.log_of(self.disk), actor="driver", commit_timeout_s=10.0, clock=self.clock
+            log=self.log_of(self.disk),
+            actor="driver",
+            application=self.application,
+            commit_timeout_s=10.0,
+            clock=self.clock,
         )
         for name, sink in self.sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=self.guarantee))
@@ -622,6 +627,22 @@ def test_leftovers_are_swept_before_a_drain_and_the_claim_of_the_next_epoch_is_g
     assert (plan.mode, plan.index, len(job.disk.links[1])) == (Mode.RUN, 1, 1)
     assert job.store().calls.count(("recover", "a")) == recovered
     coordinator.decide(plan, [job.task(plan, sink, slot, run="new") for sink in SINKS for slot in range(3)])
+    job.finished = 1
+    job.check()
+
+
+def test_planners_of_one_application_that_are_taken_in_turn_cost_no_restart() -> None:
+    # B planned epoch 0, A epoch 1, which failed twice; then it is B's turn, which remembers epoch 0.
+    job = Job(application="app")
+    coordinator_b, coordinator_a = job.coordinator(), job.coordinator()
+    first = coordinator_b.plan(0, barrier=("0",), run="r")
+    coordinator_b.decide(first, [job.task(first, sink, slot, run="r") for sink in SINKS for slot in range(3)])
+    for run in ("r", "s"):
+        second = coordinator_a.plan(1, barrier=("1",), run=run)
+        coordinator_a.abort(second, [], run=run)
+
+    third = coordinator_b.plan(1, barrier=("1",), run="t", continues=first.id)
+    coordinator_b.decide(third, [job.task(third, sink, slot, run="t") for sink in SINKS for slot in range(3)])
     job.finished = 1
     job.check()
 

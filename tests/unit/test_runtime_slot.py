@@ -31,8 +31,20 @@ def attempt(
     *,
     mode: Mode = Mode.RUN,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    lost_by: str = "memory",
 ) -> Vote:
-    plan = Plan(id="p", epoch=4, mode=mode, index=0, guarantee=guarantee)
+    lost = Vote(
+        sink=lost_by, epoch=4, slot=0, plan="o", run="r", attempt="1", rows=3, checksum="0" * 16,
+        handle=Handle(transaction="gone"),
+    )  # fmt: skip
+    plan = Plan(
+        id="p",
+        epoch=4,
+        mode=mode,
+        index=0,
+        guarantee=guarantee,
+        lost=(lost,) if mode is Mode.TENTATIVE else (),
+    )
     context = WriteContext(
         query="q", sink="memory", run="r", epoch=4, plan="p", slot=2, attempt="77", guarantee=guarantee
     )
@@ -56,6 +68,13 @@ def test_an_empty_slot_begins_nothing_and_votes_without_a_handle(
     vote = attempt(sink, batches)
 
     assert (vote.handle, vote.rows) == (None, 0)
+    assert not sink.store.transactions
+
+
+def test_a_sink_that_has_lost_nothing_of_a_partly_lost_epoch_writes_nothing(sink: MemorySink) -> None:
+    vote = attempt(sink, ROWS, mode=Mode.TENTATIVE, lost_by="another")
+
+    assert (vote.handle, vote.rows) == (None, 3)
     assert not sink.store.transactions
 
 

@@ -1,0 +1,242 @@
+"""Several sinks under one decision: which take part, what they promise, and when they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
+
+from onceonly import errors, failpoints
+from onceonly.model import Guarantee, Handle, SinkUse, Unknown
+from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.held import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onceonly.model import Plan, Vote
+    from onceonly.ports import QueryContext
+
+
+def told(job: Job, sink: str = "a") -> list[tuple[int, int]]:
+    """Listen to a sink's ``complete``: the epoch, and how many handles."""
+    seen: list[tuple[int, int]] = []
+
+    def complete(context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        states = [job.store(sink).transactions[handle.transaction].state for handle in handles]
+        assert states == ["committed"] * len(handles)
+        assert epoch not in job.disk.receipts
+        seen.append((epoch, len(handles)))
+
+    job.sinks[sink].complete = complete  # type: ignore[method-assign]  # listening in
+    return seen
+
+
+def test_a_sink_is_told_of_each_epoch_when_all_of_it_is_committed_and_before_the_receipt() -> None:
+    job = Job()
+    seen = told(job)
+    job.live(2)
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("point", ["commit.after_handle", "complete.before", "receipt.before_put"])
+def test_a_crash_before_the_receipt_tells_the_sink_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise@2")
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS_DIR", raising=False)
+    monkeypatch.setattr(failpoints, "_counts", {})
+    job = Job()
+    seen = told(job)
+    job.finish(2)
+    job.check()
+    assert set(seen) == {(0, 2), (1, 2), (2, 2)}
+
+
+def test_a_repaired_epoch_is_told_with_what_an_earlier_link_committed() -> None:
+    job = Job()
+    seen = told(job)
+    lost = "a.run0.0"
+    job.disk.hook = lambda step, value: (
+        job.store().expire(lost) if step == "link.after" and _names(value) else None
+    )
+    with pytest.raises(errors.TransactionLostError):
+        job.live(0)
+    job.disk.hook = None
+    job.finish(0)
+    job.check()
+    assert seen == [(0, 2)]
+
+
+def _names(value: object) -> bool:
+    return bool(getattr(value, "votes", ()))
+
+
+def test_a_sink_that_cannot_complete_its_epoch_is_asked_again_by_the_next_run() -> None:
+    job = Job()
+    failures = iter([OSError("no space"), errors.UnavailableError("busy", next_step="wait")])
+    seen: list[int] = []
+
+    def complete(context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        seen.append(epoch)
+
+    job.sinks["a"].complete = complete  # type: ignore[method-assign]  # as above
+    for said in ("no space", "busy"):
+        with pytest.raises(errors.UnavailableError, match=said):
+            job.live(0)
+        assert 0 not in job.disk.receipts
+    job.live(0)
+    job.check()
+    assert seen == [0]
+
+
+def test_what_was_given_up_at_most_once_is_no_part_of_its_epoch() -> None:
+    job = Job(guarantee=Guarantee.AT_MOST_ONCE)
+    seen = told(job)
+    job.store().answers["a.run0.0"].append(Unknown("no answer"))
+    job.live(1)
+    assert seen == [(0, 1), (1, 2)]
+
+
+# --- who takes part -----------------------------------------------------------------------------------------
+
+
+def votes_of(job: Job, plan: Plan, sinks: Sequence[str]) -> list[Vote]:
+    return [job.task(plan, sink, slot, run="r") for sink in sinks for slot in range(len(DEALT))]
+
+
+def test_an_epoch_may_leave_a_sink_out_and_its_replay_may_not_put_it_in() -> None:
+    job = Job()
+    coordinator = job.coordinator()
+    first = coordinator.plan(0, sinks=["a"], barrier=("0",), run="r")
+    assert list(first.settings) == ["a"]
+    coordinator.decide(first, votes_of(job, first, "a"))
+    calls = [list(job.store(sink).calls) for sink in SINKS]
+
+    for sinks in (["a", "b"], ["b"], []):
+        with pytest.raises(errors.ReplayMismatchError, match="other sinks"):
+            job.coordinator().plan(0, sinks=sinks, barrier=("0",), run="s")
+    assert calls == [job.store(sink).calls for sink in SINKS]
+    assert job.coordinator().plan(0, sinks=["a"], barrier=("0",), run="s").decided is not None
+
+
+def test_an_epoch_without_any_sink_is_decided_too() -> None:
+    job = Job()
+    coordinator = job.coordinator()
+    plan = coordinator.plan(0, sinks=[], barrier=("0",), run="r")
+    coordinator.decide(plan, [])
+    assert 0 in job.disk.receipts
+    second = coordinator.plan(1, sinks=SINKS, barrier=("1",), run="r", continues=plan.id)
+    coordinator.decide(second, votes_of(job, second, SINKS))
+    assert job.store("b").visible(epoch=1) == Counter({(11,): 1, (12,): 1, (13,): 1})
+
+
+def test_a_sink_that_an_epoch_leaves_out_is_swept_all_the_same() -> None:
+    job = Job()
+    coordinator = job.coordinator()
+    first = coordinator.plan(0, sinks=SINKS, barrier=("0",), run="r")
+    votes = votes_of(job, first, SINKS)
+    loser = job.task(first, "b", 0, run="r", attempt="1")
+    job.sinks["b"].abort = lambda handle: None  # type: ignore[method-assign]  # it cannot be reached just then
+    coordinator.decide(first, votes)
+    del job.sinks["b"].abort
+    assert loser.handle is not None
+    assert loser.handle.transaction in job.store("b").pending()
+
+    second = coordinator.plan(1, sinks=["a"], barrier=("1",), run="r", continues=first.id)
+    coordinator.decide(second, votes_of(job, second, "a"))
+    assert job.store("b").pending() == []
+
+
+def mixed(job: Job, **guarantees: Guarantee) -> Coordinator:
+    coordinator = Coordinator(log=job.log_of(job.disk), actor="driver", clock=job.clock)
+    for name, guarantee in guarantees.items():
+        use = SinkUse(sink="memory", guarantee=guarantee)
+        coordinator.join(name, Participant(sink=job.sinks[name], guarantee=guarantee, use=use))
+    return coordinator
+
+
+def test_exactly_once_beside_at_least_once_is_decided_exactly_once() -> None:
+    job = Job()
+    plan = mixed(job, a=Guarantee.EXACTLY_ONCE, b=Guarantee.AT_LEAST_ONCE).plan(0, run="r")
+    assert plan.guarantee is Guarantee.EXACTLY_ONCE
+    assert {name: use.guarantee for name, use in plan.uses.items()} == {
+        "a": Guarantee.EXACTLY_ONCE,
+        "b": Guarantee.AT_LEAST_ONCE,
+    }
+
+
+@pytest.mark.parametrize("other", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+def test_at_most_once_beside_anything_else_is_refused(other: Guarantee) -> None:
+    job = Job()
+    with pytest.raises(errors.ConfigurationError, match="at-most-once"):
+        mixed(job, a=Guarantee.AT_MOST_ONCE, b=other).plan(0, run="r")
+    assert job.disk.links == {}
+
+
+def test_the_watcher_is_given_every_step() -> None:
+    job = Job()
+    seen: list[str] = []
+    coordinator = Coordinator(
+        log=job.log_of(job.disk),
+        actor="operator",
+        clock=job.clock,
+        watch=lambda step: seen.append(str(step["kind"])),
+    )
+    for name, sink in job.sinks.items():
+        coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE))
+    plan = coordinator.plan(0, run="r")
+    coordinator.decide(plan, votes_of(job, plan, SINKS))
+    assert seen == [
+        *("link.persisted", "epoch.planned", "votes.collected", "link.persisted"),
+        *["handle.committed"] * 4,
+        *["epoch.completed"] * 2,
+        *("receipt.persisted", "epoch.done"),
+    ]
+
+
+# --- what is held between epochs ----------------------------------------------------------------------------
+
+
+class Thing:
+    def __init__(self, name: str, closed: list[str]) -> None:
+        self.name, self._closed = name, closed
+
+    def close(self) -> None:
+        self._closed.append(self.name)
+
+
+def test_a_thing_is_kept_for_its_next_use_and_the_longest_unused_goes_first() -> None:
+    closed: list[str] = []
+    held: Held[str, Thing] = Held(2)
+
+    def make(name: str) -> Callable[[], Thing]:
+        return lambda: Thing(name, closed)
+
+    for key in ("a", "b", "a", "c"):
+        with held.use(key, make(key)) as thing:
+            assert thing.name == key
+    assert closed == ["b"]
+
+
+def test_a_thing_whose_use_failed_is_closed_and_made_anew() -> None:
+    closed: list[str] = []
+    held: Held[str, Thing] = Held(2)
+    with pytest.raises(OSError, match="torn"), held.use("a", lambda: Thing("old", closed)):
+        raise OSError("torn")
+    with held.use("a", lambda: Thing("new", closed)) as thing:
+        assert (thing.name, closed) == ("new", ["old"])
+
+
+def test_two_users_of_one_key_at_a_time_have_a_thing_each() -> None:
+    closed: list[str] = []
+    held: Held[str, Thing] = Held(2)
+    with (
+        held.use("a", lambda: Thing("first", closed)),
+        held.use("a", lambda: Thing("second", closed)) as inner,
+    ):
+        assert inner.name == "second"
+    assert closed == ["second"]
