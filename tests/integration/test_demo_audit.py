@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from confluent_kafka import Producer
 
-from onceonly.demo.audit import audit
+from onceonly.demo.audit import Audit, audit
 from onceonly.errors import UnavailableError
 from onceonly.testing.auditor import open_transactions, read_committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from onceonly.embedded.kafka import EmbeddedKafka
 
@@ -29,7 +30,8 @@ ROWS = pd.DataFrame(
 class Topics:
     """Two topics of our own, written with a plain transactional producer."""
 
-    def __init__(self, kafka: EmbeddedKafka) -> None:
+    def __init__(self, kafka: EmbeddedKafka, folder: Path) -> None:
+        self.files = folder
         name = f"audit-{uuid.uuid4().hex[:8]}"
         self.kafka, self.prefix = kafka, name
         self.clean, self.results = f"{name}-clean", f"{name}-results"
@@ -58,10 +60,14 @@ class Topics:
             producer.abort_transaction(30)
         return producer
 
+    def found(self) -> Audit:
+        return audit(
+            self.kafka.bootstrap_servers, ROWS, clean=self.clean, results=self.results, files=self.files,
+            prefix=self.prefix,
+        )  # fmt: skip
+
     def audit(self) -> tuple[int, int, int, int, int]:
-        found = audit(
-            self.kafka.bootstrap_servers, ROWS, clean=self.clean, results=self.results, prefix=self.prefix
-        )
+        found = self.found()
         assert found.foreign == 0
         return (
             found.missing, found.duplicated_events, found.doubled_results, found.wrong_windows,
@@ -73,8 +79,8 @@ RIGHT = [("UA", 1, 1, 0), ("UA", 2, 2, 1), ("AA", 1, 0, 1)]
 
 
 @pytest.fixture
-def topics(kafka: EmbeddedKafka) -> Topics:
-    return Topics(kafka)
+def topics(kafka: EmbeddedKafka, tmp_path: Path) -> Topics:
+    return Topics(kafka, tmp_path)
 
 
 def test_right_topics_are_clean_though_something_was_aborted(topics: Topics) -> None:
@@ -82,6 +88,23 @@ def test_right_topics_are_clean_though_something_was_aborted(topics: Topics) -> 
     topics.write([0, 1, 2], RIGHT, end="abort")
     topics.write([2], RIGHT[1:])
     assert topics.audit() == (0, 0, 0, 0, 0)
+
+
+def test_files_are_read_as_everybody_reads_them_and_what_is_staged_is_named(topics: Topics) -> None:
+    topics.write([0, 1, 2], RIGHT)
+    staged = topics.files / "_onceonly" / "staging" / "q"
+    staged.mkdir(parents=True)
+    rows = [
+        {"app_id": app, "window_start": 0, "pv": pv, "uv": uv, "epoch": epoch} for app, pv, uv, epoch in RIGHT
+    ]
+    (topics.files / "part-0.json").write_text("\n".join(map(json.dumps, rows)))
+    (topics.files / ".hidden.json").write_text("{}")
+    found = topics.found()
+    assert (found.unequal, found.open_transactions) == (0, ())
+    (staged / "part-1.json").write_text("{}")
+    (topics.files / "part-0.json").write_text(json.dumps(rows[0]))
+    found = topics.found()
+    assert (found.unequal, found.open_transactions) == (2, (str(staged / "part-1.json"),))
 
 
 def test_missing_doubled_and_wrong_are_found(topics: Topics) -> None:

@@ -61,7 +61,14 @@ def run() -> list[dict[str, Any]]:
 
 def result() -> Result:
     audit = Audit(
-        events=14, windows=2, missing=0, duplicated_events=0, doubled_results=0, foreign=0, wrong_windows=1
+        events=14,
+        windows=2,
+        missing=0,
+        duplicated_events=0,
+        doubled_results=0,
+        foreign=0,
+        unequal=0,
+        wrong_windows=1,
     )
     return Result(
         guarantee=Guarantee.EXACTLY_ONCE,

@@ -1,6 +1,6 @@
-"""The auditor: compares what a ``read_committed`` consumer sees with the data file. Knows nothing of the sink.
+"""The auditor: compares what any reader sees in Kafka and in the files with the data file. Knows nothing of the sinks.
 
-``judge`` is pure: visible records in, findings out. ``audit`` reads both topics to their end and calls it.
+``judge`` is pure: visible records in, findings out. ``audit`` reads topics and files to their end and calls it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from onceonly.model import Guarantee
 from onceonly.testing.auditor import open_transactions, read_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -43,6 +44,8 @@ class Audit:
     """Surplus records of an (epoch, key) that is in ``results`` more than once."""
     foreign: int
     """Records that no event or window accounts for, or that cannot be read."""
+    unequal: int
+    """Results that are in Kafka and not in the files that were written under the same decision, or the reverse."""
     wrong_windows: int
     """Windows whose last PV or UV differs from the recomputation, or that are not there."""
     open_transactions: tuple[str, ...] = ()
@@ -63,7 +66,8 @@ class Audit:
             clean = clean and not self.missing and not self.wrong_windows
         if guarantee is not Guarantee.AT_LEAST_ONCE:
             clean = clean and not self.duplicated
-        return clean
+        # Below exactly-once, each of two sinks doubles or loses for itself.
+        return clean and not (guarantee is Guarantee.EXACTLY_ONCE and self.unequal)
 
 
 def recompute(rows: pd.DataFrame) -> dict[WindowKey, Totals]:
@@ -75,19 +79,38 @@ def recompute(rows: pd.DataFrame) -> dict[WindowKey, Totals]:
     return dict(zip(keys, zip(totals["pv"].tolist(), totals["uv"].tolist(), strict=True), strict=True))
 
 
-def audit(servers: str, rows: pd.DataFrame, *, clean: str, results: str, prefix: str = "") -> Audit:
-    """Read both topics wholly and compare. Parent process; the job must have ended. Reads only.
+def audit(
+    servers: str, rows: pd.DataFrame, *, clean: str, results: str, files: Path, prefix: str = ""
+) -> Audit:
+    """Read both topics and the files wholly and compare. Parent process; the job must have ended. Reads only.
 
     ``prefix``: of which transactional ids none may be left open; on the demo's own broker, of all.
     """
-    left_open = open_transactions(servers, prefix)
-    return judge(rows, read_committed(servers, clean), read_committed(servers, results), left_open)
+    staged = (str(path) for path in (files / "_onceonly" / "staging").rglob("*") if path.is_file())
+    return judge(
+        rows,
+        read_committed(servers, clean),
+        list(read_committed(servers, results)),
+        list(read_lines(files)),
+        [*open_transactions(servers, prefix), *staged],
+    )
+
+
+def read_lines(folder: Path) -> Iterator[bytes]:
+    """Give the lines of all files that any reader of a folder sees: no name begins with a dot or ``_``."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts):
+            yield from path.read_bytes().splitlines()
 
 
 def judge(
-    rows: pd.DataFrame, clean: Iterable[Record], results: Iterable[Record], left_open: Iterable[str] = ()
+    rows: pd.DataFrame,
+    clean: Iterable[Record],
+    results: Sequence[Record],
+    files: Iterable[bytes],
+    left_open: Iterable[str] = (),
 ) -> Audit:
-    """Compare visible records with the events they must come from. Pure."""
+    """Compare visible records and lines with the events they must come from, and with each other. Pure."""
     expected_ids = set(rows["id"].tolist())
     expected = recompute(rows)
     findings = _Findings()
@@ -103,6 +126,11 @@ def judge(
     foreign += unreadable + findings.note(
         "foreign window", {str(key): 1 for key in last if key not in expected}
     )
+    in_kafka = Counter(_canonical(record.value or b"") for record in results)
+    in_files = Counter(map(_canonical, files))
+    unequal = findings.note("only in Kafka", dict(in_kafka - in_files)) + findings.note(
+        "only in the files", dict(in_files - in_kafka)
+    )
     wrong = {
         f"{key}: (PV, UV) is {last.get(key)}, must be {totals}": 1
         for key, totals in expected.items()
@@ -115,6 +143,7 @@ def judge(
         duplicated_events=twice,
         doubled_results=doubled,
         foreign=foreign,
+        unequal=unequal,
         wrong_windows=findings.note("wrong window", wrong),
         open_transactions=tuple(left_open),
         examples=tuple(findings.examples),
@@ -169,6 +198,14 @@ def _last_values(
             split.add(window)
     findings.note("window in two partitions", {str(key): 1 for key in split})
     return last, epochs, split, unreadable
+
+
+def _canonical(text: bytes) -> str:
+    """Give a JSON text as everybody would write it, or as it is."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return repr(text)
 
 
 def _fields(record: Record) -> dict[str, object]:

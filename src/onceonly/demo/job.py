@@ -3,8 +3,8 @@
 Two queries read the same topic:
 
 * ``clean``: every parsed event → the topic ``clean``, through the format ``onceonly.kafka``;
-* ``results``: page views (PV) and exact unique visitors (UV) per ``app_id`` and day → the topic ``results``,
-  in update mode, through ``foreachBatch(onceonly.sink("onceonly.kafka", …))``.
+* ``results``: page views (PV) and exact unique visitors (UV) per ``app_id`` and day → the topic ``results`` *and*
+  JSON files, in update mode, through ``foreachBatch`` and ``onceonly.epoch``: both under one decision.
 
 **How UV is counted exactly.** The state of a window holds the *set* of its users (``collect_set``), and UV is
 the set's size; a missing user is a view but no visitor. A sketch (``approx_count_distinct``) would be small but
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 EVENTS, CLEAN, RESULTS = "events", "clean", "results"
 QUERIES = (CLEAN, RESULTS)
+FILES = "files"
 EXIT_TYPED_ERROR = 3
 _SCHEMA = "id LONG, app_id STRING, user STRING, event_time LONG"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -106,6 +107,11 @@ class JobOptions:
             "checkpointLocation": self.checkpoint(query),
             "onceonly.guarantee": self.guarantee,
         }
+
+    def files(self) -> dict[str, str]:
+        """Give the options of the file sink of the query ``results``."""
+        path = str(self.folder / FILES / RESULTS)
+        return {"path": path, "format": "json", "onceonly.guarantee": self.guarantee}
 
 
 def session(folder: Path) -> SparkSession:
@@ -173,12 +179,17 @@ def start_results(spark: SparkSession, options: JobOptions) -> StreamingQuery:
         .agg(f.count("*").alias("pv"), f.size(f.collect_set("user")).alias("uv"))
         .select("app_id", f.unix_seconds("window.start").alias("window_start"), "pv", "uv")
     )
-    sink = onceonly.sink("onceonly.kafka", **options.sink(RESULTS))
+    kafka = onceonly.sink("onceonly.kafka", **options.sink(RESULTS))
+    files = onceonly.sink("onceonly.files", **options.files())
 
-    def write(totals: DataFrame, epoch: int) -> None:
-        row = f.struct("app_id", "window_start", "pv", "uv", f.lit(epoch).alias("epoch"))
-        key = f.concat_ws("|", "app_id", f.col("window_start").cast("string"))
-        sink(totals.select(key.alias("key"), f.to_json(row).alias("value")), epoch)
+    def write(totals: DataFrame, number: int) -> None:
+        with onceonly.epoch(totals, number, log=options.checkpoint(RESULTS)) as epoch:
+            rows = totals.withColumn("epoch", f.lit(number))
+            key = f.concat_ws("|", "app_id", f.col("window_start").cast("string"))
+            epoch.write(
+                rows.select(key.alias("key"), f.to_json(f.struct(rows.columns)).alias("value")), kafka
+            )
+            epoch.write(rows.coalesce(1), files)
 
     writer = totals.writeStream.queryName(RESULTS).outputMode("update").foreachBatch(write)
     writer = writer.option("checkpointLocation", options.checkpoint(RESULTS))

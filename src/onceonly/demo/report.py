@@ -68,6 +68,7 @@ class Result:
             "duplicated_events": audit.duplicated_events,
             "doubled_results": audit.doubled_results,
             "foreign": audit.foreign,
+            "unequal": audit.unequal,
             "wrong_windows": audit.wrong_windows,
             "open_transactions": list(audit.open_transactions),
             "examples": list(audit.examples),
@@ -111,6 +112,7 @@ class Result:
         table.add_row("events missing", _verdict(audit.missing))
         table.add_row("events duplicated", _verdict(audit.duplicated_events))
         table.add_row("results doubled (epoch, key)", _verdict(audit.doubled_results))
+        table.add_row("results in Kafka but not in files, or reverse", _verdict(audit.unequal))
         table.add_row(f"wrong windows, of {audit.windows:,}", _verdict(audit.wrong_windows))
         table.add_row("foreign records", _verdict(audit.foreign))
         table.add_row("transactions left open", _verdict(len(audit.open_transactions)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onceonly.demo import data, feed, picture
 from onceonly.demo.audit import audit
 from onceonly.demo.follow import count_epochs, count_transactions, query_ids
-from onceonly.demo.job import CLEAN, EVENTS, QUERIES, RESULTS
+from onceonly.demo.job import CLEAN, EVENTS, FILES, QUERIES, RESULTS
 from onceonly.demo.lives import Lives
 from onceonly.demo.report import Display, Result
 from onceonly.demo.watch import Watch
@@ -55,7 +55,7 @@ def run_demo(options: DemoOptions, console: Console) -> Result:
                 feed.feed(servers, EVENTS, data.flights(rows), display.fed)
                 run = Lives(options, folder, servers, display, watch, started)
                 run.to_the_end()
-            found = audit(servers, rows, clean=CLEAN, results=RESULTS)
+            found = audit(servers, rows, clean=CLEAN, results=RESULTS, files=folder / FILES / RESULTS)
         lines = run.lines + run.log.fresh()
         result = Result(
             guarantee=options.guarantee,
