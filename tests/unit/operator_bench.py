@@ -5,13 +5,17 @@ Its sink keeps transactions as files; the command line imports it by name, from 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+import pytest
 
 import onceonly.cli
 from onceonly.log import open_log
@@ -174,13 +178,30 @@ class Desk:
         return sorted(path.name for path in self.box.iterdir())
 
 
-def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, without a terminal."""
-    return subprocess.run(
+@dataclass(frozen=True)
+class Ran:
+    """What the command line gave."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: str | Path, **env: str) -> Ran:
+    """Run the command line without a terminal; in a process of its own where ``env`` is given."""
+    if not env:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.syspath_prepend(str(Path(__file__).parent))
+            patch.setattr(sys, "stdin", io.StringIO())
+            status = here(*arguments)
+        return Ran(status, out.getvalue(), err.getvalue())
+    done = subprocess.run(
         [sys.executable, "-m", "onceonly.cli", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "NO_COLOR": "1", **env},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def here(*arguments: str | Path) -> int:

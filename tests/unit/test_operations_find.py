@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_the_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Desk(tmp_path / "cp")
-    scandir = module.os.scandir
+    scandir = os.scandir
 
     def refuse(path: str | Path) -> object:
         if Path(path).name == "secret":
@@ -98,7 +99,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
         return scandir(path)
 
     (tmp_path / "secret").mkdir()
-    monkeypatch.setattr(module.os, "scandir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
     assert problems(tmp_path) == [f"UNAVAILABLE: {tmp_path}/secret cannot be read: Permission denied"]
     assert len(find(str(tmp_path)).checkpoints) == 1
 

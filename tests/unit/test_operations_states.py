@@ -22,8 +22,8 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.operations.states import EpochState, HandleState, describe, handles
-from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.ports import TwoPhaseCommitSink
+from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.testing import MemoryLog
 
 if TYPE_CHECKING:

@@ -41,6 +41,8 @@ def stdout() -> Console:
 
 def show(*parts: RenderableType) -> None:
     """Print data; in a pipe without the blanks that fill a table up."""
+    if not parts:
+        return
     console = stdout()
     if console.is_terminal:
         for part in parts:

@@ -14,7 +14,7 @@ from onceonly.errors import ConfigurationError, OnceonlyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.find import Checkpoint, Problem
     from onceonly.operations.look import Transaction
     from onceonly.operations.resolve import Result
     from onceonly.operations.sinks import Given
@@ -118,60 +118,72 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import look, render, report
     from onceonly.operations.find import find
     from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
-    from onceonly.operations.resolve import resolve as settle
 
     given = _given(options, options_file, classes)
-    found = find(path)
 
-    def prepared(checkpoint: Checkpoint) -> list[Transaction]:
+    def prepare(checkpoint: Checkpoint) -> list[Transaction]:
         refuse_if_alive(checkpoint, force=force)
         refuse_if_unfit(checkpoint)
         return look.transactions(checkpoint, everything=False)
 
-    ready, problems = shared.each(found, prepared)
+    ready, problems = shared.each(find(path), prepare)
     status = shared.report(problems, others=bool(ready))
     for checkpoint, named in ready:
-        for item in named[:_SHOWN_MAX]:
-            shared.tell(f"to commit: chk-{item.epoch} {item.handle.vote.sink} {item.handle.transaction}")
-        shared.tell(
-            f"query {checkpoint.query} at {checkpoint.address}: {len(named)} decided transactions are to be "
-            "committed; whatever else it has open is to be aborted"
-        )
-    if not ready or not shared.agreed("Shall this be done?", yes=yes):
-        return max(status, shared.EXIT_ANOMALY) if ready else status
-    results: list[tuple[Checkpoint, Result]] = []
-    failures: list[tuple[Checkpoint, OnceonlyError]] = []
-    for checkpoint, _ in ready:
-        try:
-            result = settle(checkpoint, given, timeout_s=timeout)
-            results.append((checkpoint, result))
-            failures += [(checkpoint, result.error)] if result.error else []
-        except OnceonlyError as error:
-            failures.append((checkpoint, error))
+        _announce(checkpoint, named)
+    if not ready:
+        return status
+    if not shared.agreed("Shall this be done?", yes=yes):
+        return max(status, shared.EXIT_ANOMALY)
+    results, failures = _settle([checkpoint for checkpoint, _ in ready], given, timeout)
     if as_json:
         shared.show_json({
             "checkpoints": [
                 {**report.checkpoint(checkpoint), **report.result(result)} for checkpoint, result in results
             ],
-            "problems": [
-                *report.problems(problems),
-                *({"path": str(each.path), "foreign": False, **report.error(failure)}
-                    for each, failure in failures),
-            ],
+            "problems": report.problems((*problems, *failures)),
         })  # fmt: skip
     else:
-        parts: list[Any] = []
-        for checkpoint, result in results:
-            parts += [render.header(checkpoint), render.done(result.done)]
-        shared.show(*shared.blocks(parts))
-    for _, failure in failures:
-        shared.complain(failure.what, failure.next_step)
-        status = max(status, shared.status_of(failure))
+        parts = ((render.header(checkpoint), render.done(result.done)) for checkpoint, result in results)
+        shared.show(*shared.blocks([part for pair in parts for part in pair]))
+    status = max(status, shared.report(failures, others=False))
     lost = sum(result.lost for _, result in results)
     if lost:
-        shared.tell(f"{lost} transactions were lost, and are fenced: the query's next run writes their rows again")
+        shared.tell(
+            f"{lost} transactions were lost, and are fenced: the query's next run writes their rows again"
+        )
         status = max(status, shared.EXIT_ANOMALY)
     return status
+
+
+def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:
+    """Say what is going to be done."""
+    for item in named[:_SHOWN_MAX]:
+        shared.tell(f"to commit: chk-{item.epoch} {item.handle.vote.sink} {item.handle.transaction}")
+    shared.tell(
+        f"query {checkpoint.query} at {checkpoint.address}: {len(named)} decided transactions are to be "
+        "committed; whatever else it has open is to be aborted"
+    )
+
+
+def _settle(
+    checkpoints: list[Checkpoint], given: Given, timeout: float
+) -> tuple[list[tuple[Checkpoint, Result]], list[Problem]]:
+    """Resolve one after the other; one that fails does not keep the others from it."""
+    from onceonly.operations.find import Problem
+    from onceonly.operations.resolve import resolve as settle
+
+    results: list[tuple[Checkpoint, Result]] = []
+    failures: list[Problem] = []
+    for checkpoint in checkpoints:
+        try:
+            result = settle(checkpoint, given, timeout_s=timeout)
+        except OnceonlyError as error:
+            failures.append(Problem(checkpoint.path, error))
+            continue
+        results.append((checkpoint, result))
+        if result.error is not None:
+            failures.append(Problem(checkpoint.path, result.error))
+    return results, failures
 
 
 def _given(options: tuple[str, ...], file: Path | None, classes: tuple[str, ...]) -> Given:

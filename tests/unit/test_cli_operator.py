@@ -1,0 +1,247 @@
+"""The operator's commands at the terminal, in a pipe, and for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.operator_bench import QUERY, Desk, here, run
+
+from onceonly.errors import CheckpointMovedError
+from onceonly.log import open_log
+from onceonly.log.presence import Presence
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path / "cp")
+    desk.complete(0, 1)
+    desk.decide(2)
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--help"], 0),
+        (["checkpoints", "--help"], 0),
+        (["checkpoints", "list", "--help"], 0),
+        (["checkpoints", "show", "--help"], 0),
+        (["checkpoints", "accept-move", "--help"], 0),
+        (["transactions", "list", "--help"], 0),
+        (["transactions", "resolve", "--help"], 0),
+        (["checkpoints", "nonsense"], 64),
+        (["checkpoints", "list", "/none"], 64),
+        (["checkpoints", "list", "s3://bucket/cp"], 64),
+        (["checkpoints", "list", "--limit", "0"], 64),
+        (["checkpoints", "show", "seven", "."], 64),
+        (["transactions", "list", "/none"], 64),
+        (["transactions", "resolve", "/none"], 64),
+        (["checkpoints", "accept-move", "/none"], 64),
+    ],
+)
+def test_status(arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(*arguments) == status
+    told = capsys.readouterr()
+    assert (told.out == "") == (status != 0)
+    assert "Traceback" not in told.err
+
+
+def test_in_a_pipe_nothing_is_cut_and_nothing_is_coloured(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "cp")
+    name = "a-very-long-transaction." * 20
+    desk.set_barrier(0)
+    desk.log.put_link(desk.link(0, votes=[desk.vote(0, name=name)]))
+    shown = run("checkpoints", "show", "chk-0", tmp_path, COLUMNS="40")
+    assert name in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert all(line == line.rstrip() for line in shown.stdout.splitlines())
+
+
+def test_in_a_narrow_terminal_an_id_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "cp")
+    name = "0123456789" * 10
+    desk.set_barrier(0)
+    desk.log.put_link(desk.link(0, votes=[desk.vote(0, name=name)]))
+    text = _in_terminal("transactions", "list", str(tmp_path), columns=60, NO_COLOR="1")
+    assert "\x1b[3" not in text
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert sum(text.count(digit) for digit in "0123456789") >= 100
+    assert max(len(line) for line in text.splitlines() if "file://" not in line) <= 60
+    assert "\x1b[3" in _in_terminal("transactions", "list", str(tmp_path), columns=60)
+
+
+def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) -> str:
+    """Run the command line on a pseudo-terminal, and give all that it wrote."""
+    parent, child = pty.openpty()
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+        "PYTHONPATH": str(Path(__file__).parent), "COLUMNS": str(columns), "TERM": "xterm-256color", **env,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onceonly.cli", *arguments], stdin=child, stdout=child, stderr=child, env=environment
+    )  # fmt: skip
+    os.close(child)
+    os.write(parent, answer.encode())
+    text = b""
+    try:
+        while data := os.read(parent, 65536):
+            text += data
+    except OSError:  # the other side has hung up
+        pass
+    process.wait(30)
+    os.close(parent)
+    return text.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
+def test_at_a_terminal_it_asks_first(desk: Desk, answer: str, done: bool) -> None:  # noqa: FBT001
+    text = _in_terminal("transactions", "resolve", str(desk.path), columns=100, answer=answer)
+    assert "Shall this be done?" in text
+    assert ("t2-0.done" in desk.seen()) is done
+
+
+def test_machines_get_stable_keys(desk: Desk) -> None:
+    listed = json.loads(run("checkpoints", "list", desk.path, "--json").stdout)
+    assert sorted(listed) == ["checkpoints", "problems"]
+    (checkpoint,) = listed["checkpoints"]
+    assert sorted(checkpoint) == [
+        "address", "epochs", "epochs_known", "home", "moved", "path", "query", "run",
+    ]  # fmt: skip
+    assert checkpoint["query"] == QUERY
+    assert checkpoint["run"] == {"state": "down", "who": ""}
+    assert sorted(checkpoint["epochs"][0]) == [
+        "at", "commit_seconds", "epoch", "folded", "links", "name", "outcomes", "pending", "reason", "sinks", "state",
+    ]  # fmt: skip
+    assert [(item["name"], item["state"], item["pending"]) for item in checkpoint["epochs"]] == [
+        ("chk-2", "decided", 2), ("chk-1", "complete", 0), ("chk-0", "complete", 0),
+    ]  # fmt: skip
+    shown = json.loads(run("checkpoints", "show", "chk-2", desk.path, "--json").stdout)
+    epoch = shown["checkpoints"][0]["epoch"]
+    assert {"sources", "chain", "handles", "steps", "spark", "bytes", "note"} <= epoch.keys()
+    assert epoch["sources"][0]["partitions"][0] == {
+        "partition": "events/0", "start": 20, "end": 30, "span": 10,
+    }  # fmt: skip
+    assert epoch["handles"][0]["data"] == {"box": 1}
+
+
+def test_every_key_is_in_the_reference(desk: Desk) -> None:
+    reference = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
+    for command in (
+        ["checkpoints", "list"],
+        ["checkpoints", "show", "chk-2"],
+        ["transactions", "list", "--ask"],
+    ):
+        told = json.loads(run(*command, desk.path, "--json").stdout)
+        assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
+    told = json.loads(run("transactions", "resolve", "--yes", desk.path, "--json").stdout)
+    assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
+
+
+def _keys(value: object) -> set[str]:
+    """Give all keys, but for those of maps whose keys are the user's."""
+    if isinstance(value, dict):
+        below = [item for key, item in value.items() if key not in {"sinks", "outcomes", "data"}]
+        return {key for key in value if isinstance(key, str)}.union(*map(_keys, below))
+    return set().union(*map(_keys, value)) if isinstance(value, list) else set()
+
+
+def test_a_living_run_is_shown(desk: Desk) -> None:
+    presence = Presence.hold(str(desk.path), actor="driver")
+    shown = run("checkpoints", "list", desk.path)
+    assert f"alive (host {os.uname().nodename}, process {os.getpid()} (driver))" in shown.stdout
+    presence.close()
+    assert "run down" in run("checkpoints", "list", desk.path).stdout
+
+
+def test_messages_go_to_stderr_and_data_to_stdout(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "broken/onceonly").mkdir(parents=True)
+    (tmp_path / "broken/onceonly/identity.json").write_bytes(b"{}")
+    told = run("checkpoints", "list", tmp_path)
+    assert told.returncode == 2
+    assert "chk-2" in told.stdout
+    assert "broken" not in told.stdout
+    assert "broken/onceonly/identity.json" in told.stderr
+    assert told.stderr.count("error:") == told.stderr.count("next:") == 1
+
+
+# --- a checkpoint that moved ------------------------------------------------------------------------------
+
+
+def test_a_move_is_seen_listed_and_accepted(desk: Desk, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    shutil.move(desk.path, new)
+    listed = run("checkpoints", "list", new)
+    assert (listed.returncode, "moved here from" in listed.stdout, "chk-2" in listed.stdout) == (
+        1,
+        True,
+        True,
+    )
+    unasked = run("checkpoints", "accept-move", new)
+    assert unasked.returncode == 64
+    assert f"from file://{desk.path}\n  to   file://{new}" in unasked.stderr
+    assert run("checkpoints", "accept-move", new, "--yes").returncode == 0
+    assert run("checkpoints", "list", new).returncode == 0
+    open_log(str(new), query=QUERY, create=True)
+    assert run("transactions", "resolve", new, "--yes").returncode == 0
+    again = run("checkpoints", "accept-move", new, "--yes")
+    assert (again.returncode, "nothing to do" in again.stderr) == (0, True)
+
+
+def test_a_copy_is_no_move(desk: Desk, tmp_path: Path) -> None:
+    shutil.copytree(desk.path, tmp_path / "copy")
+    told = run("checkpoints", "accept-move", tmp_path / "copy", "--yes", "--force")
+    assert told.returncode == 1
+    assert "is a copy: the same decision log is still at" in told.stderr
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(tmp_path / "copy"), query=QUERY, create=True)
+
+
+def test_a_link_left_at_the_old_place_is_no_copy(desk: Desk, tmp_path: Path) -> None:
+    shutil.move(desk.path, tmp_path / "new")
+    desk.path.symlink_to(tmp_path / "new")
+    assert run("checkpoints", "accept-move", tmp_path / "new", "--yes").returncode == 0
+
+
+def test_another_checkpoint_at_the_old_place_is_no_copy(desk: Desk, tmp_path: Path) -> None:
+    shutil.move(desk.path, tmp_path / "new")
+    Desk(desk.path, query="other")
+    assert run("checkpoints", "accept-move", tmp_path / "new", "--yes").returncode == 0
+
+
+def test_a_move_under_a_living_run_is_refused(desk: Desk, tmp_path: Path) -> None:
+    shutil.move(desk.path, tmp_path / "new")
+    presence = Presence.hold(str(tmp_path / "new"), actor="driver")
+    told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
+    presence.close()
+    assert (told.returncode, "a run is alive" in told.stderr) == (64, True)
+
+
+# --- speed ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_heavy_is_imported_for_a_look(desk: Desk) -> None:
+    code = (
+        "import sys, onceonly.cli; onceonly.cli.run(sys.argv[1:]); "
+        "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'confluent_kafka', 'kafka', 'onceonly.demo', "
+        "'onceonly.embedded'} & set(sys.modules); sys.exit(str(sorted(heavy)) if heavy else 0)"
+    )
+    for command in (
+        ["checkpoints", "list"],
+        ["checkpoints", "show", "chk-2"],
+        ["transactions", "list", "--all"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command, str(desk.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

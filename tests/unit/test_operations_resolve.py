@@ -1,0 +1,263 @@
+"""``transactions resolve``: what is decided becomes visible, everything else is aborted, whatever kills it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import Desk, run
+
+from onceonly.log.presence import Presence
+from onceonly.model import LinkKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "cp")
+
+
+def decided(desk: Desk) -> None:
+    """Leave what a job leaves that is killed right after its decision, while a loser's transaction is open."""
+    desk.complete(0, 1)
+    desk.decide(2)
+    desk.open("loser")
+
+
+_DECIDED = ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done", "t2-0.done", "t2-1.done"]
+
+
+def test_what_is_decided_is_committed_and_what_is_not_is_aborted(desk: Desk) -> None:
+    decided(desk)
+    before = run("transactions", "list", desk.path)
+    assert before.returncode == 1
+    assert "t2-0" in before.stdout
+    done = run("transactions", "resolve", desk.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert desk.seen() == _DECIDED
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("chk-")] == [
+        "t2-0", "t2-1", "loser",
+    ]  # fmt: skip
+    assert "aborted and fenced" in done.stdout
+    # The sweep ran under a link of its own: an older run that wakes up finds its number taken.
+    assert [link.kind for link in desk.log.chain(3)] == [LinkKind.ABORT]
+    after = run("transactions", "list", desk.path, "--ask")
+    assert (after.returncode, "nothing is pending" in after.stdout) == (0, True)
+    again = run("transactions", "resolve", desk.path, "--yes")
+    assert (again.returncode, "nothing was open" in again.stdout) == (0, True)
+
+
+def test_an_epoch_that_nobody_decided_is_aborted_under_an_abort_link(desk: Desk) -> None:
+    desk.complete(0)
+    desk.set_barrier(1)
+    desk.claim(1)
+    desk.open("undecided")
+    asked = run("transactions", "list", desk.path, "--ask", "--json")
+    assert asked.returncode == 1
+    assert json.loads(asked.stdout)["checkpoints"][0]["open_outside"] == [
+        {"sink": "box", "transaction": "undecided"}
+    ]
+    assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+    assert desk.seen() == ["t0-0.done", "t0-1.done"]
+    assert [link.kind for link in desk.log.chain(1)] == [LinkKind.ABORT, LinkKind.ABORT]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "plan.before_resolve", "plan.before_recommit", "plan.after_recommit", "plan.after_recommit@2",
+        "complete.before", "receipt.before_put", "receipt.after_put", "plan.after_claim", "sweep.before",
+        "plan.after_resolve",
+    ],
+)  # fmt: skip
+def test_killed_at_any_step_it_is_run_again(desk: Desk, tmp_path: Path, point: str) -> None:
+    decided(desk)
+    name, _, nth = point.partition("@")
+    killed = run(
+        "transactions", "resolve", desk.path, "--yes",
+        ONCEONLY_FAILPOINTS=f"{name}=kill@{nth or 1}", ONCEONLY_FAILPOINTS_DIR=str(tmp_path),
+    )  # fmt: skip
+    assert killed.returncode == -9
+    again = run("transactions", "resolve", desk.path, "--yes")
+    assert again.returncode == 0, again.stderr
+    assert desk.seen() == _DECIDED
+    assert desk.log.receipt(2) is not None
+
+
+def test_a_living_run_is_named_and_left_alone(desk: Desk) -> None:
+    decided(desk)
+    before = desk.seen()
+    presence = Presence.hold(str(desk.path), actor="driver")
+    refused = run("transactions", "resolve", desk.path, "--yes", "--force")
+    assert refused.returncode == 64
+    assert "a run is alive" in refused.stderr
+    assert "(driver)" in refused.stderr
+    assert desk.seen() == before
+    assert run("transactions", "list", desk.path).returncode == 0  # a run's own business
+    presence.close()
+    assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_done(desk: Desk) -> None:
+    decided(desk)
+    before = desk.seen()
+    refused = run("transactions", "resolve", desk.path)
+    assert refused.returncode == 64
+    assert "to commit: chk-2 box t2-0" in refused.stderr
+    assert "add --yes" in refused.stderr
+    assert desk.seen() == before
+    assert desk.log.chain(3) == ()
+
+
+def test_a_target_that_does_not_answer_changes_nothing(desk: Desk) -> None:
+    decided(desk)
+    desk.box.rename(desk.box.with_name("away"))
+    failed = run("transactions", "resolve", desk.path, "--yes")
+    assert failed.returncode == 2
+    assert "the box is not there" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    desk.box.with_name("away").rename(desk.box)
+    assert desk.log.receipt(2) is None
+    assert desk.log.chain(3) == ()
+    assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+
+
+def test_what_is_in_doubt_stays_and_is_said(desk: Desk) -> None:
+    decided(desk)
+    (desk.box / "t2-1.open").unlink()
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert told.returncode == 1
+    assert "in doubt: it is not in the box" in told.stdout
+    assert "t2-0" in told.stdout
+    assert "loser.open" in desk.seen()
+    assert desk.log.receipt(2) is None
+
+
+def test_what_the_target_does_not_take_now_stays_decided(desk: Desk) -> None:
+    decided(desk)
+    (desk.box / "t2-1.later").touch()
+    told = run("transactions", "resolve", desk.path, "--yes", "--timeout", "0.1")
+    assert told.returncode == 2
+    assert "not taken now" in told.stdout
+    (desk.box / "t2-1.later").unlink()
+    assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+    assert desk.seen() == _DECIDED
+
+
+def test_what_is_lost_is_said_and_left_to_the_next_run(desk: Desk) -> None:
+    decided(desk)
+    (desk.box / "t2-1.open").rename(desk.box / "t2-1.lost")
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert told.returncode == 1
+    assert "1 transactions were lost" in told.stderr
+    last = desk.log.chain(2)[-1]
+    assert [vote.handle.transaction for vote in last.votes if vote.handle] == ["t2-1"]
+    assert [vote.handle.transaction for vote in last.carried if vote.handle] == ["t2-0"]
+    listed = json.loads(run("transactions", "list", desk.path, "--json").stdout)
+    assert [item["state"] for item in listed["checkpoints"][0]["transactions"]] == ["lost"]
+
+
+def test_a_decision_whose_barrier_spark_lost_is_committed(desk: Desk) -> None:
+    decided(desk)
+    (desk.path / "offsets/2").unlink()  # Spark does not sync it
+    assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+    assert desk.seen() == _DECIDED
+
+
+def test_several_checkpoints_are_resolved_and_a_damaged_one_hides_none(tmp_path: Path) -> None:
+    desks = [Desk(tmp_path / name, query=name) for name in ("a", "b", "c")]
+    for desk in desks:
+        decided(desk)
+    next((desks[1].path / "onceonly/links").glob("*1.0.json")).write_bytes(b"")
+    done = run("transactions", "resolve", tmp_path, "--yes", "--json")
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert [item["query"] for item in told["checkpoints"]] == ["a", "c"]
+    assert all(item["settled"] and item["receipt"] for item in told["checkpoints"])
+    assert [item["code"] for item in told["problems"]] == ["LOG"]
+    assert desks[0].seen() == desks[2].seen() == _DECIDED
+    assert "t2-0.open" in desks[1].seen()
+
+
+# --- building the sinks again -----------------------------------------------------------------------------
+
+
+def resolved_with(desk: Desk, *arguments: str, **env: str) -> tuple[int, str]:
+    done = run("transactions", "resolve", desk.path, "--yes", *arguments, **env)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_a_class_that_cannot_be_imported_is_named_and_can_be_given(desk: Desk, tmp_path: Path) -> None:
+    decided(desk)
+    status, told = resolved_with(desk, PYTHONPATH=str(tmp_path))
+    assert status == 64
+    assert "operator_bench:BoxSink, which cannot be imported" in told
+    assert "--sink box=package.module:Class" in told
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(
+        __file__.replace("test_operations_resolve", "operator_bench"), tmp_path / "elsewhere/moved.py"
+    )
+    assert resolved_with(desk, "--sink", "box=moved:BoxSink", PYTHONPATH=str(tmp_path / "elsewhere"))[0] == 0
+    assert desk.seen() == _DECIDED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--option", "nonsense=1"], "no sink of this query knows the option nonsense"),
+        (["--option", "box:nonsense=1"], "knows no option nonsense"),
+        (["--option", "other:folder=1"], "no sink named other"),
+        (["--option", "hunter2"], "not of the form NAME=VALUE"),
+        (["--sink", "other=a:B"], "no sink named other"),
+        (["--sink", "box"], "not of the form SINK=CLASS"),
+        (["--sink", "box=json:nothing"], "cannot be imported"),
+        (["--sink", "box=json:loads"], "no sink class"),
+        (["--options-file", "/none"], "does not exist"),
+    ],
+)
+def test_wrong_options_are_said_before_anything_is_touched(
+    desk: Desk, arguments: list[str], words: str
+) -> None:
+    decided(desk)
+    before = desk.seen()
+    status, told = resolved_with(desk, *arguments)
+    assert status == 64
+    assert words in told
+    assert "hunter2" not in told
+    assert desk.seen() == before
+    assert desk.log.chain(3) == ()
+
+
+def test_options_come_from_the_command_line_over_a_file_over_the_log(desk: Desk, tmp_path: Path) -> None:
+    decided(desk)
+    moved = desk.box.rename(tmp_path / "moved")
+    file = tmp_path / "options"
+    file.write_text(
+        f"# where the box is now\nfolder={tmp_path}/wrong\nbox:password=hunter2\n", encoding="utf-8"
+    )
+    assert resolved_with(desk, ONCEONLY_SINK_OPTIONS_FILE=str(file))[0] == 2
+    status, told = resolved_with(desk, "--options-file", str(file), "--option", f"folder={moved}")
+    assert (status, told.count("hunter2")) == (0, 0)
+    assert sorted(path.name for path in moved.iterdir()) == _DECIDED
+    assert not any(b"hunter2" in path.read_bytes() for path in desk.path.rglob("*") if path.is_file())
+
+
+def test_a_log_without_a_link_has_nothing_to_resolve(desk: Desk) -> None:
+    desk.set_barrier(0)
+    status, told = resolved_with(desk)
+    assert status == 2
+    assert "no link yet" in told
+
+
+def test_a_moved_checkpoint_is_not_resolved(desk: Desk, tmp_path: Path) -> None:
+    decided(desk)
+    shutil.move(desk.path, tmp_path / "moved")
+    told = run("transactions", "resolve", tmp_path / "moved", "--yes")
+    assert told.returncode == 1
+    assert "accept-move" in told.stderr
+    assert "t2-0.open" in desk.seen()
