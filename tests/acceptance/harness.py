@@ -1,25 +1,30 @@
-"""Runs a job under kills and asks the broker for the result, with a consumer that knows nothing of the sink."""
+"""Runs a job under kills and asks the targets for the result, with readers that know nothing of the sinks."""
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from doc_blocks import extract
 
+import onceonly
 from onceonly.failpoints import fired
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onceonly.embedded.kafka import EmbeddedKafka
 
@@ -58,6 +63,22 @@ class Bench:
     def events(self) -> Path:
         return self.folder / "events"
 
+    @property
+    def files(self) -> Path:
+        return self.folder / "files"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "results.db"
+
+    def with_all_sinks(self) -> list[str]:
+        """Make the target of the docs' sink, and its module; give the job's arguments for files and database."""
+        code = extract("docs/how-to/write-a-sink.md", "sink")
+        (self.folder / "docs_sink.py").write_text(code, encoding="utf-8")
+        with closing(sqlite3.connect(self.database)) as db:
+            db.execute("CREATE TABLE results (key TEXT, value TEXT)")
+        return ["--files", str(self.files), "--database", str(self.database)]
+
     def feed(self, rows: Sequence[tuple[str, str]]) -> None:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "enable.idempotence": True})
         for number, (key, value) in enumerate(rows):
@@ -78,7 +99,7 @@ class Bench:
         ]
         environment = {
             **os.environ,
-            "PYTHONPATH": str(JOB.parent),
+            "PYTHONPATH": f"{JOB.parent}{os.pathsep}{self.folder}",
             "ONCEONLY_FAILPOINTS": failpoints,
             "ONCEONLY_FAILPOINTS_DIR": str(fired),
             "ONCEONLY_EVENTS": str(self.events),
@@ -109,6 +130,20 @@ class Bench:
         finally:
             run.kill_tree()
 
+    def run_to_an_error(self) -> str:
+        """Run the job that must stop by a user's mistake, and give the message it shows."""
+        run = self.start()
+        try:
+            assert run.wait() == 3, run.tail()
+        finally:
+            run.kill_tree()
+        path = Path(f"{self.checkpoint}.error")
+        message = path.read_text(encoding="utf-8")
+        path.unlink()
+        assert "Traceback" not in message
+        assert "[next: " in message
+        return message
+
     def seen_events(self, kind: str) -> list[dict[str, object]]:
         lines = [
             json.loads(line)
@@ -117,20 +152,60 @@ class Bench:
         ]
         return [line for line in lines if line["kind"] == kind]
 
+    def rows_of(self, epoch: int) -> int:
+        """Count the rows of an epoch by the offsets that Spark wrote: its barrier, and the one before."""
+        return self._barrier(epoch) - (self._barrier(epoch - 1) if epoch else 0)
+
+    def _barrier(self, epoch: int) -> int:
+        text = (self.checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
+        return sum(json.loads(text.splitlines()[-1])[self.source].values())
+
     # --- the auditor --------------------------------------------------------------------------------------
 
     def read(self, topic: str | None = None) -> list[tuple[str, str]]:
         """Read all that is committed, as any consumer would."""
         return read_committed(self.kafka.bootstrap_servers, topic or self.target)
 
-    def assert_exactly_once(self, expected: Sequence[tuple[str, str]]) -> None:
-        seen, wanted = Counter(self.read()), Counter(expected)
-        missing, extra = wanted - seen, seen - wanted
-        assert not missing, f"{missing.total()} rows are missing, e.g. {missing.most_common(3)}"
-        assert not extra, f"{extra.total()} rows are there twice or foreign, e.g. {extra.most_common(3)}"
+    def read_files(self) -> list[tuple[str, str]]:
+        """Read every file that anybody can see."""
+        rows = (
+            json.loads(line) for path in visible_files(self.files) for line in path.read_bytes().splitlines()
+        )
+        return [(row["key"], row["value"]) for row in rows]
 
-    def assert_nothing_left_open(self) -> None:
-        assert open_transactions(self.kafka.bootstrap_servers, self.query_id()) == []
+    def read_database(self) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(self.database)) as db:
+            return db.execute("SELECT key, value FROM results").fetchall()
+
+    def rows_in(self, sink: str) -> list[tuple[str, str]]:
+        return {"kafka": self.read, "files": self.read_files, "sqlite": self.read_database}[sink]()
+
+    def assert_exactly_once(self, expected: Sequence[tuple[str, str]], *sinks: str) -> None:
+        """See that every row is there once, in each of the sinks (default: Kafka)."""
+        wanted = Counter(expected)
+        for sink in sinks or ("kafka",):
+            seen = Counter(self.rows_in(sink))
+            missing, extra = wanted - seen, seen - wanted
+            assert not missing, f"{sink}: {missing.total()} rows are missing, e.g. {missing.most_common(3)}"
+            assert not extra, (
+                f"{sink}: {extra.total()} rows are there twice or foreign: {extra.most_common(3)}"
+            )
+
+    def assert_nothing_left_open(self, *sinks: str) -> None:
+        """See that nothing of the job is open, staged or half written in any of the sinks (default: Kafka)."""
+        if not sinks or "kafka" in sinks:
+            assert open_transactions(self.kafka.bootstrap_servers, self.query_id()) == []
+        if "files" in sinks:
+            hidden = [
+                path
+                for path in self.files.rglob("*")
+                if path.is_file() and path not in visible_files(self.files)
+            ]
+            assert [path for path in hidden if path.suffix == ".json" and "staging" in path.parts] == []
+        if "sqlite" in sinks:
+            with closing(sqlite3.connect(self.database)) as db:
+                found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            assert sorted(found) == [("committed",), ("results",)]
 
     def query_id(self) -> str:
         return self.query_id_of("checkpoint")
@@ -161,6 +236,14 @@ class Run:
             time.sleep(0.01)
         return int(path.read_text(encoding="utf-8"))
 
+    def until(self, condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait for a condition while the job runs."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert self.process.poll() is None, f"the job ended before {what}\n{self.tail()}"
+            assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}\n{self.tail()}"
+            time.sleep(0.01)
+
     def points_fired(self) -> list[str]:
         return fired(self.fired)
 
@@ -190,6 +273,57 @@ class Run:
 
     def tail(self, lines: int = 60) -> str:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """List what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+
+
+class Watcher:
+    """Reads the files all the time, as a downstream job would, and keeps what must never be seen."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._seen: dict[Path, bytes] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watcher")
+        self.wrong: list[str] = []
+        self.looks = 0
+        self.epochs: set[int] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            if len(self.wrong) < 10:
+                self._look()
+
+    def _look(self) -> None:
+        if not self._bench.files.exists():
+            return
+        self.looks += 1
+        for path in visible_files(self._bench.files):
+            data = path.read_bytes()
+            if self._seen.setdefault(path, data) != data:
+                self.wrong.append(f"{path.name} was {len(self._seen[path])} bytes and is {len(data)}")
+            if not data.endswith(b"\n"):
+                self.wrong.append(f"{path.name} is seen in part: {len(data)} bytes")
+        for epoch in onceonly.files.committed(str(self._bench.files)) if self._seen else []:
+            files = [self._bench.files / file.path for file in epoch.files]
+            rows = sum(path.read_bytes().count(b"\n") for path in files)
+            wanted = self._bench.rows_of(epoch.epoch)
+            if rows != wanted:
+                self.wrong.append(f"chk-{epoch.epoch} is seen in part: {rows} of {wanted} rows")
+            self.epochs.add(epoch.epoch)
 
 
 def read_committed(servers: str, topic: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A streaming job in its own process, to be killed: Kafka → (pass through | windows) → the sink.
+"""A streaming job in its own process, to be killed: Kafka → (pass through | windows) → one sink or several.
 
 Run as a script by ``harness.py``. It ends by itself when everything that was in the topic is processed.
 """
@@ -6,6 +6,7 @@ Run as a script by ``harness.py``. It ends by itself when everything that was in
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ import onceonly
 from onceonly.embedded.jars import spark_jars
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +33,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--road", choices=("format", "foreachBatch"), default="format")
+    parser.add_argument("--road", choices=("format", "foreachBatch", "epoch"), default="format")
+    parser.add_argument("--sink", choices=("kafka", "files", "sqlite"), default="kafka")
+    parser.add_argument("--files", help="the folder of the file sink")
+    parser.add_argument("--database", help="the database of the docs' sink")
+    parser.add_argument("--skip-files-from", type=int, default=-1, help="the epoch that leaves the files out")
     parser.add_argument("--work", choices=("pass", "window"), default="pass")
     parser.add_argument("--store", choices=("default", "rocksdb"), default="default")
     parser.add_argument("--guarantee", default="exactly-once")
@@ -63,7 +70,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    onceonly.register(spark)
+    onceonly.register(spark, *([sqlite_sink()] if args.database else []))
     return spark
 
 
@@ -91,22 +98,53 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     return counts.select(key.alias("key"), f.col("count").cast("string").alias("value"))
 
 
+def sqlite_sink() -> type[onceonly.TwoPhaseCommitSink[str]]:
+    """Give the sink of the docs, from the module that the harness has made of its page."""
+    found: type[onceonly.TwoPhaseCommitSink[str]] = importlib.import_module("docs_sink").SqliteSink
+    return found
+
+
+def options_of(sink: str, args: argparse.Namespace) -> dict[str, str]:
+    own = {
+        "kafka": {"kafka.bootstrap.servers": args.servers, "topic": args.target},
+        "files": {"path": args.files, "format": "json"},
+        "sqlite": {"database": args.database},
+    }[sink]
+    given = {**own, "onceonly.guarantee": args.guarantee, **dict(pair.split("=", 1) for pair in args.option)}
+    return {name: value for name, value in given.items() if value}
+
+
+def write_to_all(args: argparse.Namespace) -> Callable[[DataFrame, int], None]:
+    """Give a function for foreachBatch that writes every row to Kafka, to files and to the database."""
+    kafka, files = (
+        onceonly.sink(f"onceonly.{name}", **options_of(name, args)) for name in ("kafka", "files")
+    )
+    sqlite = onceonly.sink(sqlite_sink(), **options_of("sqlite", args))
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        texts = df.select(*(f.col(name).cast("string").alias(name) for name in ("key", "value")))
+        with onceonly.epoch(df, batch_id, log=args.checkpoint) as epoch:
+            epoch.write(df, kafka)
+            if not 0 <= args.skip_files_from <= batch_id:
+                # One file an epoch, so that a kill can strike between its commit and Kafka's.
+                epoch.write(texts.coalesce(1), files)
+            epoch.write(texts, sqlite)
+
+    return write
+
+
 def start(spark: SparkSession, args: argparse.Namespace) -> StreamingQuery:
-    sink = {
-        "kafka.bootstrap.servers": args.servers,
-        "topic": args.target,
-        "onceonly.guarantee": args.guarantee,
-        "checkpointLocation": args.checkpoint,
-        **dict(pair.split("=", 1) for pair in args.option),
-    }
-    sink = {name: value for name, value in sink.items() if value}
     writer = rows(spark, args).writeStream.queryName("job").trigger(availableNow=True)
+    if args.road == "epoch":
+        writer = writer.option("checkpointLocation", args.checkpoint)
+        return writer.foreachBatch(write_to_all(args)).start()
+    sink = {**options_of(args.sink, args), "checkpointLocation": args.checkpoint}
     if args.road == "foreachBatch":
         writer = writer.option("checkpointLocation", args.checkpoint)
         if args.work == "window":
             writer = writer.outputMode("update")
-        return writer.foreachBatch(onceonly.sink("onceonly.kafka", **sink)).start()
-    return writer.format("onceonly.kafka").options(**sink).start()
+        return writer.foreachBatch(onceonly.sink(f"onceonly.{args.sink}", **sink)).start()
+    return writer.format(f"onceonly.{args.sink}").options(**sink).start()
 
 
 def main() -> None:

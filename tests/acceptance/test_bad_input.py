@@ -29,21 +29,6 @@ def strict_kafka() -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
-def error_of(bench: Bench) -> str:
-    """Run the job that must fail by a user's mistake, and give the message it shows."""
-    run = bench.start()
-    try:
-        assert run.wait() == 3, run.tail()
-    finally:
-        run.kill_tree()
-    path = Path(f"{bench.checkpoint}.error")
-    message = path.read_text(encoding="utf-8")
-    path.unlink()
-    assert "Traceback" not in message
-    assert "[next: " in message
-    return message
-
-
 def with_option(bench: Bench, *pairs: str) -> None:
     bench.args = [part for pair in pairs for part in ("--option", pair)]
 
@@ -51,7 +36,7 @@ def with_option(bench: Bench, *pairs: str) -> None:
 def test_an_unknown_option_is_named_with_the_nearest_known_one(bench: Bench) -> None:
     bench.feed(ROWS)
     with_option(bench, "kafka.lingre.ms=5")
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert "kafka.lingre.ms" in message
     assert "linger.ms" in message
     assert bench.read() == []
@@ -66,14 +51,14 @@ def test_a_missing_topic_is_named_where_it_may_not_be_created(
     bench = Bench(strict_kafka, tmp_path)
     bench.feed(ROWS)
     with_option(bench, f"topic={bench.name}-nowhere")
-    assert f"{bench.name}-nowhere" in error_of(bench)
+    assert f"{bench.name}-nowhere" in bench.run_to_an_error()
 
 
 def test_a_time_out_above_the_brokers_maximum_names_both(strict_kafka: EmbeddedKafka, tmp_path: Path) -> None:
     bench = Bench(strict_kafka, tmp_path)
     bench.feed(ROWS)
     with_option(bench, "kafka.transaction.timeout.ms=120000")
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert "120000" in message
     assert "60000" in message
 
@@ -82,7 +67,7 @@ def test_a_record_over_the_brokers_limit_stops_before_anything_of_its_epoch_show
     bench.kafka.create_topic(f"{bench.name}-small", partitions=1, configs={"max.message.bytes": "1000"})
     bench.feed([("big", "x" * 5000)])
     with_option(bench, f"topic={bench.name}-small")
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert "RECORD_REFUSED" in message
     assert bench.read(f"{bench.name}-small") == []
 
@@ -98,7 +83,7 @@ def test_a_record_over_the_brokers_limit_stops_before_anything_of_its_epoch_show
 def test_wrong_columns_are_named_with_what_they_must_be(bench: Bench, columns: list[str], names: str) -> None:
     bench.feed(ROWS)
     bench.args = [part for column in columns for part in ("--column", column)]
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert "CONFIGURATION" in message
     assert names in message
     assert bench.read() == []
@@ -110,7 +95,7 @@ def test_a_null_topic_stops_the_epoch_and_loses_nothing(bench: Bench) -> None:
     bench.args = ["--column", "key", "--column", "value", "--column", topic]
     with_marker = ["--option", "topic=", "--option", f"onceonly.marker.topic={bench.target}"]
     bench.args += with_marker
-    assert "RECORD_REFUSED" in error_of(bench)
+    assert "RECORD_REFUSED" in bench.run_to_an_error()
     seen = bench.read()
     assert len(seen) == 100, "the epoch before stands, nothing of the refused one shows"
     bench.args = [
@@ -134,7 +119,7 @@ def test_a_newer_format_is_refused_and_named(bench: Bench) -> None:
     header = json.loads(head) | {"version": 99}
     link.write_bytes(json.dumps(header).encode() + b"\n" + body)
     bench.feed([("more", "1")])
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert str(link) in message
     assert "99" in message
 
@@ -146,7 +131,7 @@ def test_a_damaged_decision_is_refused_and_named(bench: Bench) -> None:
     content = bytearray(link.read_bytes())
     content[-10] ^= 1
     link.write_bytes(content)
-    assert str(link) in error_of(bench)
+    assert str(link) in bench.run_to_an_error()
     content[-10] ^= 1
     link.write_bytes(content)
     bench.run()
@@ -160,7 +145,7 @@ def test_a_copied_checkpoint_is_refused(bench: Bench) -> None:
     copy = bench.folder / "copy" / "checkpoint"
     shutil.copytree(original, copy)
     bench.folder = copy.parent
-    message = error_of(bench)
+    message = bench.run_to_an_error()
     assert "CHECKPOINT_MOVED" in message
     assert str(original) in message
     bench.folder = original.parent
@@ -173,7 +158,7 @@ def test_other_options_are_refused_while_handles_are_pending(bench: Bench) -> No
     bench.run_and_kill_at("link.after_put", 2)
     with_option(bench, f"topic={bench.source}-other")
     bench.kafka.create_topic(f"{bench.source}-other", partitions=1)
-    assert f"{bench.source}-other" in error_of(bench)
+    assert f"{bench.source}-other" in bench.run_to_an_error()
     bench.args = []
     bench.run()
     bench.assert_exactly_once(ROWS)
@@ -186,7 +171,7 @@ def test_another_cluster_is_refused_while_handles_are_pending(
     bench.run_and_kill_at("link.after_put", 2)
     strict_kafka.create_topic(bench.target, partitions=2)
     with_option(bench, f"kafka.bootstrap.servers={strict_kafka.bootstrap_servers}")
-    assert "cluster" in error_of(bench)
+    assert "cluster" in bench.run_to_an_error()
     assert open_transactions(bench.kafka.bootstrap_servers, bench.query_id()), "nothing may have been touched"
     bench.args = []
     bench.run()
@@ -227,7 +212,7 @@ def test_a_password_in_the_options_is_nowhere_to_be_found(bench: Bench, road: st
     bench.run()
     bench.feed([("x" * 10, "y")])
     bench.args += ["--option", "kafka.no.such.option=1"]
-    assert canary not in error_of(bench)
+    assert canary not in bench.run_to_an_error()
     looked_at = 0
     for folder, _, names in os.walk(bench.folder):
         for name in names:

@@ -1,10 +1,13 @@
-"""SIGKILL at every step of the protocol, and again during the recovery; then the broker is asked."""
+"""SIGKILL at every step of the protocol, and again during the recovery; then the targets are asked."""
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from harness import Watcher
 
 if TYPE_CHECKING:
     from harness import Bench
@@ -14,6 +17,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 ROWS = [(f"k{number % 17}", str(number)) for number in range(900)]
 SMALL_EPOCHS = ["--per-epoch", "50"]
 ROADS = ("format", "foreachBatch")
+ALL = ("kafka", "files", "sqlite")
 
 # The step at which the job dies, the pass at which it does, and the step at which its recovery dies.
 KILLS = {
@@ -41,11 +45,10 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("when", list(KILLS))
-def test_every_row_is_there_once_after_kills(bench: Bench, road: str, when: str) -> None:
+def test_every_row_is_there_once_after_kills(bench: Bench, when: str) -> None:
     """Kill at each step, and kill the recovery from it, one after the other in the life of one checkpoint."""
-    bench.args = ["--road", road, *SMALL_EPOCHS]
+    bench.args = SMALL_EPOCHS
     bench.feed(ROWS)
     for point, nth, again in KILLS[when]:
         bench.run_and_kill_at(point, nth)
@@ -53,6 +56,75 @@ def test_every_row_is_there_once_after_kills(bench: Bench, road: str, when: str)
     bench.run()
     bench.assert_exactly_once(ROWS)
     bench.assert_nothing_left_open()
+
+
+@pytest.mark.parametrize("when", list(KILLS))
+def test_kafka_files_and_the_docs_sink_are_equal_after_kills(bench: Bench, when: str) -> None:
+    """One decision for all three; a reader that watches the files meanwhile never sees a part of anything."""
+    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.feed(ROWS)
+    with Watcher(bench) as watcher:
+        for point, nth, again in KILLS[when]:
+            # Three sinks pass the steps of a slot and of a handle more often.
+            bench.run_and_kill_at(point, nth * 2 if point.startswith(("slot.", "commit.")) else nth)
+            bench.run_and_kill_at(again)
+        bench.run()
+    assert watcher.wrong == []
+    assert len(watcher.epochs) == len(ROWS) // 50
+    assert watcher.looks > 100
+    bench.assert_exactly_once(ROWS, *ALL)
+    bench.assert_nothing_left_open(*ALL)
+
+
+def test_a_kill_between_the_commits_of_two_sinks_leaves_them_equal(bench: Bench) -> None:
+    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.feed(ROWS)
+    bench.run_and_kill_at("link.before_put", 2)
+    for waiting, done in (("files", "kafka"), ("kafka", "files"), ("files", "sqlite")):
+        before = len(bench.rows_in(done))
+        # The second epoch of this life, as the first one may be settled by recovery.
+        run = bench.start(f"commit.before_handle[{waiting}]=pause@{2 if waiting == 'files' else 3}")
+        try:
+            run.wait_for(f"commit.before_handle[{waiting}]")
+            run.until(partial(_grows, bench, done, before + 50), f"the commits of {done}")
+        finally:
+            run.kill_tree()
+        assert Counter(bench.rows_in(done)) != Counter(bench.rows_in(waiting))
+    for point in ("complete.before[files]", "complete.before[kafka]"):
+        bench.run_and_kill_at(point, 2)
+    bench.run()
+    bench.assert_exactly_once(ROWS, *ALL)
+    bench.assert_nothing_left_open(*ALL)
+
+
+def _grows(bench: Bench, sink: str, rows: int) -> bool:
+    return len(bench.rows_in(sink)) > rows
+
+
+@pytest.mark.parametrize("sink", ["files", "sqlite"])
+def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -> None:
+    bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.feed(ROWS)
+    for point, nth, _ in (kill for kills in KILLS.values() for kill in kills):
+        bench.run_and_kill_at(point, min(nth, 2))
+    bench.run()
+    bench.assert_exactly_once(ROWS, sink)
+    bench.assert_nothing_left_open(sink)
+
+
+def test_a_replay_that_takes_another_branch_stops_and_touches_nothing(bench: Bench) -> None:
+    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.feed(ROWS)
+    bench.run_and_kill_at("link.after_put", 3)
+    seen = [bench.read(), bench.read_files(), bench.read_database()]
+    both = list(bench.args)
+    bench.args = [*both, "--skip-files-from", "2"]
+    assert "REPLAY_MISMATCH" in bench.run_to_an_error()
+    assert seen == [bench.read(), bench.read_files(), bench.read_database()]
+    bench.args = both
+    bench.run()
+    bench.assert_exactly_once(ROWS, *ALL)
+    bench.assert_nothing_left_open(*ALL)
 
 
 @pytest.mark.parametrize("road", ROADS)
