@@ -44,14 +44,15 @@ def show(*parts: RenderableType) -> None:
     if not parts:
         return
     console = stdout()
-    if console.is_terminal:
-        for part in parts:
+    for part in parts:
+        if isinstance(part, str):
+            click.echo(part)
+        elif console.is_terminal:
             console.print(part)
-        return
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        else:
+            with console.capture() as captured:
+                console.print(part)
+            click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def show_json(value: Any) -> None:  # noqa: ANN401  any JSON

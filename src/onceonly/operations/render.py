@@ -36,6 +36,8 @@ _STYLES = {
     HandleState.LOST: "red",
     HandleState.TRIED: "yellow",
 }
+# rich takes a millisecond for each row.
+_TABLE_MAX = 200
 _SPARK_SAYS = {
     EpochState.COMMITTED: "committed, not yet noted by Spark",
     EpochState.REPAIRING: "partly lost, to be written again",
@@ -56,26 +58,38 @@ def header(found: Checkpoint) -> Text:
 
 
 def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
-    """Give the list of epochs."""
+    """Give the list of epochs: a table, or plain lines (a ``str``) where there are very many."""
     if not rows:
         return Text("no epoch yet" if known == 0 else "no epoch with details")
-    table = _table("epoch", "state", "sinks", "commits", "s", "when", right=("s",))
-    for row in rows:
-        view = row.view
-        table.add_row(
-            view.name,
-            _state(view.state, _words(view.state, view.reason, view.pending)),
-            _lines(
-                f"{name}: {_n(rows_, 'row')}, {_n(count, 'tx')}"
-                for name, (rows_, count) in view.sinks.items()
-            ),
-            _lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()),
-            "" if view.seconds is None else f"{view.seconds:.3f}",
-            "folded" if view.folded else _moment(row.at),
+    names = ("epoch", "state", "sinks", "commits", "s", "when")
+    if len(rows) > _TABLE_MAX:
+        cells = [[str(cell).replace("\n", ", ") for cell in _cells(row)] for row in rows]
+        widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+        return "\n".join(
+            "   ".join(map(str.ljust, line, widths)).rstrip()
+            for line in (names, *cells)
         )
+    table = _table(*names, right=("s",))
+    for row in rows:
+        table.add_row(*_cells(row))
     if len(rows) < known:
         return Group(table, Text(f"{len(rows)} of {known} epochs; --limit and --all show more", style="dim"))
     return table
+
+
+def _cells(row: Row) -> tuple[str | Text, ...]:
+    view = row.view
+    return (
+        view.name,
+        _state(view.state, _words(view.state, view.reason, view.pending)),
+        _lines(
+            f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
+            for name, (count, transactions) in view.sinks.items()
+        ),
+        _lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()),
+        "" if view.seconds is None else f"{view.seconds:.3f}",
+        "folded" if view.folded else _moment(row.at),
+    )
 
 
 def detail(found: Detail) -> RenderableType:

@@ -1,0 +1,74 @@
+"""An operator's look at a log of ten thousand epochs takes less than a second, its start included."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import Desk
+
+from onceonly.model import Receipt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPOCHS = 10_000
+RUNS = 5
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a log as a run would, three transactions an epoch; only the syncs are left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        desk = Desk(tmp_path_factory.mktemp("long") / "cp")
+        for epoch in range(EPOCHS):
+            link = desk.link(epoch, votes=[desk.vote(epoch, slot) for slot in range(3)])
+            desk.log.put_link(link)
+            desk.log.put_receipt(
+                Receipt(epoch=epoch, index=0, plan="p", outcomes={"committed": 3}, seconds=0.01)
+            )
+            desk.log.fold()
+        for epoch in range(EPOCHS - 100, EPOCHS):  # what Spark keeps
+            desk.set_barrier(epoch)
+            desk.note(epoch)
+    return desk.path
+
+
+def seconds(*arguments: str) -> list[float]:
+    """Time the command line in processes of its own: processor seconds, as the machine may be busy otherwise."""
+    found: list[float] = []
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-m", "onceonly.cli", *arguments], capture_output=True, text=True, check=False
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode == 0, done.stderr
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["checkpoints", "list"],
+        ["checkpoints", "list", "--json"],
+        ["checkpoints", "show", f"chk-{EPOCHS - 1}"],
+        ["checkpoints", "show", "chk-5000"],
+        ["transactions", "list"],
+        ["transactions", "list", "--all"],
+    ],
+    ids=" ".join,
+)
+def test_a_look_takes_less_than_a_second(long_log: Path, arguments: list[str]) -> None:
+    taken, start = seconds(*arguments, str(long_log)), statistics.median(seconds("--version"))
+    median = statistics.median(taken)
+    told = f"median {median:.2f} s, worst {max(taken):.2f} s, {median / start:.1f} x the start"
+    sys.stdout.write(f"{' '.join(arguments)}: {told}\n")
+    assert median < 1.0, told
