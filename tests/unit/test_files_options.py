@@ -1,0 +1,189 @@
+"""Options, columns and names of the file sink: taken, refused by name, and as the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.sinks.files import FilesSink, columns, options, paths
+
+if TYPE_CHECKING:
+    from onceonly.options import Option
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files-options.md"
+
+
+def read(**given: str) -> options.FilesOptions:
+    return FilesSink({"path": "/data/out", **given})._files
+
+
+def test_defaults() -> None:
+    found = read()
+    assert (found.form, found.compression, found.extension) == ("parquet", "snappy", ".snappy.parquet")
+    assert (found.target, found.staging) == (Path("/data/out"), Path("/data/out/_onceonly/staging"))
+    assert (found.partition_by, found.file_bytes_max) == ((), 128 << 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "extension"),
+    [
+        ({"format": "json"}, ".json"),
+        ({"format": "json", "compression": "gzip"}, ".json.gz"),
+        ({"format": "text"}, ".txt"),
+        ({"compression": "uncompressed"}, ".parquet"),
+        ({"compression": "ZSTD"}, ".zstd.parquet"),
+    ],
+)
+def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
+    assert read(**given).extension == extension
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": "hdfs://name/x"}, "cannot write to hdfs://name/x yet"),
+        ({"path": "s3a://bucket"}, "come later"),
+        ({"path": "file://host/x"}, "does not name a folder of this machine"),
+        ({"path": " "}, "does not name a folder"),
+        ({"path": "a\0b"}, "does not name a folder"),
+        ({"format": "orc"}, "'orc', and must be"),
+        ({"maxFileSize": "0"}, "must be a number of bytes"),
+        ({"maxFileSize": "many"}, "must be a number of bytes"),
+        ({"partitionBy": "a,,b"}, "separated by commas, none twice"),
+        ({"partitionBy": "a,a"}, "separated by commas, none twice"),
+        ({"compression": "snappy", "format": "json"}, "one of none, gzip for json"),
+        ({"header": "true"}, "is for csv, and format is parquet"),
+        ({"sep": ";", "format": "json"}, "is for csv, and format is json"),
+        ({"sep": ";;", "format": "csv"}, "one ASCII character"),
+        ({"sep": '"', "format": "csv"}, "one ASCII character"),
+        ({"partitonby": "a"}, "did you mean partitionBy?"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**given)
+    assert said in str(caught.value)
+
+
+def test_names_in_backquotes_keep_their_commas() -> None:
+    assert read(partitionBy="a, `b,c` ,d").partition_by == ("a", "b,c", "d")
+
+
+def test_paths_are_taken_as_spark_takes_them() -> None:
+    for text in ("/a b/%20", "file:/a b/%20", "file:///a b/%20", "file://localhost/a b/%20"):
+        assert paths.local_path(text) == Path("/a b/%20")
+    assert paths.local_path("a/b:c").is_absolute()
+
+
+def test_the_page_shows_the_declared_options() -> None:
+    table = "".join(
+        f"| `{option.name}` | {option.doc} | {default(option)} |\n" for option in options.DECLARED
+    )
+    assert table in PAGE.read_text(encoding="utf-8")
+
+
+def default(option: Option) -> str:
+    return "required" if option.required else f"`{option.default}`" if option.default else ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "forms"),
+    [
+        ("string", "parquet json csv text"),
+        ("varchar(5)", "parquet json csv text"),
+        ("bigint", "parquet json csv"),
+        ("decimal(38,18)", "parquet json csv"),
+        ("timestamp_ntz", "parquet json csv"),
+        ("binary", "parquet json"),
+        ("array<struct<a b:int,c:map<string,date>>>", "parquet json"),
+        ("map<int,string>", "parquet"),
+        ("void", ""),
+        ("variant", ""),
+        ("interval day to second", ""),
+        ("time(6)", ""),
+        ("struct<>", ""),
+        ("array<void>", ""),
+        ("struct<a:array<interval year>>", ""),
+        ("something new", ""),
+    ],
+)
+def test_what_each_format_writes(kind: str, forms: str) -> None:
+    for form in options.COMPRESSIONS:
+        if form in forms.split():
+            columns.check([("x", kind)], form=form, partition_by=())
+        else:
+            with pytest.raises(ConfigurationError) as caught:
+                columns.check([("x", kind)], form=form, partition_by=())
+            assert "x" in caught.value.what
+            assert form in caught.value.what.lower()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl"),
+    [
+        ("struct<a:int,b c:array<map<string,decimal(5,2)>>>",
+         "struct<`a`: int, `b c`: array<map<string, decimal(5,2)>>>"),
+        ("struct<x:y:int,a,b:string>", "struct<`x:y`: int, `a,b`: string>"),
+        ("struct<a`b:struct<q:double>>", "struct<`a``b`: struct<`q`: double>>"),
+    ],
+)  # fmt: skip
+def test_types_become_ddl_whatever_fields_are_named(kind: str, ddl: str) -> None:
+    assert columns.parse(kind).ddl == ddl
+
+
+@pytest.mark.parametrize(
+    ("given", "partition_by", "said"),
+    [
+        ([("a", "int"), ("A", "int")], (), "Two columns are named a and A"),
+        ([("a", "int")], ("b",), "b of partitionBy is not among the columns a"),
+        ([("a", "int")], ("A",), "All columns (a)"),
+        ([("a", "int"), ("b", "array<int>")], ("b",), "b is of type array<int>"),
+        ([("a", "int"), ("b", "binary")], ("b",), "b is of type binary"),
+        ([("a", "int"), (".b", "int")], (".b",), "begins with a dot"),
+        ([("a", "void"), ("b", "int")], ("b",), "a is of type void"),
+    ],
+)
+def test_wrong_columns_are_refused_by_name(
+    given: list[tuple[str, str]], partition_by: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        columns.check(given, form="parquet", partition_by=partition_by)
+    assert said in str(caught.value)
+    columns.check([], form="parquet", partition_by=partition_by)  # not known here
+
+
+texts = st.text(max_size=80)
+
+
+@given(st.lists(st.tuples(st.text(min_size=1, max_size=9), texts), min_size=1, max_size=4))
+def test_partition_folders_are_safe_and_reversible(row: list[tuple[str, str]]) -> None:
+    names, values = [name for name, _ in row], [value for _, value in row]
+    try:
+        folder = paths.folder_of(names, values, who="test")
+    except RecordRefusedError:
+        assert any(len(f"{paths.escape(n)}={paths.escape(v)}".encode()) > 255 for n, v in row)
+        return
+    parts = folder.split("/")
+    assert len(parts) == len(row)
+    for part, name, value in zip(parts, names, values, strict=True):
+        escaped, _, shown = part.partition("=")
+        assert part not in {".", ".."}
+        assert not set(part) & set("\0\n\r")
+        assert len(part.encode()) <= 255
+        assert paths.unescape(escaped) == name
+        assert (shown == paths.NULL_FOLDER) == (not value)
+        assert not value or paths.unescape(shown) == value
+
+
+def test_what_no_folder_keeps_is_refused_by_column_and_value() -> None:
+    for value in ("x" * 300, "é" * 127, "/" * 84, paths.NULL_FOLDER):
+        with pytest.raises(RecordRefusedError, match="the partition column day"):
+            paths.folder_of(["day"], [value], who="slot 0")
+    with pytest.raises(RecordRefusedError, match="longer than 2500 bytes"):
+        paths.folder_of([f"c{n}" for n in range(20)], ["x" * 200] * 20, who="slot 0")
+    assert paths.folder_of(["day"], [None], who="") == f"day={paths.NULL_FOLDER}"

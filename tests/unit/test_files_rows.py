@@ -1,0 +1,132 @@
+"""Rows as lines, batches by partition, and manifests that are damaged: without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from tests.unit.files_bench import Files, quick, rows
+
+from onceonly import files
+from onceonly.errors import ConfigurationError, LogError, RecordRefusedError
+from onceonly.sinks.files import ledger, manifest, partitions
+from onceonly.sinks.files.rows import csv_lines, json_lines, shortest, text_lines
+from onceonly.sinks.files.store import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["quick"]  # a fixture
+
+
+def batch(**columns: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch(columns)
+
+
+def test_json_leaves_nulls_out_and_writes_times_in_utc() -> None:
+    moment = datetime(2024, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
+    given = batch(
+        a=pa.array([None, 1]),
+        t=pa.array([moment] * 2, pa.timestamp("us", "Europe/Berlin")),
+        s=pa.array([{"x": None, "y": [None, float("nan")]}] * 2),
+        f=pa.array([0.1, float("inf")], pa.float32()),
+    )
+    lines = [json.loads(line) for line in json_lines(given, who="").splitlines()]
+    assert lines[0] == {"t": "2024-01-01T00:00:00.001000Z", "s": {"y": [None, "NaN"]}, "f": 0.1}
+    assert lines[1] == {"a": 1, **lines[0], "f": "Infinity"}
+
+
+def test_shortest_is_the_same_single_precision_number() -> None:
+    for value in (0.1, 16777216.0, 1e-45, 3.4028235e38, 1 / 3):
+        single = pa.array([value], pa.float32())
+        assert pa.array([float(shortest(single[0].as_py()))], pa.float32()) == single
+
+
+def test_a_text_line_is_a_row() -> None:
+    assert text_lines(batch(v=pa.array(["a", None, ""])), who="") == b"a\n\n\n"
+    for value in ("a\nb", "a\rb"):
+        with pytest.raises(RecordRefusedError, match="the column v has a line break"):
+            text_lines(batch(v=pa.array([value])), who="")
+
+
+def test_a_csv_line_is_a_row() -> None:
+    given = batch(a=pa.array([None, ""]), b=pa.array([1, None]))
+    assert csv_lines(given, ",", who="") == b',1\n"",\n'
+    with pytest.raises(RecordRefusedError, match="the only column a is null"):
+        csv_lines(given.select(["a"]), ",", who="")
+
+
+@pytest.mark.parametrize("render", [json_lines, lambda given, who: csv_lines(given, ",", who=who)])
+def test_what_has_no_text_is_refused_by_column(render: object) -> None:
+    late = pa.array([2**60], pa.int64()).cast(pa.timestamp("us"))
+    with pytest.raises(RecordRefusedError, match="slot 7: a value of the column late"):
+        render(batch(late=late), who="slot 7")  # type: ignore[operator]
+    broken = pa.Array.from_buffers(
+        pa.utf8(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    with pytest.raises(RecordRefusedError, match="slot 7: a value of the column broken"):
+        render(batch(broken=broken), who="slot 7")  # type: ignore[operator]
+    with pytest.raises(RecordRefusedError, match="slot 7: a value of the partition column broken"):
+        list(partitions.split(batch(a=late, broken=broken), ["broken"], who="slot 7"))
+
+
+def test_split_gives_every_row_to_its_folder_once() -> None:
+    given = batch(
+        n=pa.array(range(100)), a=pa.array([n % 3 for n in range(100)]), b=pa.array(["x", None] * 50)
+    )
+    found = dict(partitions.split(given, ["B", "a"], who=""))
+    assert len(found) == 6
+    for folder, part in found.items():
+        assert part.schema.names == ["n"]
+        b, a = (piece.partition("=")[2] for piece in folder.split("/"))
+        for n in part["n"].to_pylist():
+            assert a == str(n % 3)
+            assert b == ("x" if n % 2 == 0 else "__HIVE_DEFAULT_PARTITION__")
+    assert sum(part.num_rows for part in found.values()) == 100
+    with pytest.raises(ConfigurationError, match="day of partitionBy"):
+        list(partitions.split(given, ["day"], who=""))
+
+
+def test_a_damaged_manifest_is_named_and_never_read_in_part(quick: Path) -> None:
+    bench = Files(quick)
+    bench.finish(0, bench.prepared(rows(1)))
+    path = next(quick.rglob("*.manifest"))
+    whole = path.read_bytes()
+    newer = whole.replace(b'"version":1', b'"version":2')
+    for data in (b"", whole[:-1], whole.replace(b"day", b"dax"), b"{}\n" + whole, newer, whole + b"\n{}"):
+        path.write_bytes(data)
+        with pytest.raises(LogError, match=path.name):
+            files.committed(str(quick))
+    layout = next(quick.rglob("layout-*.json"))
+    path.write_bytes(layout.read_bytes())
+    with pytest.raises(LogError, match="it was moved by hand"):
+        files.committed(str(quick))
+
+
+def test_a_hundred_thousand_epochs_are_a_few_files(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 5)  # the same tree, four levels deep, in a thousand epochs
+    kept = ledger.Ledger(LocalStore(), quick)
+    every = [
+        manifest.Manifest(epoch=2 * n, layout="l", files=(manifest.DataFile(f"f{n}", 1, 1, "c"),))
+        for n in range(1000)
+    ]
+    most = 0
+    for each in every:
+        kept.put(each)
+        most = max(most, len(list(quick.iterdir())))
+    assert kept.manifests() == every
+    assert kept.newest() == 1998
+    assert most < 5 * 2 * 5
+    kept.put(every[0])
+    kept.put(every[-1])
+    with pytest.raises(LogError, match="other files for chk-7"):
+        kept.put(manifest.Manifest(epoch=7, layout="l", files=every[0].files))
+    assert kept.manifests() == every
+
+
+def test_committed_says_where_nothing_was_written(quick: Path) -> None:
+    with pytest.raises(ConfigurationError, match="never wrote to"):
+        files.committed(str(quick))
