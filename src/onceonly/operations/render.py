@@ -65,10 +65,7 @@ def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
     if len(rows) > _TABLE_MAX:
         cells = [[str(cell).replace("\n", ", ") for cell in _cells(row)] for row in rows]
         widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-        return "\n".join(
-            "   ".join(map(str.ljust, line, widths)).rstrip()
-            for line in (names, *cells)
-        )
+        return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in (names, *cells))
     table = _table(*names, right=("s",))
     for row in rows:
         table.add_row(*_cells(row))
@@ -101,11 +98,16 @@ def detail(found: Detail) -> RenderableType:
     parts: list[RenderableType] = [head]
     if found.note:
         parts.append(Text(f"note: {found.note}", style="yellow"))
-    if view.folded:
+    if view.sinks:
+        outcomes = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items())
+        took = "" if view.seconds is None else f" in {view.seconds:.3f} s"
         parts.append(
-            _lines(f"{name}: {_n(rows, 'row')}, {_n(n, 'tx')}" for name, (rows, n) in view.sinks.items())
+            _lines(
+                f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
+                for name, (count, transactions) in view.sinks.items()
+            )
         )
-        parts.append(_lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()))
+        parts.append(Text(f"commits: {outcomes or 'none'}{took}"))
     for number, partitions in enumerate(found.sources):
         names = found.progress.sources if found.progress else ()
         title = f"barrier of source {number}" + (f" ({names[number].name})" if number < len(names) else "")

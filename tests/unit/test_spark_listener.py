@@ -1,0 +1,111 @@
+"""What is kept of Spark's reports: what an operator needs, and nothing of options or paths."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from onceonly.log.progress import OperatorReport, ProgressFiles, SourceReport
+from onceonly.spark.listener import _Listener, _Proxy, install, parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Cut from a report of Spark 4.2.0.
+REPORT: dict[str, Any] = {
+    "id": "11111111-2222-3333-4444-555555555555",
+    "runId": "851a9301-92a9-4197-aec1-b2485ed893c3",
+    "timestamp": "2026-11-21T15:53:23.042Z",
+    "batchId": 41,
+    "numInputRows": 20,
+    "durationMs": {"addBatch": 152, "walCommit": 20},
+    "stateOperators": [
+        {
+            "operatorName": "stateStoreSave", "numRowsTotal": 7, "numRowsUpdated": 6, "memoryUsedBytes": 3336,
+            "customMetrics": {"stateOnCurrentVersionSizeBytes": 1712},
+        }
+    ],
+    "sources": [
+        {
+            "description": "KafkaV2[Subscribe[secret-topic]]",
+            "startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 21}},
+            "numInputRows": 20,
+        },
+        {"description": "org.apache.spark.Files[file:/secret/path?password=hunter2]", "endOffset": "17"},
+        {"description": None, "startOffset": None, "endOffset": None},
+    ],
+    "sink": {"description": "ForeachBatchSink"},
+}  # fmt: skip
+
+
+def test_a_report_is_kept_without_options_and_paths() -> None:
+    found = parse(REPORT)
+    assert (found.epoch, found.rows, found.duration_ms) == (41, 20, {"addBatch": 152, "walCommit": 20})
+    assert found.sources == (
+        SourceReport(name="KafkaV2", start='{"t":{"0":1}}', end='{"t":{"0":21}}', rows=20),
+        SourceReport(name="Files", end="17"),
+        SourceReport(name="?"),
+    )
+    assert found.operators == (
+        OperatorReport(
+            name="stateStoreSave", rows_total=7, rows_updated=6, memory_bytes=3336,
+            custom={"stateOnCurrentVersionSizeBytes": 1712},
+        ),
+    )  # fmt: skip
+    assert "secret" not in repr(found)
+    assert "hunter2" not in repr(found)
+
+
+def test_what_a_report_lacks_is_left_out() -> None:
+    assert parse({"batchId": 0, "stateOperators": None}).sources == ()
+
+
+class Java:
+    """Stands in for a JVM: any call gives itself, but for what is said otherwise."""
+
+    def __init__(self, **said: Any) -> None:  # noqa: ANN401
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return lambda *_: self._said.get(name, self)
+
+    def toString(self) -> str:  # noqa: N802
+        return str(REPORT["runId"])
+
+
+class Session:
+    """Stands in for a session whose query has its checkpoint at a place."""
+
+    def __init__(self, location: str) -> None:
+        self._jsparkSession = Java(resolvedCheckpointRoot=location)
+
+
+def proxy(session: Session) -> _Proxy:
+    return _Proxy(_Listener(session))  # type: ignore[arg-type]
+
+
+def progress() -> Java:
+    return Java(progress=Java(json=json.dumps(REPORT)), runId=Java())
+
+
+def test_a_report_goes_into_a_checkpoint_that_has_our_log_only(tmp_path: Path) -> None:
+    session = Session(f"file:{tmp_path}")
+    spark = proxy(session)
+    spark.onQueryStarted(Java())
+    spark.onQueryProgress(progress())
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "onceonly").mkdir()
+    (tmp_path / "onceonly/identity.json").touch()
+    spark.onQueryProgress(progress())
+    assert ProgressFiles(tmp_path).get(41) == parse(REPORT)
+    spark.onQueryTerminated(Java(runId=Java()))
+
+
+def test_no_failure_reaches_the_query(tmp_path: Path) -> None:
+    session = Session("s3://not-on-this-disk/checkpoint")
+    spark = proxy(session)
+    spark.onQueryStarted(Java())
+    spark.onQueryProgress(progress())
+    spark.onQueryProgress(Java(progress=Java(json="{")))
+    spark.onQueryTerminated(Java(runId=Java()))
+    install(object())  # type: ignore[arg-type]  # no session at all
