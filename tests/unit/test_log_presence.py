@@ -65,6 +65,16 @@ def test_a_living_process_is_named_and_a_killed_one_is_gone(
     assert present(checkpoint) is None
 
 
+def test_the_dead_are_not_named_among_the_living(checkpoint: str, holder: subprocess.Popen[str]) -> None:
+    mine = Presence.hold(checkpoint, actor="planner")
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    told = present(checkpoint)
+    assert told is not None
+    assert f"process {os.getpid()} (planner)" in told
+    mine.close()
+
+
 def test_many_hold_it_and_the_last_one_counts(checkpoint: str) -> None:
     first, second = Presence.hold(checkpoint), Presence.hold(checkpoint, actor="planner")
     assert (first.held, second.held) == (True, True)

@@ -108,6 +108,7 @@ def test_the_newest_hundred_reports_stay(desk: Desk) -> None:
     for epoch in range(KEEP + 20):
         files.put(Progress(epoch=epoch))
     files.put(Progress(epoch=KEEP + 19, rows=1))
+    assert len(list((desk.path / "onceonly/progress").iterdir())) == KEEP
     again = ProgressFiles(desk.path)  # another run, which may begin with another epoch
     again.put(Progress(epoch=KEEP + 40))
     left = sorted((desk.path / "onceonly/progress").iterdir())

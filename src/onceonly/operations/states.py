@@ -138,7 +138,7 @@ def _outcome(vote: Vote, link: Link, chain: Sequence[Link], receipt: Receipt | N
         # A link is followed only by one that claims: for what is lost, or where nothing was decided.
         return HandleState.LOST
     if receipt is None:
-        return HandleState.LOST if link.reason else HandleState.PENDING
+        return HandleState.PENDING
     if link.guarantee is Guarantee.AT_MOST_ONCE and not _VISIBLE.issuperset(receipt.outcomes):
         return HandleState.TRIED
     return HandleState.COMMITTED
