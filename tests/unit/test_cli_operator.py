@@ -224,6 +224,16 @@ def test_a_move_under_a_living_run_is_refused(desk: Desk, tmp_path: Path) -> Non
     assert (told.returncode, "a run is alive" in told.stderr) == (64, True)
 
 
+def test_one_of_several_that_cannot_be_accepted_hides_no_other(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Desk(tmp_path / name, query=name).complete(0)
+    shutil.copytree(tmp_path / "a", tmp_path / "new/a")
+    shutil.move(tmp_path / "b", tmp_path / "new/b")
+    told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
+    assert (told.returncode, "new/a is a copy" in told.stderr, "accepted" in told.stderr) == (1, True, True)
+    open_log(str(tmp_path / "new/b"), query="b", create=True)
+
+
 # --- speed ------------------------------------------------------------------------------------------------
 
 

@@ -119,11 +119,22 @@ def test_a_target_that_does_not_answer_changes_nothing(desk: Desk) -> None:
     failed = run("transactions", "resolve", desk.path, "--yes")
     assert failed.returncode == 2
     assert "the box is not there" in failed.stderr
+    assert "nothing was changed" in failed.stdout
     assert "Traceback" not in failed.stderr
     desk.box.with_name("away").rename(desk.box)
     assert desk.log.receipt(2) is None
     assert desk.log.chain(3) == ()
     assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
+
+
+def test_what_the_log_says_is_shown_though_the_target_does_not_answer(desk: Desk) -> None:
+    decided(desk)
+    told = run(
+        "transactions", "list", desk.path, "--ask", "--option", "folder=/proc/1/none", "--sink", "box=json:X"
+    )
+    assert told.returncode == 64
+    assert "t2-0" in told.stdout
+    assert "cannot be imported" in told.stderr
 
 
 def test_what_is_in_doubt_stays_and_is_said(desk: Desk) -> None:

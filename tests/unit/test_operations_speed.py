@@ -59,6 +59,7 @@ def seconds(*arguments: str) -> list[float]:
     [
         ["checkpoints", "list"],
         ["checkpoints", "list", "--json"],
+        ["checkpoints", "list", "--all"],
         ["checkpoints", "show", f"chk-{EPOCHS - 1}"],
         ["checkpoints", "show", "chk-5000"],
         ["transactions", "list"],

@@ -105,13 +105,18 @@ def accept_move(path: str, *, yes: bool, force: bool) -> int:
     from onceonly.operations import move
     from onceonly.operations.find import find
 
-    found = find(path)
-    status = shared.report(found.problems, others=bool(found.checkpoints))
-    moved = [checkpoint for checkpoint in found.checkpoints if checkpoint.moved is not None]
-    if found.checkpoints and not moved:
+    def prepare(checkpoint: Checkpoint) -> bool:
+        if checkpoint.moved is None:
+            return False
+        move.refuse_unless_moved(checkpoint, force=force)
+        return True
+
+    found, problems = shared.each(find(path), prepare)
+    status = shared.report(problems, others=bool(found))
+    moved = [checkpoint for checkpoint, has_moved in found if has_moved]
+    if found and not moved:
         shared.tell("nothing to do: every checkpoint is where it is at home")
     for checkpoint in moved:
-        move.refuse_unless_moved(checkpoint, force=force)
         shared.tell(f"query {checkpoint.query}\n  from {checkpoint.home}\n  to   {checkpoint.address}")
         if shared.agreed("Is this where it shall be at home?", yes=yes):
             move.accept(checkpoint)

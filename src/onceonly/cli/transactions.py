@@ -64,15 +64,22 @@ def list_(
 ) -> int:  # fmt: skip
     """List what is decided and not known to be committed. Exit status 1 if that is so with the job down."""
     from onceonly.operations import look, render, report, sinks
-    from onceonly.operations.find import find
+    from onceonly.operations.find import Problem, find
 
     given = _given(options, options_file, classes)
+    unanswered: list[Problem] = []
 
     def gather(checkpoint: Checkpoint) -> tuple[list[Transaction], list[tuple[str, str]] | None]:
         named = look.transactions(checkpoint, everything=everything)
-        return named, sinks.open_outside(checkpoint, given) if ask else None
+        try:
+            return named, sinks.open_outside(checkpoint, given) if ask else None
+        except OnceonlyError as error:
+            # What the log says is shown in any case.
+            unanswered.append(Problem(checkpoint.path, error))
+            return named, None
 
     found, problems = shared.each(find(path), gather)
+    problems = (*problems, *unanswered)
     if as_json:
         shared.show_json({
             "checkpoints": [
@@ -143,7 +150,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
             "problems": report.problems((*problems, *failures)),
         })  # fmt: skip
     else:
-        parts = ((render.header(checkpoint), render.done(result.done)) for checkpoint, result in results)
+        parts = ((render.header(checkpoint), render.done(result)) for checkpoint, result in results)
         shared.show(*shared.blocks([part for pair in parts for part in pair]))
     status = max(status, shared.report(failures, others=False))
     lost = sum(result.lost for _, result in results)

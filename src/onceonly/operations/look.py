@@ -77,7 +77,7 @@ def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterat
         yield Row(states.describe(newest, (), None, noted=False), disk.when(checkpoint.path, newest, 0))
         shown += 1
     for epoch in reversed(known):
-        view = _view(checkpoint, epoch, noted)
+        view = _view(checkpoint, epoch, noted, newest=known[-1])
         if view is None:
             break  # from here on, all are folded
         yield Row(view, disk.when(checkpoint.path, epoch, view.links))
@@ -87,11 +87,13 @@ def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterat
         yield from (Row(states.folded(line), None) for line in reversed(lines))
 
 
-def _view(checkpoint: Checkpoint, epoch: int, noted: int) -> EpochView | None:
+def _view(checkpoint: Checkpoint, epoch: int, noted: int, *, newest: int) -> EpochView | None:
+    """Describe an epoch by its details; None where it is folded, or is just being folded by a run."""
     chain = checkpoint.log.chain(epoch)
-    if not chain:
+    receipt = checkpoint.log.receipt(epoch) if chain else None
+    if not chain or (receipt is None and epoch != newest):
         return None
-    return states.describe(epoch, chain, checkpoint.log.receipt(epoch), noted=epoch <= noted)
+    return states.describe(epoch, chain, receipt, noted=epoch <= noted)
 
 
 def detail(checkpoint: Checkpoint, epoch: int) -> Detail:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.look import Detail, Row, Transaction
     from onceonly.operations.offsets import Partition
-    from onceonly.operations.resolve import Done
+    from onceonly.operations.resolve import Result
     from onceonly.operations.states import HandleView
 
 _STYLES = {
@@ -152,12 +152,14 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def done(found: Sequence[Done]) -> RenderableType:
+def done(result: Result) -> RenderableType:
     """Give what ``resolve`` did."""
-    if not found:
-        return Text("nothing was open", style="green")
+    if not result.done:
+        if result.error is None:
+            return Text("nothing was open", style="green")
+        return Text("no transaction was touched" if result.links else "nothing was changed")
     table = _table("epoch", "sink", "slot", "outcome", "transaction", right=("slot",))
-    for item in found:
+    for item in result.done:
         table.add_row(
             f"chk-{item.epoch}", Text(item.sink), "" if item.slot is None else str(item.slot),
             Text(item.outcome + (f": {item.reason}" if item.reason else ""), style=item.style), Text(item.transaction),

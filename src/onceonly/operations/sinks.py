@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError, LogError
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.model import LinkKind, SinkUse
 from onceonly.ports import QueryContext
 from onceonly.runtime.coordinator import Participant
@@ -117,11 +117,16 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
             if not each.sink.capabilities.recovers:
                 continue
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
-            found += [
-                (name, leftover.transaction)
-                for leftover in each.sink.recover(context)
-                if leftover.transaction not in named
-            ]
+            try:
+                leftovers = list(each.sink.recover(context))
+            except OnceonlyError:
+                raise
+            except Exception as error:
+                raise UnavailableError(
+                    f"the sink {name} of query {checkpoint.query} could not be asked: {type(error).__name__}: {error}",
+                    next_step="see to its target and ask again",
+                ) from error
+            found += [(name, item.transaction) for item in leftovers if item.transaction not in named]
     return found
 
 
