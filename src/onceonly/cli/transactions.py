@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onceonly.cli import shared
-from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.errors import OnceonlyError
+from onceonly.operations.given import OPTIONS_FILE, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.operations.find import Checkpoint, Problem
+    from onceonly.operations.given import Given
     from onceonly.operations.look import Transaction
     from onceonly.operations.resolve import Result
-    from onceonly.operations.sinks import Given
 
 _SHOWN_MAX = 50
-_ENVIRONMENT = "ONCEONLY_SINK_OPTIONS_FILE"
 
 
 @click.group()
@@ -41,7 +40,7 @@ def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--options-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A file of lines NAME=VALUE, as for --option, for what should not be on a command line. "
-            f"Default: the file that {_ENVIRONMENT} names.",
+            f"Default: the file that {OPTIONS_FILE} names.",
         ),
         click.option(
             "--option", "options", multiple=True, metavar="[SINK:]NAME=VALUE",
@@ -63,16 +62,16 @@ def list_(
     options_file: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List what is decided and not known to be committed. Exit status 1 if that is so with the job down."""
-    from onceonly.operations import look, render, report, sinks
+    from onceonly.operations import look, render, report
     from onceonly.operations.find import Problem, find
 
-    given = _given(options, options_file, classes)
+    given = read(options, options_file, classes)
     unanswered: list[Problem] = []
 
     def gather(checkpoint: Checkpoint) -> tuple[list[Transaction], list[tuple[str, str]] | None]:
         named = look.transactions(checkpoint, everything=everything)
         try:
-            return named, sinks.open_outside(checkpoint, given) if ask else None
+            return named, _open_outside(checkpoint, given) if ask else None
         except OnceonlyError as error:
             # What the log says is shown in any case.
             unanswered.append(Problem(checkpoint.path, error))
@@ -126,7 +125,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations.find import find
     from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
 
-    given = _given(options, options_file, classes)
+    given = read(options, options_file, classes)
 
     def prepare(checkpoint: Checkpoint) -> list[Transaction]:
         refuse_if_alive(checkpoint, force=force)
@@ -162,6 +161,12 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     return status
 
 
+def _open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
+    from onceonly.operations.sinks import open_outside
+
+    return open_outside(checkpoint, given)
+
+
 def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:
     """Say what is going to be done."""
     for item in named[:_SHOWN_MAX]:
@@ -191,41 +196,3 @@ def _settle(
         if result.error is not None:
             failures.append(Problem(checkpoint.path, result.error))
     return results, failures
-
-
-def _given(options: tuple[str, ...], file: Path | None, classes: tuple[str, ...]) -> Given:
-    """Read the options of the sinks: those on the command line go over those in the file."""
-    from onceonly.operations.sinks import Given
-
-    if file is None and os.environ.get(_ENVIRONMENT):
-        file = Path(os.environ[_ENVIRONMENT])
-    common: dict[str, str] = {}
-    by_sink: dict[str, dict[str, str]] = {}
-    for text in (*_lines(file), *options):
-        name, equals, value = text.partition("=")
-        sink, colon, short = name.partition(":")
-        if not equals or not (short if colon else name).strip():
-            # The text may be a secret, so it is not shown.
-            raise ConfigurationError(
-                "an option of a sink is not of the form NAME=VALUE",
-                next_step="write NAME=VALUE or SINK:NAME=VALUE",
-            )
-        if colon:
-            by_sink.setdefault(sink.strip(), {})[short.strip()] = value
-        else:
-            common[name.strip()] = value
-    pairs = [text.partition("=") for text in classes]
-    for name, equals, path in pairs:
-        if not (name and equals and path):
-            raise ConfigurationError(f"--sink {name!r} is not of the form SINK=CLASS", next_step="correct it")
-    return Given(options=common, by_sink=by_sink, classes={name: path for name, _, path in pairs})
-
-
-def _lines(file: Path | None) -> list[str]:
-    if file is None:
-        return []
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}", next_step="name another file") from error
-    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]

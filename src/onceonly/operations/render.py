@@ -36,7 +36,7 @@ _STYLES = {
     HandleState.LOST: "red",
     HandleState.TRIED: "yellow",
 }
-# rich takes a millisecond for each row.
+# More than that are plain lines.
 _TABLE_MAX = 200
 _SPARK_SAYS = {
     EpochState.COMMITTED: "committed, not yet noted by Spark",
@@ -63,9 +63,7 @@ def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
         return Text("no epoch yet" if known == 0 else "no epoch with details")
     names = ("epoch", "state", "sinks", "commits", "s", "when")
     if len(rows) > _TABLE_MAX:
-        cells = [[str(cell).replace("\n", ", ") for cell in _cells(row)] for row in rows]
-        widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-        return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in (names, *cells))
+        return _plain(names, [_cells(row) for row in rows])
     table = _table(*names, right=("s",))
     for row in rows:
         table.add_row(*_cells(row))
@@ -132,13 +130,19 @@ def transactions(found: Sequence[Transaction]) -> RenderableType:
     """Give the transactions of one checkpoint."""
     if not found:
         return Text("nothing is pending", style="green")
-    table = _table("epoch", "sink", "slot", "state", "rows", "since", "transaction", right=("slot", "rows"))
-    for item in found:
-        vote = item.handle.vote
-        table.add_row(
-            f"chk-{item.epoch}", Text(vote.sink), str(vote.slot), _state(item.handle.state), str(vote.rows),
-            _moment(item.since), Text(item.handle.transaction),
-        )  # fmt: skip
+    names = ("epoch", "sink", "slot", "state", "rows", "since", "transaction")
+    cells = [
+        (
+            f"chk-{item.epoch}", Text(item.handle.vote.sink), str(item.handle.vote.slot), _state(item.handle.state),
+            str(item.handle.vote.rows), _moment(item.since), Text(item.handle.transaction),
+        )
+        for item in found
+    ]  # fmt: skip
+    if len(cells) > _TABLE_MAX:
+        return _plain(names, cells)
+    table = _table(*names, right=("slot", "rows"))
+    for line in cells:
+        table.add_row(*line)
     return table
 
 
@@ -229,6 +233,13 @@ def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
         # What does not fit goes on in the next line: half an id is no id.
         table.add_column(name, overflow="fold", justify="right" if name in right else "left")
     return table
+
+
+def _plain(names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> str:
+    """Give plain lines in columns: what rich would take a millisecond for, each."""
+    lines = [names, *([str(cell).replace("\n", ", ") for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def _title(text: str) -> Text:

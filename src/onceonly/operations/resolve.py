@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onceonly.operations.find import Checkpoint
-    from onceonly.operations.sinks import Given
+    from onceonly.operations.given import Given
 
 log = logging.getLogger("onceonly")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
@@ -21,20 +20,12 @@ if TYPE_CHECKING:
 
     from onceonly.model import Link
     from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
     from onceonly.runtime.registry import SinkClass
 
 # Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
 # something open too; one that no epoch has used for longer is not asked.
 _EPOCHS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What the operator adds: options for all sinks that know them, options of one sink, classes by sink name."""
-
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    by_sink: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    classes: Mapping[str, str] = field(default_factory=dict)
 
 
 def links(checkpoint: Checkpoint) -> list[Link]:
