@@ -19,7 +19,7 @@ from operator_job import EPOCHS, KEYS
 if TYPE_CHECKING:
     from harness import Bench
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 ALL = ("kafka", "files", "sqlite")
