@@ -23,7 +23,7 @@ from onceonly.sinks.files.paths import manifest_folder, staging_folder
 from onceonly.sinks.files.store import COPYING, reason, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.store import Store
@@ -97,7 +97,7 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
         missing = [file for file in prepared.files if not _published(store, prepared, file)]
         for file in missing:
             _publish(store, prepared, file)
-        for folder in _folders(prepared):
+        for folder in _up_to(target, (target / file.path for file in prepared.files)):
             store.sync_folder(folder)
     except _UnsureError as unsure:
         return Unknown(f"transaction {handle.transaction}: {unsure}")
@@ -144,33 +144,78 @@ def complete(
     ledger.put(Manifest(epoch=epoch, layout=prepared[0].layout, files=tuple(files)))
 
 
-def recover(store: Store, target: Path, staging: Path, context: QueryContext) -> list[Leftover]:
+def recover(
+    store: Store, target: Path, staging: Path, context: QueryContext, durable: set[str]
+) -> list[Leftover]:
     """List this query's transactions that are not published as a whole; take away the rest of those that are.
 
-    Driver. Raises ``UnavailableError`` rather than give a part of the list.
+    ``durable`` are the transactions that this process has committed. Driver. Raises ``UnavailableError`` rather
+    than give a part of the list.
     """
     root = staging_folder(staging, context.query, context.sink)
-    found = []
+    found, published = [], []
     try:
         for name in sorted(store.names(root)):
             if name.startswith(".") and _TRANSACTION.fullmatch(name[1:].removesuffix(_DROPPED)):
                 store.delete_folder(root / name)  # a drop that was broken off
-            elif _TRANSACTION.fullmatch(name) and not _tidied(store, target, root / name):
-                found.append(Leftover(transaction=name, data={"staging": str(root / name)}))
+            elif _TRANSACTION.fullmatch(name):
+                files = _Pairs(store, target, root / name)
+                if files.published():
+                    published.append(files)
+                else:
+                    found.append(Leftover(transaction=name, data={"staging": str(root / name)}))
+        # Their committer may have died before the names were durable.
+        for folder in {
+            folder for files in published if files.name not in durable for folder in files.folders()
+        }:
+            store.sync_folder(folder)
+        for files in published:
+            files.drop()
+            durable.discard(files.name)
     except OSError as error:
         raise unavailable(f"the temporary files in {root} could not be listed", error) from error
     return found
 
 
-def _folders(prepared: Prepared) -> list[Path]:
-    """Give the folders of the final names, up to the target: another process may have made them a moment ago."""
-    found = {prepared.target}
-    for file in prepared.files:
-        folder = (prepared.target / file.path).parent
+class _Pairs:
+    """The files of a transaction that was found in its folder, each with its final name."""
+
+    def __init__(self, store: Store, target: Path, folder: Path) -> None:
+        self._store = store
+        self._target = target
+        self._folder = folder
+        self._pairs = [(path, target / path.relative_to(folder)) for path in store.files(folder)]
+
+    @property
+    def name(self) -> str:
+        return self._folder.name
+
+    def published(self) -> bool:
+        # One without files may be about to write its first.
+        return bool(self._pairs) and all(self._store.size(final) is not None for _, final in self._pairs)
+
+    def folders(self) -> set[Path]:
+        return _up_to(self._target, (final for _, final in self._pairs))
+
+    def drop(self) -> None:
+        """Take the temporary names away, and what broken-off copies left beside the final ones."""
+        for temporary, final in self._pairs:
+            if not self._store.same(temporary, final):
+                for name in self._store.names(final.parent):
+                    if name.startswith(f".{final.name}.") and name.endswith(COPYING):
+                        self._store.delete(final.parent / name)
+        _drop(self._store, self._folder)
+
+
+def _up_to(target: Path, files: Iterable[Path]) -> set[Path]:
+    """Give the folders of files and those above them, up to the target: somebody may just have made them."""
+    found = {target}
+    for file in files:
+        folder = file.parent
         while folder not in found:
             found.add(folder)
             folder = folder.parent
-    return sorted(found, reverse=True)
+    return found
 
 
 class _UnsureError(Exception):
@@ -200,31 +245,6 @@ def _publish(store: Store, prepared: Prepared, file: DataFile) -> None:
     store.make_folder(final.parent)
     if not store.publish(prepared.staging / file.path, final) and not _published(store, prepared, file):
         raise OSError(errno.EAGAIN, "the name was taken and is free again", str(final))
-
-
-def _tidied(store: Store, target: Path, folder: Path) -> bool:
-    """Drop a transaction that is published as a whole; say whether it was.
-
-    The final names are made durable first, as their committer may have died before that.
-    """
-    files = [(path, target / path.relative_to(folder)) for path in store.files(folder)]
-    # One without files may be about to write its first.
-    if not files or any(store.size(final) is None for _, final in files):
-        return False
-    for parent in sorted({final.parent for _, final in files}):
-        store.sync_folder(parent)
-    for temporary, final in files:
-        if not store.same(temporary, final):
-            _drop_copies(store, final)
-    _drop(store, folder)
-    return True
-
-
-def _drop_copies(store: Store, final: Path) -> None:
-    """Take away what broken-off copies of a file left beside it."""
-    for name in store.names(final.parent):
-        if name.startswith(f".{final.name}.") and name.endswith(COPYING):
-            store.delete(final.parent / name)
 
 
 def _drop(store: Store, folder: Path) -> None:

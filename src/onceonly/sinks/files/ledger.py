@@ -9,6 +9,7 @@ takes the oldest, so whoever repeats it, after a crash or beside another process
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from onceonly.errors import LogError, UnavailableError
@@ -68,11 +69,14 @@ class Ledger:
         try:
             self._store.make_folder(self.folder)
             self._clear()
-            if not self._stands(manifest):
-                part = Part(0, manifest.epoch, manifest.epoch)
-                self._store.put_if_absent(self.folder / part.name, encode_manifests((manifest,)))
-                if not self._stands(manifest):
-                    raise _other(self.folder, manifest.epoch)
+            place = self.folder / Part(0, manifest.epoch, manifest.epoch).name
+            # Looked for first: once merged, its own name is free again.
+            if not (
+                self._stands(manifest)
+                or self._store.put_if_absent(place, encode_manifests((manifest,)))
+                or self._stands(manifest)
+            ):
+                raise _other(self.folder, manifest.epoch)
             self._merge()
         except OSError as error:
             raise unavailable(
@@ -194,9 +198,15 @@ class Ledger:
 def _standing(parts: list[Part]) -> list[Part]:
     """Leave out what a merged file hides; oldest first."""
     kept: list[Part] = []
-    for part in sorted(parts, key=lambda part: -part.level):
-        if not any(other.hides(part) for other in kept):
-            kept.append(part)
+    for level in sorted({part.level for part in parts}, reverse=True):
+        # What is kept does not overlap, so only the last that begins at or before a part can hide it.
+        above = sorted(kept, key=lambda part: part.first)
+        begins = [part.first for part in above]
+        for part in parts:
+            if part.level == level:
+                at = bisect_right(begins, part.first) - 1
+                if at < 0 or not above[at].hides(part):
+                    kept.append(part)
     return sorted(kept, key=lambda part: part.first)
 
 

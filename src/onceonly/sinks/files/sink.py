@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.model import Capabilities, Guarantee, Handle, Outcome
+from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import checks, committer
 from onceonly.sinks.files.options import DECLARED, FilesOptions
@@ -28,6 +28,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         super().__init__(options)
         self._files = FilesOptions.of(self.options, options)
         self._store: Store = LocalStore()
+        self._durable: set[str] = set()
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns and targets, make the folders, and note how the files are to be read."""
@@ -55,7 +56,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def commit(self, handle: Handle) -> Outcome:
         """Give each file its final name."""
-        return committer.commit(self._store, self._files.target, handle)
+        outcome = committer.commit(self._store, self._files.target, handle)
+        if isinstance(outcome, Committed | AlreadyCommitted):
+            self._durable.add(handle.transaction)
+        return outcome
 
     def abort(self, handle: Handle) -> None:
         """Drop the temporary names, and with their folder the place where a paused attempt could go on."""
@@ -67,4 +71,4 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is not published; take away the temporary names of what is."""
-        return committer.recover(self._store, self._files.target, self._files.staging, context)
+        return committer.recover(self._store, self._files.target, self._files.staging, context, self._durable)
