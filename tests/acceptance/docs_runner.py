@@ -27,19 +27,29 @@ from onceonly.embedded.jars import spark_jars
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMAND_TIMEOUT_S = 240
+COMMAND_TIMEOUT_S = 300
+# For the session here and for the jobs that pages start: what lives for seconds gains nothing from a page of its
+# own, from the second compiler, or from a process for each checkpoint file.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "OFF",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
 
 
 def session() -> SparkSession:
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("docs")
-        .config("spark.jars", spark_jars())
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2]").appName("docs").config("spark.jars", spark_jars())
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def write_defaults(folder: Path) -> None:
+    """Put the settings where a job started with ``SPARK_CONF_DIR`` finds them."""
+    lines = [f"{name} {value}" for name, value in SETTINGS.items()]
+    (folder / "spark-defaults.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 class Page:
@@ -118,7 +128,7 @@ class Page:
                 "PATH": f"{python}:{os.environ['PATH']}",
                 "PYTHONPATH": path,
                 "PYTHONWARNINGS": "ignore",
-                "COLUMNS": "120",
+                "SPARK_CONF_DIR": os.getcwd(),  # noqa: PTH109  the reader's folder, see write_defaults
             },
         )
 
@@ -127,6 +137,7 @@ def main() -> None:
     answers = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8")
     servers = sys.argv[2]
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    write_defaults(Path.cwd())
     spark = session()
     for line in sys.stdin:
         asked = json.loads(line)

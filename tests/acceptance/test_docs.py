@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onceonly.embedded.kafka import EmbeddedKafka
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 WITH_CODE = [page for page in pages() if any(block.language in RUN for block in blocks(page))]
