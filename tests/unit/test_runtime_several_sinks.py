@@ -9,7 +9,7 @@ import pytest
 from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
 
 from onceonly import errors, failpoints
-from onceonly.model import Guarantee, Handle, SinkUse, Unknown
+from onceonly.model import Guarantee, Handle, RetryLater, SinkUse, Unknown
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.held import Held
 
@@ -132,6 +132,16 @@ def test_an_epoch_without_any_sink_is_decided_too() -> None:
     second = coordinator.plan(1, sinks=SINKS, barrier=("1",), run="r", continues=plan.id)
     coordinator.decide(second, votes_of(job, second, SINKS))
     assert job.store("b").visible(epoch=1) == Counter({(11,): 1, (12,): 1, (13,): 1})
+
+
+def test_the_receipt_of_an_epoch_without_handles_tells_no_time_of_another() -> None:
+    job = Job()
+    job.store().answers["a.run0.0"].append(RetryLater("busy"))
+    job.live(0)
+    assert job.disk.receipts[0].seconds > 0
+    job.dealt = ((), ())
+    job.live(1)
+    assert job.disk.receipts[1].seconds == 0
 
 
 def test_a_sink_that_an_epoch_leaves_out_is_swept_all_the_same() -> None:

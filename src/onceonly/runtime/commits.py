@@ -28,7 +28,8 @@ class CommitLoop:
     """Carries out ``CommitHandle`` commands. Driver.
 
     ``timeout_s`` bounds the retries of one run, however many handles it has; each is tried at least once, and
-    what still answers ``RetryLater`` then is handed back as that. ``seconds`` is how long the last run took.
+    what still answers ``RetryLater`` then is handed back as that. ``seconds`` is how long the last run
+    took; whoever writes it down sets it back.
     """
 
     def __init__(self, sinks: Mapping[str, Sink], *, timeout_s: float, clock: Clock) -> None:

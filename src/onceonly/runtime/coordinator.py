@@ -221,7 +221,7 @@ class Coordinator:
             case protocol.PutReceipt(receipt, link):
                 self._complete(link)
                 failpoints.hit("receipt.before_put")
-                seconds = self._commits.seconds
+                seconds, self._commits.seconds = self._commits.seconds, 0.0
                 self._log.put_receipt(replace(receipt, seconds=round(seconds, 6)))
                 self._record(
                     "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onceonly import events
 from onceonly.errors import AdoptionError
 from onceonly.log import identity_token, open_log
+from onceonly.log.presence import Presence
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.registry import build, use_of
@@ -72,6 +73,8 @@ class Desk:
             keep=settings.history,
             create=actor != "committer",
         )
+        # A tool that looks from outside sees that the job is not down.
+        self._presence = Presence.hold(settings.checkpoint, actor=actor)
         self._coordinator = Coordinator(
             log=self._log,
             actor=actor,
@@ -137,6 +140,7 @@ class Desk:
 
     def close(self) -> None:
         """Give back the sinks' connections. Idempotent."""
+        self._presence.close()
         for member in self._members.values():
             member.participant.sink.close()
 

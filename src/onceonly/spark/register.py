@@ -24,11 +24,13 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
-    program itself. Raises ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is too
-    old or would start its workers with another Python.
+    program itself. What Spark reports of each epoch is kept beside its decision from now on. Raises
+    ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is too old or would start its
+    workers with another Python.
     """
     require_pyspark()
     _require_same_python(spark)
+    from onceonly.spark import listener
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
@@ -36,6 +38,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     for name in names:
         spark.dataSource.register(make_format(name, registry.find(name)[1], application(spark)))
     spark.dataSource.register(CollectionFormat)
+    listener.install(spark)
 
 
 def application(spark: SparkSession) -> str:
