@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from onceonly.embedded.kafka import EmbeddedKafka
 
 
+@pytest.fixture(scope="session")
+def classes(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give an archive of the classes that a job loads: a quarter of a life's time, and lives are what tests spend.
+
+    Java without such an archive, or with another version's, goes on without it.
+    """
+    folder = tmp_path_factory.mktemp("classes")
+    bench = Bench(kafka, folder)
+    bench.feed([("k", "v")] * 10)
+    bench.args = [f"--java=-XX:ArchiveClassesAtExit={folder / 'job.jsa'} -Xlog:disable"]
+    bench.run()
+    return folder / "job.jsa"
+
+
 @pytest.fixture
-def bench(kafka: EmbeddedKafka, tmp_path: Path) -> Bench:
-    return Bench(kafka, tmp_path)
+def bench(kafka: EmbeddedKafka, classes: Path, tmp_path: Path) -> Bench:
+    return Bench(kafka, tmp_path, classes=classes)

@@ -40,6 +40,7 @@ class Bench:
     folder: Path
     args: list[str] = field(default_factory=list)
     partitions: int = 2
+    classes: Path | None = None
     name: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}")
     runs: int = 0
 
@@ -96,6 +97,7 @@ class Bench:
             *(sys.executable, "-W", "ignore", str(JOB)),
             *("--servers", self.kafka.bootstrap_servers, "--source", self.source, "--target", self.target),
             *("--checkpoint", str(self.checkpoint), *self.args),
+            *([f"--java=-XX:SharedArchiveFile={self.classes}"] if self.classes else []),
         ]
         environment = {
             **os.environ,

@@ -46,6 +46,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE for the sink")
     parser.add_argument("--conf", action="append", default=[], help="NAME=VALUE for Spark")
     parser.add_argument("--column", action="append", default=[], help="SQL, instead of key and value")
+    parser.add_argument("--java", default="", help="more options of the driver's JVM")
     parser.add_argument("--restart", type=int, default=0, help="restarts in this process")
     return parser.parse_args()
 
@@ -60,7 +61,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "700m")
         # A job that lives for seconds gains nothing from the second compiler.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {args.java}")
         .config("spark.sql.session.timeZone", "UTC")
     )
     if args.store == "rocksdb":
