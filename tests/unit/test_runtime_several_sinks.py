@@ -136,11 +136,13 @@ def test_an_epoch_without_any_sink_is_decided_too() -> None:
 
 def test_the_receipt_of_an_epoch_without_handles_tells_no_time_of_another() -> None:
     job = Job()
-    job.store().answers["a.run0.0"].append(RetryLater("busy"))
-    job.live(0)
+    job.store().answers["a.r.0"].append(RetryLater("busy"))
+    coordinator = job.coordinator()
+    first = coordinator.plan(0, barrier=("0",), run="r")
+    coordinator.decide(first, votes_of(job, first, SINKS))
+    second = coordinator.plan(1, barrier=("1",), run="r", continues=first.id)
+    coordinator.decide(second, [])
     assert job.disk.receipts[0].seconds > 0
-    job.dealt = ((), ())
-    job.live(1)
     assert job.disk.receipts[1].seconds == 0
 
 
