@@ -46,11 +46,11 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"path": "hdfs://name/x"}, "cannot write to hdfs://name/x yet"),
+        ({"path": "hdfs://name/x"}, "hdfs://name/x is on hdfs:"),
         ({"path": "s3a://bucket"}, "come later"),
-        ({"path": "file://host/x"}, "does not name a folder of this machine"),
-        ({"path": " "}, "does not name a folder"),
-        ({"path": "a\0b"}, "does not name a folder"),
+        ({"path": "file://host/x"}, "not an absolute path of this machine"),
+        ({"path": " "}, "names no folder"),
+        ({"path": "a\0b"}, "names no folder"),
         ({"format": "orc"}, "'orc', and must be"),
         ({"maxFileSize": "0"}, "must be a number of bytes"),
         ({"maxFileSize": "many"}, "must be a number of bytes"),

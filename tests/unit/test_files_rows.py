@@ -102,7 +102,7 @@ def test_a_damaged_manifest_is_named_and_never_read_in_part(quick: Path) -> None
             files.committed(str(quick))
     layout = next(quick.rglob("layout-*.json"))
     path.write_bytes(layout.read_bytes())
-    with pytest.raises(LogError, match="it was moved by hand"):
+    with pytest.raises(LogError, match="a file was moved by hand"):
         files.committed(str(quick))
 
 

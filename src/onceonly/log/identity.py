@@ -6,24 +6,24 @@ and so on: the last of them counts.
 
 from __future__ import annotations
 
-import re
 import shlex
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import CheckpointMovedError, ConfigurationError, LogError
+from onceonly.addresses import local_folder
+from onceonly.errors import CheckpointMovedError, LogError
 from onceonly.log import codec
 from onceonly.log.local import LocalStore
 from onceonly.log.store import put_once
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly.log.store import Store
 
 FOLDER = "onceonly"
 NAME = "identity.json"
-_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,39 +36,8 @@ class Identity:
 
 
 def checkpoint_path(checkpoint: str) -> Path:
-    """Give the folder of a ``checkpointLocation``: a path, ``file:/x`` or ``file:///x``. Anywhere; pure.
-
-    Percent signs are taken as they are, because Hadoop's ``Path``, by which Spark makes the folder, does not
-    decode them either. Raises ``ConfigurationError`` for any other scheme.
-    """
-    match = _SCHEME.fullmatch(checkpoint)
-    # As in Hadoop, a colon after the first slash is part of a name.
-    if match is None or "/" in match["scheme"]:
-        path = checkpoint
-    elif match["scheme"].lower() != "file":
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} is on {match['scheme'].lower()}:, where the decision log cannot live "
-            "yet: object stores and HDFS come later",
-            next_step="put checkpointLocation on a local disk, or on a mount that all machines share",
-        )
-    else:
-        path = _without_authority(match["rest"], checkpoint)
-    if not path:
-        raise ConfigurationError(
-            "checkpointLocation is empty", next_step="set it to the folder of the query's checkpoint"
-        )
-    return Path(path).absolute()
-
-
-def _without_authority(rest: str, checkpoint: str) -> str:
-    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
-    path = slash + path
-    if authority not in {"", "localhost"} or not path.startswith("/"):
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} is not an absolute path of this machine",
-            next_step="write it as /path or file:///path",
-        )
-    return path
+    """Give the folder of a ``checkpointLocation``. Anywhere; pure. Raises ``ConfigurationError`` for another scheme."""
+    return local_folder(checkpoint, what="the checkpoint")
 
 
 def address(checkpoint: str) -> str:

@@ -53,7 +53,8 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     """Take up an epoch that is decided."""
     if last.settings.keys() != context.settings.keys():
         return stop(
-            StopReason.BRANCH, f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}"
+            StopReason.BRANCH,
+            f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
         )
     if last.barrier and context.barrier and last.barrier != context.barrier:
         return stop(

@@ -7,13 +7,14 @@ Spark's own writer cannot write, becomes ``%00``, and Spark reads it back.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.addresses import local_folder
+from onceonly.errors import RecordRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 HIDDEN = "_onceonly"
 """The folder of the sink in a target. Spark passes over names that begin with an underscore."""
@@ -24,7 +25,6 @@ NAME_BYTES_MAX = 255
 # PATH_MAX of Linux, 4096, with room for the target's own path, the data file and the hidden folder.
 RELATIVE_BYTES_MAX = 2500
 _ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
-_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOTALL)
 _SHOWN = 60
 
 
@@ -78,31 +78,8 @@ def shorten(text: str) -> str:
 
 
 def local_path(text: str) -> Path:
-    """Read a path, ``file:/x`` or ``file:///x``; percent signs stay as they are, as in Hadoop's ``Path``.
-
-    Raises ``ConfigurationError`` for another scheme.
-    """
-    match = _SCHEME.fullmatch(text)
-    path = text
-    # As in Hadoop, a colon after the first slash is part of a name.
-    if match is not None:
-        scheme = match["scheme"].lower()
-        if scheme != "file":
-            raise ConfigurationError(
-                f"The file sink cannot write to {text} yet: {scheme}: and other stores come later, behind the "
-                "same options.",
-                next_step="give a path on a local disk or on a mount that all machines share",
-            )
-        path = match["rest"]
-        if path.startswith("//"):
-            authority, slash, rest = path[2:].partition("/")
-            path = slash + rest if authority in {"", "localhost"} else ""
-    if not path.strip() or "\0" in path:
-        raise ConfigurationError(
-            f"The path {text!r} does not name a folder of this machine.",
-            next_step="write it as /path or file:///path",
-        )
-    return Path(path).absolute()
+    """Read the folder of an option. Raises ``ConfigurationError`` for another scheme than ``file:``."""
+    return local_folder(text, what="the file sink's path")
 
 
 def staging_folder(root: Path, query: str, sink: str) -> Path:

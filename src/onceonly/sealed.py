@@ -1,0 +1,97 @@
+"""What a small durable file looks like: one line of header, then a body. Pure; no I/O.
+
+::
+
+    {"format":"onceonly","kind":"link","version":1,"length":812,"checksum":"sha256:…"}
+    {"epoch":7,"index":0,"kind":"GLOBAL_COMMIT",…}
+
+A reader takes a file as a whole or refuses it by name: of a newer version, of another kind, torn, damaged. The
+decision log and the manifests of the file sink are written so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from onceonly.errors import LogError
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+"""What decoding raises; msgspec lets a wrong byte inside a string through to Python."""
+
+
+class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    kind: str
+    version: int
+    length: int
+    checksum: str
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What every version's header has."""
+
+    format: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One family of files. ``restore`` is the next step for a file of it that is damaged."""
+
+    name: str
+    version: int
+    restore: str
+
+    def seal(self, kind: str, body: bytes) -> bytes:
+        """Put a header before a body. The same body always gives the same bytes."""
+        header = _Header(
+            format=self.name, kind=kind, version=self.version, length=len(body), checksum=_checksum(body)
+        )
+        return msgspec.json.encode(header) + b"\n" + body
+
+    def unseal(self, data: bytes, *, kind: str, where: str) -> bytes:
+        """Give the body of a file; ``where`` is its full address, for the error. Raises ``LogError``."""
+        line, newline, body = data.partition(b"\n")
+        if not newline:
+            raise self.refuse(f"{where} is empty or torn: damaged on its way to or on the disk")
+        self._check_version(line, where)
+        try:
+            header = msgspec.json.decode(line, type=_Header)
+        except UNREADABLE as error:
+            raise self.refuse(f"{where} has a damaged header: {error}") from None
+        if header.kind != kind:
+            raise self.refuse(
+                f"{where} holds a {header.kind!r} where a {kind!r} belongs: a file was moved by hand"
+            )
+        if header.length != len(body):
+            raise self.refuse(f"{where} is torn: {len(body)} bytes where its header says {header.length}")
+        if header.checksum != _checksum(body):
+            raise self.refuse(f"{where} is damaged or was changed by hand: its checksum differs")
+        return body
+
+    def refuse(self, what: str) -> LogError:
+        """Make the error for a file that cannot be used."""
+        return LogError(what, next_step=self.restore)
+
+    def _check_version(self, line: bytes, where: str) -> None:
+        try:
+            header = msgspec.json.decode(line, type=_Version)
+        except UNREADABLE as error:
+            raise self.refuse(f"{where} has a damaged header: {error}") from None
+        if header.format != self.name:
+            raise self.refuse(f"{where} was not written by {self.name}")
+        if header.version > self.version:
+            raise LogError(
+                f"{where} has format {header.version}, written by a newer onceonly; this one reads up to "
+                f"{self.version}",
+                next_step="upgrade onceonly on driver and executors to the version that wrote it",
+            )
+        if header.version < 1:
+            raise self.refuse(f"{where} has format {header.version}, which never was")
+
+
+def _checksum(body: bytes) -> str:
+    return "sha256:" + hashlib.sha256(body).hexdigest()
