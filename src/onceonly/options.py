@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_CONFIDENTIAL = (
+    r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|private[._-]?key)"
+)
+_SECRET_NAME = re.compile(_CONFIDENTIAL, re.IGNORECASE)
+# A user's password in an address, or a part of a connection text that names one.
+_SECRET_VALUE = re.compile(rf"://[^/?#\s]*:[^/?#\s]*@|\b\w*{_CONFIDENTIAL}\w*\s*[=:]", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
@@ -131,6 +137,13 @@ def unknown_option(name: str, known: Iterable[str], *, who: str) -> Configuratio
 
 
 def public_options(declared: Iterable[Option], given: Mapping[str, str]) -> dict[str, str]:
-    """Give what may be written down and shown: the declared options as given, without the secret ones."""
+    """Give what may be written down and shown: the declared options as given, without the secret ones.
+
+    What merely looks like a secret (a password inside an address, a name that speaks of one) stays out as well.
+    """
     shown = {option.name.lower() for option in declared if not option.secret}
-    return {name.lower(): str(text) for name, text in given.items() if name.lower() in shown}
+    return {
+        name.lower(): str(text)
+        for name, text in given.items()
+        if name.lower() in shown and not _SECRET_NAME.search(name) and not _SECRET_VALUE.search(str(text))
+    }

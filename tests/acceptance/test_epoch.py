@@ -155,6 +155,28 @@ def test_two_writes_of_one_name_are_refused_and_nothing_is_written(road: Road) -
     assert not road.out("odds").exists()
 
 
+def test_a_second_block_in_one_call_is_refused_and_not_taken_for_a_replay(road: Road) -> None:
+    def write(df: DataFrame, number: int) -> None:
+        for name in ("odds", "evens"):
+            with onceonly.epoch(df, number, log=checkpoint(road)) as epoch:
+                epoch.write(df, ledger(road, name))
+
+    query = start(road, road.source(), write)
+    with pytest.raises(Exception, match="already written in this call") as caught:
+        query.awaitTermination(WAIT_S)
+    assert "one onceonly.epoch block" in onceonly.explain(caught.value)
+    assert not road.out("evens").exists()
+
+
+def test_a_write_outside_the_block_is_refused_and_not_forgotten(road: Road) -> None:
+    def write(df: DataFrame, number: int) -> None:
+        onceonly.epoch(df, number, log=checkpoint(road)).write(df, ledger(road, "odds"))
+
+    query = start(road, road.source(), write)
+    with pytest.raises(Exception, match="outside its block"):
+        query.awaitTermination(WAIT_S)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from onceonly.model import SinkUse
-    from onceonly.ports import Clock, DecisionLog, Sink
+    from onceonly.ports import Clock, DecisionLog, Leftover, Sink
 
 log = logging.getLogger("onceonly")
 
@@ -299,14 +299,13 @@ class Coordinator:
 
     def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
         failpoints.hit("sweep.before")
+        found: list[tuple[str, Leftover]] = []
+        name = ""
         try:
-            found = [
-                (name, leftover)
-                for name, sink in self._sinks.items()
-                if sink.capabilities.recovers
-                for leftover in sink.recover(self._context(name))
-                if leftover.transaction not in keep
-            ]
+            for name, sink in self._sinks.items():
+                if sink.capabilities.recovers:
+                    leftovers = sink.recover(self._context(name))
+                    found += [(name, each) for each in leftovers if each.transaction not in keep]
             # List, look, fence, in this order: see the command's docstring.
             chain = self._log.chain(link.epoch)
             if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
@@ -315,8 +314,8 @@ class Coordinator:
                 self._sinks[name].abort(leftover.handle)
                 self._record("swept", link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
-            log.warning("Query %s, chk-%s: sweep put off: %s", self._log.query, link.epoch, error)
-            return protocol.SweepFailed(str(error))
+            log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
+            return protocol.SweepFailed(f"sink {name}: {error}")
         return protocol.Swept(len(found))
 
     def _abort(self, vote: Vote) -> None:

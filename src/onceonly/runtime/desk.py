@@ -8,11 +8,12 @@ lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onceonly import events
-from onceonly.errors import AdoptionError
+from onceonly.errors import AdoptionError, ConfigurationError, LogError
 from onceonly.log import identity_token, open_log
 from onceonly.log.presence import Presence
 from onceonly.runtime.checkpoint import SparkCheckpoint
@@ -20,7 +21,7 @@ from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.registry import build, use_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from onceonly.model import Plan, Vote
     from onceonly.runtime.registry import SinkClass
@@ -73,8 +74,6 @@ class Desk:
             keep=settings.history,
             create=actor != "committer",
         )
-        # A tool that looks from outside sees that the job is not down.
-        self._presence = Presence.hold(settings.checkpoint, actor=actor)
         self._coordinator = Coordinator(
             log=self._log,
             actor=actor,
@@ -108,13 +107,17 @@ class Desk:
         # A planner process does not know the run; then the protocol sees from the log that it is a new one.
         goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
         self._run = run
-        plan = self._coordinator.plan(
-            epoch,
-            sinks=sinks,
-            barrier=self.checkpoint.barrier(epoch),
-            run=run,
-            continues=last.id if last is not None and goes_on else None,
-        )
+        with self._present():
+            try:
+                plan = self._coordinator.plan(
+                    epoch,
+                    sinks=sinks,
+                    barrier=self.checkpoint.barrier(epoch),
+                    run=run,
+                    continues=last.id if last is not None and goes_on else None,
+                )
+            except LogError as error:
+                raise self._skipped(epoch) or error from None
         self._last = plan
         return plan
 
@@ -132,17 +135,40 @@ class Desk:
 
     def decide(self, plan: Plan, votes: list[Vote]) -> None:
         """Decide, and return when everything decided is visible."""
-        self._coordinator.decide(plan, votes)
+        with self._present():
+            self._coordinator.decide(plan, votes)
 
     def abort(self, plan: Plan, votes: list[Vote], *, run: str = "") -> None:
         """Give up a try; what is decided stays decided."""
-        self._coordinator.abort(plan, votes, run=run)
+        with self._present():
+            self._coordinator.abort(plan, votes, run=run)
 
     def close(self) -> None:
         """Give back the sinks' connections. Idempotent."""
-        self._presence.close()
         for member in self._members.values():
             member.participant.sink.close()
+
+    @contextmanager
+    def _present(self) -> Iterator[None]:
+        """Show that the job is not down while it acts; a desk outlives its query, whose listener shows the rest."""
+        presence = Presence.hold(self.settings.checkpoint, actor=self._actor)
+        try:
+            yield
+        finally:
+            presence.close()
+
+    def _skipped(self, epoch: int) -> ConfigurationError | None:
+        """Find out whether epochs are missing because a foreachBatch function passed onceonly by."""
+        newest = self._log.newest()
+        missing = set(range(newest + 1, epoch)) if newest is not None else set()
+        if not missing or not missing <= self.checkpoint.committed():
+            return None
+        return ConfigurationError(
+            f"Query {self.query}: the decision log ends at chk-{newest}, and Spark has completed chk-{min(missing)} "
+            "without onceonly: the foreachBatch function returned without it",
+            next_step="enter onceonly.epoch (or call onceonly.sink) in every call, also when there is nothing to "
+            "write; then move the folder onceonly out of the checkpoint and start once with adopt",
+        )
 
     def _adopt(self, epoch: int) -> None:
         """Refuse, or take over, a checkpoint whose earlier epochs another sink has written."""

@@ -35,6 +35,8 @@ _VOTE = "vote"
 # A driver seldom runs more queries; a desk that is closed costs the next epoch a claim, nothing else.
 _DESKS_MAX = 32
 _desks: Held[tuple[QuerySettings, str], Desk] = Held(_DESKS_MAX)
+# By query: the run and the epoch that were carried out last.
+_carried_out: dict[str, tuple[str, int]] = {}
 
 
 def epoch(
@@ -86,7 +88,14 @@ class Epoch:
         self._settings = settings
         self._writes: dict[str, _Write] = {}
         self._persisted = False
+        self._open = False
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
+        if _carried_out.get(self._query) == (self._run, batch_id):
+            # The log would take it for a replay, and a replay writes nothing.
+            raise ConfigurationError(
+                f"chk-{batch_id} of query {self._query} was already written in this call of the foreachBatch function",
+                next_step="put all writes of a call into one onceonly.epoch block",
+            )
 
     def write(self, df: DataFrame, sink: ForeachBatch, *, name: str | None = None) -> None:
         """Write a frame with ``onceonly.sink(…)`` when the block ends; any number of times in one block.
@@ -94,6 +103,11 @@ class Epoch:
         ``name`` tells sinks of one kind apart (default: the option ``onceonly.sink``, or the sink's own name).
         It stands in handles and in the decision log, so an epoch that is run again must give the same.
         """
+        if not self._open:
+            raise ConfigurationError(
+                f"chk-{self._epoch}: epoch.write was called outside its block, where nothing would be written",
+                next_step="use it inside: with onceonly.epoch(df, batch_id, log=...) as epoch: epoch.write(...)",
+            )
         name = sink.settings.name if name is None else sink_name(name)
         if name in self._writes:
             raise ConfigurationError(
@@ -108,6 +122,7 @@ class Epoch:
         self._writes[name] = _Write(df, name, sink)
 
     def __enter__(self) -> Self:
+        self._open = True
         # A plan that is made from it now finds it in the cache later; one that the caller keeps is left alone.
         if not (self._df.storageLevel.useMemory or self._df.storageLevel.useDisk):
             self._df.persist()
@@ -117,6 +132,7 @@ class Epoch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._open = False
         try:
             if error is None:
                 self.carry_out()
@@ -138,6 +154,7 @@ class Epoch:
                 if not self._writes:
                     self._df.write.format("noop").mode("overwrite").save()
                 desk.decide(plan, votes)
+                _carried_out[self._query] = (self._run, self._epoch)
             except BaseException:
                 # As Spark does on the format road, also after a failed commit: what is decided stays decided.
                 _abort(desk, plan, votes, self._run)

@@ -75,8 +75,8 @@ class SinkFormat(DataSource):
     def _refuse_reading(self) -> NoReturn:
         raise ConfigurationError(
             f"{self.name()} is a sink and cannot be read",
-            next_step="read with Spark's own format, for example readStream.format('kafka') with "
-            "kafka.isolation.level=read_committed",
+            next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
+            "files with onceonly.files.read",
         )
 
 

@@ -1,0 +1,104 @@
+"""Options are declared, read, and never give a secret away."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceonly.errors import ConfigurationError
+from onceonly.options import Option, boolean, public_options, read_options, size, whole
+from onceonly.ports import TwoPhaseCommitSink
+from onceonly.runtime.registry import use_of
+from onceonly.runtime.settings import SinkSettings
+
+CANARY = "hunter2-canary"
+DECLARED = (
+    Option(name="url", doc="where", required=True),
+    Option(name="password", doc="whose", secret=True),
+    Option(name="batchSize", doc="how many", default="100", read=whole),
+    Option(name="limit", doc="how much", default="1g", read=size),
+    Option(name="strict", doc="whether", default="false", read=boolean),
+    Option(name="mode", doc="which way", default="fast", choices=("fast", "safe")),
+)
+
+
+class BankSink(TwoPhaseCommitSink[None]):
+    """A sink with a secret, never made."""
+
+    name = "bank"
+    declared = DECLARED
+
+
+def read(**given: str) -> dict[str, object]:
+    return read_options(DECLARED, {"url": "u", **given}, who="the sink bank")
+
+
+def test_names_in_any_case_give_values_by_their_declared_names() -> None:
+    values = read(BATCHSIZE="7", limit="2 MB", strict="True", mode="safe")
+    assert values == {
+        "url": "u",
+        "password": None,
+        "batchSize": 7,
+        "limit": 2 * 1024**2,
+        "strict": True,
+        "mode": "safe",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"batchsise": "7"}, "did you mean batchSize"),
+        ({"zzz": "7"}, "It knows batchSize, limit"),
+        ({"batchSize": "-1"}, "must be a whole number"),
+        ({"limit": "much"}, "such as 1048576, 128m or 1g"),
+        ({"strict": "yes"}, "must be true or false"),
+        ({"mode": "slow"}, "must be one of fast, safe"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_it_can_be(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**given)
+    assert said in str(caught.value)
+
+
+def test_a_required_option_is_missed_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="option url of the sink bank is missing"):
+        read_options(DECLARED, {}, who="the sink bank")
+
+
+def test_a_secret_does_not_show_itself_not_even_when_it_is_wrong() -> None:
+    values = read(password=CANARY)
+    assert values["password"] == CANARY
+    assert CANARY not in repr(values)
+    pin = Option(name="pin", doc="four digits", secret=True, read=whole)
+    with pytest.raises(ConfigurationError) as caught:
+        read_options((pin,), {"pin": CANARY}, who="the sink bank")
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"password": CANARY},
+        {"url": f"postgresql://bob:{CANARY}@db/bank"},
+        {"url": f"host=db user=bob password={CANARY}"},
+        {"url": f"https://api/?access_token={CANARY}"},
+        {"url": f"Endpoint=sb://x;SharedAccessKey={CANARY}"},
+        {"undeclared": CANARY},
+    ],
+)
+def test_what_is_or_looks_like_a_secret_is_never_written_down(given: dict[str, str]) -> None:
+    options = {"mode": "safe", **given}
+    assert public_options(DECLARED, options) == {"mode": "safe"}
+    use = use_of(SinkSettings(name="bank", options=options), BankSink)
+    assert CANARY not in repr(use)
+
+
+def test_an_option_whose_name_speaks_of_a_secret_is_none_for_the_log_though_nobody_marked_it() -> None:
+    declared = (Option(name="api.key", doc="forgotten to mark"), Option(name="keyColumn", doc="the key"))
+    assert public_options(declared, {"api.key": CANARY, "keyColumn": "id"}) == {"keycolumn": "id"}
+
+
+def test_plain_addresses_are_written_down() -> None:
+    given = {"url": "postgresql://bob@db:5432/bank?sslmode=require"}
+    assert public_options(DECLARED, given) == given

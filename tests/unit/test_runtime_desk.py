@@ -1,0 +1,83 @@
+"""The desk of a query: what it refuses before the protocol is asked, and when it is seen to be there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.log.presence import present
+from onceonly.runtime.desk import Desk
+from onceonly.runtime.registry import remember
+from onceonly.runtime.settings import QuerySettings, SinkSettings
+from onceonly.testing.memory_sink import MemorySink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.ports import Leftover, QueryContext
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    MemorySink.stores.clear()
+    remember(MemorySink)
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
+    barrier(tmp_path, 0)
+    made = Desk(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="app")
+    made.enlist(SinkSettings(name="memory"), MemorySink, ())
+    return made
+
+
+def barrier(checkpoint: Path, epoch: int) -> None:
+    (checkpoint / "offsets" / str(epoch)).write_text(f'v1\n{{}}\n{{"t":{{"0":{epoch}}}}}')
+
+
+def complete(checkpoint: Path, epoch: int) -> None:
+    (checkpoint / "commits" / str(epoch)).write_text("v1\n{}")
+
+
+def run(desk: Desk, epoch: int) -> None:
+    desk.decide(desk.plan(epoch, run="r"), [])
+
+
+def test_a_function_that_passed_onceonly_by_is_told_so_and_not_to_restore_a_backup(
+    desk: Desk, tmp_path: Path
+) -> None:
+    run(desk, 0)
+    for epoch in (0, 1):
+        complete(tmp_path, epoch)
+    barrier(tmp_path, 2)
+    with pytest.raises(ConfigurationError, match="chk-1 without onceonly") as caught:
+        desk.plan(2, run="r")
+    assert "in every call" in caught.value.next_step
+
+
+def test_links_that_are_missing_though_spark_never_completed_their_epoch_are_damage(
+    desk: Desk, tmp_path: Path
+) -> None:
+    run(desk, 0)
+    barrier(tmp_path, 2)
+    with pytest.raises(LogError, match="epochs are missing"):
+        desk.plan(2, run="r")
+
+
+def test_a_desk_that_rests_is_no_living_run(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    recover = MemorySink.recover
+
+    def looked_at(self: MemorySink, context: QueryContext) -> list[Leftover]:
+        seen.append(present(str(tmp_path)))
+        return recover(self, context)
+
+    monkeypatch.setattr(MemorySink, "recover", looked_at)
+    run(desk, 0)
+    assert seen
+    assert all(who is not None and "driver" in who for who in seen)
+    assert present(str(tmp_path)) is None
