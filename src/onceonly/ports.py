@@ -72,10 +72,15 @@ class WriteContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A transaction of this query that was found open in the outside world."""
+    """A transaction of this query that was found open in the outside world.
+
+    ``epoch`` is the one that it belongs to, where its name tells: one that is newer than the checkpoint shows that
+    an older checkpoint was restored, and then nothing is swept.
+    """
 
     transaction: str
     data: Mapping[str, str | int] = field(default_factory=dict)
+    epoch: int | None = None
 
     @property
     def handle(self) -> Handle:
@@ -169,11 +174,12 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """Learn that every handle of an epoch is committed, before its receipt is written. Driver, idempotent.
 
         For a sink that publishes an epoch as a whole (a manifest, a partition, a message). Called at least once
-        for each epoch that has handles of this sink. Raise ``UnavailableError`` to have it called again.
+        for each epoch that has handles of this sink. At most once, a handle whose one try failed is among them:
+        look what is there. Raise ``UnavailableError`` to have it called again.
         """
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002
-        """List what this query has open outside: the sweep aborts what no link names. Driver.
+        """List what this query has open outside: the sweep aborts what no link names. Driver; only looks.
 
         Must raise ``UnavailableError`` rather than give a part of the list. Never list foreign things.
         """

@@ -10,6 +10,7 @@ from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
 
 from onceonly import errors, failpoints
 from onceonly.model import Guarantee, Handle, RetryLater, SinkUse, Unknown
+from onceonly.ports import Leftover
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.held import Held
 
@@ -93,12 +94,47 @@ def test_a_sink_that_cannot_complete_its_epoch_is_asked_again_by_the_next_run() 
     assert seen == [0]
 
 
-def test_what_was_given_up_at_most_once_is_no_part_of_its_epoch() -> None:
-    job = Job(guarantee=Guarantee.AT_MOST_ONCE)
-    seen = told(job)
+@pytest.mark.parametrize("killed", [False, True])
+def test_at_most_once_the_sink_is_told_of_every_handle_and_looks_what_is_there(killed: bool) -> None:  # noqa: FBT001  a parameter
+    job = Job(guarantee=Guarantee.AT_MOST_ONCE, graceful=False)
+    seen: list[tuple[int, list[str]]] = []
+
+    def complete(context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        found = job.store().transactions
+        seen.append((epoch, sorted(found[handle.transaction].state for handle in handles)))
+
+    job.sinks["a"].complete = complete  # type: ignore[method-assign]  # listening in
     job.store().answers["a.run0.0"].append(Unknown("no answer"))
+    if killed:
+        job.disk.hook = _die_once("receipt.before")
+    job.finish(1)
+    assert seen[0] == (0, ["committed", "prepared"])
+    assert seen[-1] == (1, ["committed", "committed"])
+    assert {epoch for epoch, _ in seen} == {0, 1}
+
+
+def _die_once(step: str) -> Callable[[str, object], None]:
+    left = [step]
+
+    def hook(at: str, _value: object) -> None:
+        if at in left:
+            left.remove(at)
+            raise failpoints.FailpointError(at)
+
+    return hook
+
+
+def test_an_older_checkpoint_over_a_newer_world_stops_before_anything_is_swept() -> None:
+    job = Job()
     job.live(1)
-    assert seen == [(0, 1), (1, 2)]
+    recover = job.sinks["a"].recover
+    newer = Leftover(transaction="a.newer", epoch=9)
+    job.sinks["a"].recover = lambda context: [newer, *recover(context)]  # type: ignore[method-assign]  # as above
+    calls = [call for call in job.store().calls if call[0] == "abort"]
+    with pytest.raises(errors.LogError, match=r"chk-9: an older checkpoint was restored") as caught:
+        job.live(2)
+    assert "newest checkpoint" in caught.value.next_step
+    assert [call for call in job.store().calls if call[0] == "abort"] == calls
 
 
 # --- who takes part -----------------------------------------------------------------------------------------

@@ -13,8 +13,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints, protocol
-from onceonly.errors import ConfigurationError, InDoubtError, OnceonlyError, ProtocolError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
+from onceonly.errors import (
+    ConfigurationError,
+    InDoubtError,
+    LogError,
+    OnceonlyError,
+    ProtocolError,
+    UnavailableError,
+)
+from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
@@ -69,7 +76,6 @@ class Coordinator:
         self._sinks: dict[str, Sink] = {}
         self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
         self._facts: dict[str, Mapping[str, str | int]] = {}
-        self._visible: set[str] = set()
 
     def join(self, name: str, participant: Participant) -> None:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
@@ -258,8 +264,6 @@ class Coordinator:
         resolved: list[protocol.Event] = []
         for command, outcome in self._commits.run(commands, recovery=recovery):
             vote = command.vote
-            if vote.handle is not None and isinstance(outcome, Committed | AlreadyCommitted):
-                self._visible.add(vote.handle.transaction)
             self._record(
                 "handle.resolved" if recovery else "handle.committed",
                 vote.epoch,
@@ -275,13 +279,9 @@ class Coordinator:
 
     def _complete(self, link: Link) -> None:
         """Tell each sink of a link that its epoch is committed as a whole."""
-        visible, self._visible = self._visible, set()
         handles: dict[str, list[Handle]] = {}
         for vote in link.output:
-            # At most once, a handle whose one try failed is given up and belongs to no epoch.
-            if vote.handle is not None and (
-                link.guarantee is not Guarantee.AT_MOST_ONCE or vote.handle.transaction in visible
-            ):
+            if vote.handle is not None:
                 handles.setdefault(vote.sink, []).append(vote.handle)
         for name, committed in handles.items():
             failpoints.hit("complete.before", of=name)
@@ -310,12 +310,20 @@ class Coordinator:
             chain = self._log.chain(link.epoch)
             if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
                 return protocol.LinkTaken(chain[-1] if chain else link)
-            for name, leftover in found:
+            newer = [each for _, each in found if each.epoch is not None and each.epoch > link.epoch]
+            for name, leftover in found if not newer else ():
                 self._sinks[name].abort(leftover.handle)
                 self._record("swept", link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
             return protocol.SweepFailed(f"sink {name}: {error}")
+        if newer:
+            raise LogError(
+                f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "
+                f"{newer[0].transaction} belongs to chk-{newer[0].epoch}: an older checkpoint was restored. "
+                "Nothing was swept.",
+                next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
+            )
         return protocol.Swept(len(found))
 
     def _abort(self, vote: Vote) -> None:
