@@ -14,14 +14,20 @@ _RECOVERY = ("plan.before_recommit", "plan.after_recommit")
 _DECIDED = ("link.after_put", "commit.before_handle", "commit.after_handle", "receipt.before_put")
 # Passed once each time the job starts.
 _AT_START = ("plan.after_claim",)
-# How often a step is passed while both queries do one epoch each: the clean query has four slots, the other two.
+# How often a step is passed, at least, while both queries do one epoch each: the clean query has four slots, the
+# other one has one in Kafka (or two) and one in the files.
 _PASSES = {"slot": 5, "commit.before_handle": 5, "commit.after_handle": 5}
 _PASSES_ELSE = 2
-# Where no handle travels, these are never passed.
+# Where no handle travels to Kafka, these are passed too seldom to be waited for, or never.
 _NOT_PASSED = {
     Guarantee.EXACTLY_ONCE: (),
     Guarantee.AT_MOST_ONCE: _RECOVERY,
-    Guarantee.AT_LEAST_ONCE: (*_RECOVERY, "commit.before_handle", "commit.after_handle"),
+    Guarantee.AT_LEAST_ONCE: (
+        *_RECOVERY,
+        "commit.before_handle",
+        "commit.after_handle",
+        "complete.before",
+    ),
 }
 # A kill between writing and the decision makes an at-least-once sink write the epoch again; one between the
 # intent and the commit makes an at-most-once sink lose it. One such kill is always there, to show it.
