@@ -127,6 +127,37 @@ def test_where_there_are_no_locks_a_run_goes_on_and_a_tool_cannot_tell(
         present(checkpoint)
 
 
+def test_on_nfs_where_an_exclusive_lock_wants_a_descriptor_that_can_write_a_run_is_seen(
+    checkpoint: str, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def as_nfs(descriptor: int, operation: int) -> None:
+        """Do as Linux' NFS client, which makes locks of the file's bytes of them: flock(2)."""
+        mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        if operation & fcntl.LOCK_EX and mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", as_nfs)
+    assert f"process {holder.pid} (driver)" in str(present(checkpoint))
+
+
+@pytest.mark.parametrize("refused", [errno.EACCES, errno.EROFS, errno.EPERM])
+def test_who_may_only_read_sees_a_run_too(
+    checkpoint: str, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    real = os.open
+
+    def read_only(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(refused, os.strerror(refused))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert f"process {holder.pid} (driver)" in str(present(checkpoint))
+
+
 def test_a_checkpoint_without_a_log_gets_none(tmp_path: Path) -> None:
     assert not Presence.hold(str(tmp_path)).held
     assert list(tmp_path.iterdir()) == []

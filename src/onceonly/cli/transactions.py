@@ -140,7 +140,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
         return status
     if not shared.agreed("Shall this be done?", yes=yes):
         return max(status, shared.EXIT_ANOMALY)
-    results, failures = _settle([checkpoint for checkpoint, _ in ready], given, timeout)
+    results, failures = _settle([checkpoint for checkpoint, _ in ready], given, timeout=timeout, force=force)
     if as_json:
         shared.show_json({
             "checkpoints": [
@@ -178,7 +178,7 @@ def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:
 
 
 def _settle(
-    checkpoints: list[Checkpoint], given: Given, timeout: float
+    checkpoints: list[Checkpoint], given: Given, *, timeout: float, force: bool
 ) -> tuple[list[tuple[Checkpoint, Result]], list[Problem]]:
     """Resolve one after the other; one that fails does not keep the others from it."""
     from onceonly.operations.find import Problem
@@ -188,7 +188,7 @@ def _settle(
     failures: list[Problem] = []
     for checkpoint in checkpoints:
         try:
-            result = settle(checkpoint, given, timeout_s=timeout)
+            result = settle(checkpoint, given, timeout_s=timeout, force=force)
         except OnceonlyError as error:
             failures.append(Problem(checkpoint.path, error))
             continue

@@ -33,6 +33,7 @@ _WAIT_S = 0.01
 # Whoever comes when the list is longer is not named in it: planners come and go for as long as a query runs.
 _SIZE_MAX = 4096
 _BUSY = frozenset({errno.EACCES, errno.EAGAIN})
+_READ_ONLY = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class Presence:
@@ -100,7 +101,7 @@ def present(checkpoint: str) -> str | None:
     """
     path = checkpoint_path(checkpoint) / FOLDER / NAME
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -114,6 +115,17 @@ def present(checkpoint: str) -> str | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def _open(path: Path) -> int:
+    """Open the lock to look at it. Raises ``OSError``."""
+    try:
+        # NFS makes an exclusive lock a lock for writing, which wants a descriptor that can write.
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _share(descriptor: int) -> None:

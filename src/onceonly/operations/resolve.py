@@ -7,7 +7,7 @@ that starts meanwhile is told apart by the log, as two drivers are (docs/adr/000
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-
-log = logging.getLogger("onceonly")
+    from onceonly.runtime.coordinator import Participant
 
 _WORDS = {
     "Committed": ("committed", "green"),
@@ -55,7 +54,6 @@ class Result:
     done: list[Done] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     receipt: bool = False
-    mode: str = ""
     error: OnceonlyError | None = None
 
     @property
@@ -89,41 +87,43 @@ def refuse_if_unfit(checkpoint: Checkpoint) -> None:
         )
 
 
-def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float) -> Result:
+def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float, force: bool) -> Result:
     """Resolve one checkpoint. Operator's process, with no run alive; idempotent, safe to be killed in.
 
-    What stops it is in the result, beside what was done before. Raises ``ConfigurationError``, ``SetupError``
-    or ``LogError`` before anything is touched.
+    What stops it is in the result, beside what was done before. Raises ``ConfigurationError`` (a run is alive;
+    a sink, an option or a target is wrong), ``SetupError``, ``UnavailableError`` or ``LogError`` before anything
+    is touched.
     """
+    refuse_if_alive(checkpoint, force=force)  # again: a person may have thought for long
+    with (
+        contextlib.closing(Presence.hold(str(checkpoint.path), actor="onceonly transactions resolve")),
+        sinks.participants(checkpoint, given) as made,
+    ):
+        sinks.refuse_other_target(checkpoint, given, made)
+        return _plan(checkpoint, made, timeout_s)
+
+
+def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: float) -> Result:
+    """Plan the newest epoch, and drop the plan."""
     result = Result()
     epoch, barrier = _in_flight(checkpoint)
-    opened = open_log(str(checkpoint.path), query=checkpoint.query, create=True)
-    with sinks.participants(checkpoint, given) as made:
-        presence = Presence.hold(str(checkpoint.path), actor="onceonly transactions resolve")
-        try:
-            coordinator = Coordinator(
-                log=opened,
-                actor="operator",
-                commit_timeout_s=timeout_s,
-                watch=lambda step: _note(result, step),
-            )
-            for name, participant in made.items():
-                coordinator.join(name, participant)
-            plan = coordinator.plan(
-                epoch,
-                sinks=sinks.decided_by(checkpoint, epoch),
-                barrier=barrier,
-            )
-            result.mode = plan.mode.value
-        except OnceonlyError as error:
-            result.error = error
-        except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
-            result.error = UnavailableError(
-                f"query {checkpoint.query}, chk-{epoch}: a sink failed: {type(error).__name__}: {error}",
-                next_step="see to the target and run this again: what is decided stays decided",
-            )
-        finally:
-            presence.close()
+    coordinator = Coordinator(
+        log=open_log(str(checkpoint.path), query=checkpoint.query, create=True),
+        actor="operator",
+        commit_timeout_s=timeout_s,
+        watch=lambda step: _note(result, step),
+    )
+    for name, participant in made.items():
+        coordinator.join(name, participant)
+    try:
+        coordinator.plan(epoch, sinks=sinks.decided_by(checkpoint, epoch), barrier=barrier)
+    except OnceonlyError as error:
+        result.error = error
+    except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
+        result.error = UnavailableError(
+            f"query {checkpoint.query}, chk-{epoch}: a sink failed: {type(error).__name__}: {error}",
+            next_step="see to the target and run this again: what is decided stays decided",
+        )
     return result
 
 

@@ -16,9 +16,9 @@ from onceonly.runtime.coordinator import Participant
 from onceonly.runtime.registry import BUILT_IN, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from onceonly.model import Link
+    from onceonly.model import Guarantee, Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.runtime.registry import SinkClass
@@ -39,12 +39,13 @@ def links(checkpoint: Checkpoint) -> list[Link]:
 def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
     """Say which sinks took part in the newest epochs, and how. Raises ``LogError`` where the links do not."""
     found: dict[str, SinkUse] = {}
-    named: set[str] = set()
+    promised: dict[str, Guarantee] = {}
     for link in links(checkpoint):
-        named |= link.settings.keys() | {vote.sink for vote in link.output}
+        for name in link.settings.keys() | {vote.sink for vote in link.output}:
+            promised.setdefault(name, link.guarantee)
         for name, use in link.uses.items():
             found.setdefault(name, use)
-    for name in sorted(named - found.keys()):
+    for name in sorted(promised.keys() - found.keys()):
         if name not in given.classes:
             raise LogError(
                 f"the links of query {checkpoint.query} do not say what its sink {name} is: an older onceonly "
@@ -52,7 +53,7 @@ def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
                 next_step=f"say it with --sink {name}=<kafka, files, … or package.module:Class> and its options "
                 f"with --option {name}:NAME=VALUE, or start the query, which resolves by itself",
             )
-        found[name] = SinkUse(sink=given.classes[name])
+        found[name] = SinkUse(sink=given.classes[name], guarantee=promised[name])
     for name, path in given.classes.items():
         if name not in found:
             raise _no_sink(name, found)
@@ -98,27 +99,75 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
         yield made
 
 
+def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant]) -> None:
+    """See that each sink leads to the target that its newest link names. May connect; changes nothing, checks nothing.
+
+    Raises ``ConfigurationError`` that names what differs, ``UnavailableError`` where a target cannot be asked.
+    """
+    newest = links(checkpoint)
+    for name, each in made.items():
+        link = next((link for link in newest if name in link.settings), None)
+        if link is None:
+            continue
+        then = dict(link.settings[name])
+        with _asking(checkpoint, name):
+            now = dict(each.sink.identity())
+        differ = [key for key in sorted({*then, *now}) if then.get(key) != now.get(key)]
+        if differ:
+            shown = "; ".join(f"{key} is {_value(now, key)}, and was {_value(then, key)}" for key in differ)
+            raise ConfigurationError(
+                f"the sink {name} of query {checkpoint.query} has another target than in link {link.name}: {shown}",
+                next_step=f"{_blame(given, name, differ)}; nothing was changed",
+            )
+
+
 def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
-    """Ask the targets what this query has open there that no pending link names. Raises ``UnavailableError``."""
+    """Ask the targets what this query has open there that no pending link names. 
+
+    Raises ``UnavailableError``, and ``ConfigurationError`` where a target is another one than the log names.
+    """
     newest = links(checkpoint)
     named = {vote.handle.transaction for link in newest[:1] for vote in link.votes if vote.handle is not None}
     found: list[tuple[str, str]] = []
     with participants(checkpoint, given) as made:
+        refuse_other_target(checkpoint, given, made)
         for name, each in made.items():
             if not each.sink.capabilities.recovers:
                 continue
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
-            try:
+            with _asking(checkpoint, name):
                 leftovers = list(each.sink.recover(context))
-            except OnceonlyError:
-                raise
-            except Exception as error:
-                raise UnavailableError(
-                    f"the sink {name} of query {checkpoint.query} could not be asked: {type(error).__name__}: {error}",
-                    next_step="see to its target and ask again",
-                ) from error
             found += [(name, item.transaction) for item in leftovers if item.transaction not in named]
     return found
+
+
+@contextlib.contextmanager
+def _asking(checkpoint: Checkpoint, name: str) -> Iterator[None]:
+    """Turn whatever a sink lets slip into ``UnavailableError``."""
+    try:
+        yield
+    except OnceonlyError:
+        raise
+    except Exception as error:
+        raise UnavailableError(
+            f"the sink {name} of query {checkpoint.query} could not be asked: {type(error).__name__}: {error}",
+            next_step="see to its target and ask again",
+        ) from error
+
+
+def _value(identity: Mapping[str, str | int], key: str) -> str:
+    return repr(identity[key]) if key in identity else "not known"
+
+
+def _blame(given: Given, name: str, differ: Collection[str]) -> str:
+    """Name the options that may have led elsewhere: those called like what differs, or else all that were given."""
+    options = [*given.options, *given.by_sink.get(name, {})]
+    blamed = [option for option in options if option in differ] or options
+    if blamed:
+        return f"correct the option {', '.join(dict.fromkeys(blamed))}, or leave it out"
+    if name in given.classes:
+        return f"correct --sink {name}={given.classes[name]}, or leave it out"
+    return "no option given here changes it: bring back what the name led to, or give the former target by --option"
 
 
 def _load(name: str, path: str) -> SinkClass:

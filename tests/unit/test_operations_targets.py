@@ -1,0 +1,108 @@
+"""A query's targets, as the operator reaches them: never another one than the log names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from tests.unit.operator_bench import BoxSink, Desk, run
+
+from onceonly.errors import UnavailableError
+from onceonly.model import Guarantee, SinkUse
+from onceonly.operations import sinks
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.given import Given
+from onceonly.options import Option
+from onceonly.runtime.coordinator import Participant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class UnreachableSink(BoxSink):
+    """A sink that must connect to name its target, and cannot."""
+
+    def identity(self) -> dict[str, str | int]:
+        message = "nobody answers"
+        raise ConnectionError(message)
+
+
+class PathSink(BoxSink):
+    """Another sink that knows an option ``path``."""
+
+    declared: ClassVar[tuple[Option, ...]] = (Option(name="path", doc="anything"),)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Leave what a killed job leaves: an epoch of the file sink, decided."""
+    desk = Desk(tmp_path / "cp")
+    desk.set_barrier(0)
+    desk.log.put_link(
+        replace(
+            desk.link(0),
+            settings={"files": {"path": str(tmp_path / "out"), "format": "parquet"}},
+            uses={"files": SinkUse(sink="files", options={"path": str(tmp_path / "out")})},
+        )
+    )
+    return desk
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.name != "alive"}
+
+
+@pytest.mark.parametrize("command", [["list", "--ask"], ["resolve", "--yes", "--force"]], ids=" ".join)
+def test_another_target_than_the_logs_is_refused_and_nothing_is_changed(
+    desk: Desk, tmp_path: Path, command: list[str]
+) -> None:
+    before = files(tmp_path)
+    told = run("transactions", *command, desk.path, "--option", f"files:path={tmp_path}/wrong")
+    assert told.returncode == 64
+    assert f"path is '{tmp_path}/wrong'" in told.stderr
+    assert f"and was '{tmp_path}/out'" in told.stderr
+    assert "format" not in told.stderr
+    assert "correct the option path" in told.stderr
+    assert "nothing was open" not in told.stdout
+    assert files(tmp_path) == before
+
+
+def test_a_target_that_changed_without_an_option_is_refused(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert told.returncode == 64
+    assert f"path is '{tmp_path}/elsewhere'" in told.stderr
+    assert "no option given here changes it" in told.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_another_class_than_the_logs_is_refused(desk: Desk) -> None:
+    told = run("transactions", "resolve", desk.path, "--yes", "--sink", "files=test_operations_targets:PathSink")
+    assert told.returncode == 64
+    assert "path is not known, and was" in told.stderr
+    assert "correct --sink files=test_operations_targets:PathSink" in told.stderr
+    assert desk.log.receipt(0) is None
+
+
+def test_the_target_that_the_log_names_is_served(desk: Desk, tmp_path: Path) -> None:
+    told = run("transactions", "resolve", desk.path, "--yes", "--option", f"path={tmp_path}/./out")
+    assert (told.returncode, told.stderr.count("error:")) == (0, 0)
+    assert desk.log.receipt(0) is not None
+
+
+def test_a_target_that_cannot_be_named_is_not_served(desk: Desk) -> None:
+    checkpoint = open_checkpoint(desk.path)
+    given = Given(classes={"files": f"{__name__}:UnreachableSink"}, by_sink={"files": {"folder": "x"}})
+    made = {"files": Participant(sink=UnreachableSink({"folder": "x"}), guarantee=Guarantee.EXACTLY_ONCE)}
+    with pytest.raises(UnavailableError, match="the sink files of query .* could not be asked: .*nobody answers"):
+        sinks.refuse_other_target(checkpoint, given, made)
+
+
+def test_a_log_that_does_not_say_what_a_sink_is_still_says_its_guarantee(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "cp")
+    desk.set_barrier(0)
+    desk.log.put_link(replace(desk.link(0), guarantee=Guarantee.AT_MOST_ONCE, uses={}))
+    found = sinks.uses(open_checkpoint(desk.path), Given(classes={"box": "operator_bench:BoxSink"}))
+    assert found["box"].guarantee is Guarantee.AT_MOST_ONCE
