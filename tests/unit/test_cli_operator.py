@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.unit.operator_bench import QUERY, Desk, here, run
 
+from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
@@ -222,6 +223,44 @@ def test_a_move_under_a_living_run_is_refused(desk: Desk, tmp_path: Path) -> Non
     told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
     presence.close()
     assert (told.returncode, "a run is alive" in told.stderr) == (64, True)
+
+
+@pytest.mark.parametrize("happens", ["a run starts", "the old one comes back"])
+def test_a_move_is_looked_at_again_after_a_person_has_thought(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    shutil.move(desk.path, tmp_path / "new")
+    started: list[Presence] = []
+
+    def think(_question: str, *, yes: bool) -> bool:
+        if happens == "a run starts":
+            started.append(Presence.hold(str(tmp_path / "new"), actor="driver"))
+        else:
+            shutil.copytree(tmp_path / "new", desk.path)
+        return not yes
+
+    monkeypatch.setattr(shared, "agreed", think)
+    told = run("checkpoints", "accept-move", tmp_path / "new", "--force")
+    for presence in started:
+        presence.close()
+    assert told.returncode == (64 if started else 1)
+    assert ("a run is alive" if started else "is a copy") in told.stderr
+    assert "accepted" not in told.stderr
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(tmp_path / "new"), query=QUERY, create=True)
+
+
+def test_an_old_place_whose_folder_is_not_here_may_be_a_disk_that_is_not_mounted(tmp_path: Path) -> None:
+    Desk(tmp_path / "disk/cp").complete(0)
+    shutil.move(tmp_path / "disk/cp", tmp_path / "new")
+    shutil.rmtree(tmp_path / "disk")
+    told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
+    assert told.returncode == 2
+    assert f"{tmp_path}/disk is not there on this machine" in told.stderr
+    assert "--force" in told.stderr
+    assert "accepted" not in told.stderr
+    assert run("checkpoints", "accept-move", tmp_path / "new", "--yes", "--force").returncode == 0
+    open_log(str(tmp_path / "new"), query=QUERY, create=True)
 
 
 def test_one_of_several_that_cannot_be_accepted_hides_no_other(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.operator_bench import Desk, run
 
+from onceonly.cli import shared
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind
 
@@ -102,6 +105,48 @@ def test_a_living_run_is_named_and_left_alone(desk: Desk) -> None:
     assert run("transactions", "resolve", desk.path, "--yes").returncode == 0
 
 
+def test_a_run_that_starts_while_a_person_thinks_is_left_alone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(desk)
+    before = desk.seen()
+    started: list[Presence] = []
+
+    def think(_question: str, *, yes: bool) -> bool:
+        started.append(Presence.hold(str(desk.path), actor="driver"))
+        return not yes
+
+    monkeypatch.setattr(shared, "agreed", think)
+    refused = run("transactions", "resolve", desk.path, "--json")
+    started[0].close()
+    assert refused.returncode == 64
+    assert "a run is alive" in refused.stderr
+    assert [item["code"] for item in json.loads(refused.stdout)["problems"]] == ["CONFIGURATION"]
+    assert desk.seen() == before
+    assert desk.log.chain(3) == ()
+
+
+@pytest.mark.parametrize(("force", "status"), [([], 2), (["--force"], 0)])
+def test_locks_that_fail_while_a_person_thinks_need_force(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, force: list[str], status: int
+) -> None:
+    decided(desk)
+    Presence.hold(str(desk.path)).close()
+
+    def think(_question: str, *, yes: bool) -> bool:
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        return not yes
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(shared, "agreed", think)
+    told = run("transactions", "resolve", desk.path, *force)
+    assert told.returncode == status
+    assert ("cannot be told whether a run is alive" in told.stderr) is bool(status)
+    assert (desk.seen() == _DECIDED) is not bool(status)
+
+
 def test_without_a_terminal_and_without_yes_nothing_is_done(desk: Desk) -> None:
     decided(desk)
     before = desk.seen()
@@ -192,6 +237,67 @@ def test_several_checkpoints_are_resolved_and_a_damaged_one_hides_none(tmp_path:
     assert [item["code"] for item in told["problems"]] == ["LOG"]
     assert desks[0].seen() == desks[2].seen() == _DECIDED
     assert "t2-0.open" in desks[1].seen()
+
+
+def test_a_link_that_it_put_is_shown_with_what_it_means(desk: Desk) -> None:
+    decided(desk)
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert (
+        "put ABORT link 3.0: older runs can write chk-3 no more; the next start goes on there by itself"
+        in (told.stdout)
+    )
+    listed = run("checkpoints", "list", desk.path).stdout
+    desk.set_barrier(3)
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert "put ABORT link 3.1" in told.stdout
+    shown = run("checkpoints", "show", "chk-3", desk.path).stdout
+    assert "aborted (closed to older runs; the next start goes on here by itself)" in listed
+    assert "aborted (earlier tries are void; the next start writes it by itself)" in shown
+    assert "claimed" not in listed + shown
+
+
+# --- what machines are told -------------------------------------------------------------------------------
+
+
+def told_json(desk: Desk, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = run("transactions", "resolve", desk.path, "--json", *arguments)
+    told = json.loads(done.stdout)
+    assert sorted(told) == ["checkpoints", "declined", "problems", "refused"]
+    return done.returncode, told
+
+
+def test_machines_are_told_what_was_done(desk: Desk) -> None:
+    decided(desk)
+    status, told = told_json(desk, "--yes")
+    assert (status, told["refused"], told["declined"]) == (0, None, None)
+
+
+def test_machines_are_told_that_there_was_nobody_to_ask(desk: Desk) -> None:
+    decided(desk)
+    status, told = told_json(desk)
+    assert (status, told["checkpoints"], told["declined"]) == (64, [], None)
+    assert told["refused"] == "there is no terminal to ask on, and nothing was done"
+
+
+def test_machines_are_told_that_a_person_declined(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided(desk)
+    monkeypatch.setattr(shared, "agreed", lambda _question, *, yes: yes)
+    status, told = told_json(desk)
+    assert (status, told["checkpoints"], told["refused"]) == (1, [], None)
+    assert told["declined"] == "it was not agreed to, and nothing was done"
+
+
+def test_machines_are_told_why_nothing_could_be_resolved(desk: Desk) -> None:
+    decided(desk)
+    presence = Presence.hold(str(desk.path), actor="driver")
+    status, told = told_json(desk, "--yes")
+    presence.close()
+    assert (status, told["declined"], [item["code"] for item in told["problems"]]) == (
+        64,
+        None,
+        ["CONFIGURATION"],
+    )
+    assert told["refused"] == "no checkpoint can be resolved: see problems"
 
 
 # --- building the sinks again -----------------------------------------------------------------------------

@@ -79,7 +79,9 @@ def test_a_target_that_changed_without_an_option_is_refused(desk: Desk, tmp_path
 
 
 def test_another_class_than_the_logs_is_refused(desk: Desk) -> None:
-    told = run("transactions", "resolve", desk.path, "--yes", "--sink", "files=test_operations_targets:PathSink")
+    told = run(
+        "transactions", "resolve", desk.path, "--yes", "--sink", "files=test_operations_targets:PathSink"
+    )
     assert told.returncode == 64
     assert "path is not known, and was" in told.stderr
     assert "correct --sink files=test_operations_targets:PathSink" in told.stderr
@@ -96,7 +98,9 @@ def test_a_target_that_cannot_be_named_is_not_served(desk: Desk) -> None:
     checkpoint = open_checkpoint(desk.path)
     given = Given(classes={"files": f"{__name__}:UnreachableSink"}, by_sink={"files": {"folder": "x"}})
     made = {"files": Participant(sink=UnreachableSink({"folder": "x"}), guarantee=Guarantee.EXACTLY_ONCE)}
-    with pytest.raises(UnavailableError, match="the sink files of query .* could not be asked: .*nobody answers"):
+    with pytest.raises(
+        UnavailableError, match=r"the sink files of query .* could not be asked: .*nobody answers"
+    ):
         sinks.refuse_other_target(checkpoint, given, made)
 
 

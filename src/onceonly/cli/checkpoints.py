@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onceonly.cli import shared
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, OnceonlyError
 
 if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
@@ -99,11 +99,14 @@ def show(name: str, path: str, *, as_json: bool) -> int:
 @checkpoints.command("accept-move")
 @shared.path_argument
 @shared.yes_option
-@shared.force_option
+@click.option(
+    "--force", is_flag=True,
+    help="Go on where it cannot be told whether a run is alive, or whether the former place still has the log.",
+)  # fmt: skip
 def accept_move(path: str, *, yes: bool, force: bool) -> int:
     """Make a checkpoint that was moved on purpose at home where it is now."""
     from onceonly.operations import move
-    from onceonly.operations.find import find
+    from onceonly.operations.find import Problem, find
 
     def prepare(checkpoint: Checkpoint) -> bool:
         if checkpoint.moved is None:
@@ -119,8 +122,12 @@ def accept_move(path: str, *, yes: bool, force: bool) -> int:
     for checkpoint in moved:
         shared.tell(f"query {checkpoint.query}\n  from {checkpoint.home}\n  to   {checkpoint.address}")
         if shared.agreed("Is this where it shall be at home?", yes=yes):
-            move.accept(checkpoint)
-            shared.tell("accepted")
+            try:
+                move.accept(checkpoint, force=force)
+            except OnceonlyError as error:
+                status = max(status, shared.report([Problem(checkpoint.path, error)], others=False))
+            else:
+                shared.tell("accepted")
         else:
             status = max(status, shared.EXIT_ANOMALY)
     return status

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onceonly.cli import shared
-from onceonly.errors import OnceonlyError
+from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.operations.given import OPTIONS_FILE, read
 
 if TYPE_CHECKING:
@@ -136,13 +137,17 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     status = shared.report(problems, others=bool(ready))
     for checkpoint, named in ready:
         _announce(checkpoint, named)
-    if not ready:
-        return status
-    if not shared.agreed("Shall this be done?", yes=yes):
-        return max(status, shared.EXIT_ANOMALY)
-    results, failures = _settle([checkpoint for checkpoint, _ in ready], given, timeout=timeout, force=force)
+    results: list[tuple[Checkpoint, Result]] = []
+    failures: list[Problem] = []
+    consent = _ask(yes=yes) if ready else Consent(refused="no checkpoint can be resolved: see problems")
+    if consent.given:
+        results, failures = _settle(
+            [checkpoint for checkpoint, _ in ready], given, timeout=timeout, force=force
+        )
     if as_json:
         shared.show_json({
+            "refused": consent.refused or None,
+            "declined": consent.declined or None,
             "checkpoints": [
                 {**report.checkpoint(checkpoint), **report.result(result)} for checkpoint, result in results
             ],
@@ -151,7 +156,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     else:
         parts = ((render.header(checkpoint), render.done(result)) for checkpoint, result in results)
         shared.show(*shared.blocks([part for pair in parts for part in pair]))
-    status = max(status, shared.report(failures, others=False))
+    status = max(status, consent.status, shared.report(failures, others=False))
     lost = sum(result.lost for _, result in results)
     if lost:
         shared.tell(
@@ -165,6 +170,30 @@ def _open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]
     from onceonly.operations.sinks import open_outside
 
     return open_outside(checkpoint, given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """Whether anything may be done, and why not."""
+
+    refused: str = ""
+    declined: str = ""
+    status: int = 0
+
+    @property
+    def given(self) -> bool:
+        return not (self.refused or self.declined)
+
+
+def _ask(*, yes: bool) -> Consent:
+    try:
+        agreed = shared.agreed("Shall this be done?", yes=yes)
+    except ConfigurationError as error:
+        shared.complain(error.what, error.next_step)
+        return Consent(refused=error.what, status=shared.EXIT_USAGE)
+    if agreed:
+        return Consent()
+    return Consent(declined="it was not agreed to, and nothing was done", status=shared.EXIT_ANOMALY)
 
 
 def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:

@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from onceonly.operations.states import EpochState, HandleState
+from onceonly.model import LinkKind
+from onceonly.operations.states import EpochState, HandleState, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -157,7 +158,21 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
 
 
 def done(result: Result) -> RenderableType:
-    """Give what ``resolve`` did."""
+    """Give what ``resolve`` did: the transactions, and the links that it put."""
+    parts: list[RenderableType] = [_settled(result)]
+    for put in result.links:
+        name, _, word = put.partition(" ")
+        epoch = name.partition(".")[0]
+        means = (
+            f"older runs can write chk-{epoch} no more; the next start goes on there by itself"
+            if word == LinkKind.ABORT.value
+            else f"what chk-{epoch} has lost is still decided; the next start writes it again by itself"
+        )
+        parts.append(Text(f"put {word} link {name}: {means}"))
+    return Group(*parts)
+
+
+def _settled(result: Result) -> RenderableType:
     if not result.done:
         if result.error is None:
             return Text("nothing was open", style="green")
@@ -183,7 +198,7 @@ def _chain(found: Detail) -> Table:
     table = _table("link", "word", "by", "why")
     for link in found.chain:
         carried = f", {len(link.carried)} carried" if link.carried else ""
-        why = link.reason or f"all slots voted: {_n(len(link.pending), 'tx')}{carried}"
+        why = meaning(link.reason) or f"all slots voted: {_n(len(link.pending), 'tx')}{carried}"
         by = f"run {link.run}" if link.run else f"plan {link.plan}"
         table.add_row(link.name, link.kind.value, Text(by), Text(why))
     return table
@@ -250,7 +265,7 @@ def _words(state: EpochState, reason: str, pending: int) -> str:
     if state is EpochState.DECIDED:
         return f"decided, {pending} pending" if pending else "decided, no receipt yet"
     said = _SPARK_SAYS.get(state, state.value)
-    return f"{said} ({reason})" if reason and state is EpochState.ABORTED else said
+    return f"{said} ({meaning(reason)})" if reason and state is EpochState.ABORTED else said
 
 
 def _state(state: EpochState | HandleState, words: str = "") -> Text:

@@ -122,7 +122,7 @@ def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str,
 
 
 def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
-    """Ask the targets what this query has open there that no pending link names. 
+    """Ask the targets what this query has open there that no pending link names.
 
     Raises ``UnavailableError``, and ``ConfigurationError`` where a target is another one than the log names.
     """

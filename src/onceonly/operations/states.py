@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from onceonly.log.history import Summary
     from onceonly.model import Link, Receipt, Vote
 
+# The protocol's words for its claims, which are in links that were written long ago too.
+_MEANINGS = {
+    "claimed by a new run": "earlier tries are void; the next start writes it by itself",
+    "claimed before a drain": "closed to older runs; the next start goes on here by itself",
+    "every handle was proven lost": "every transaction was proven lost; the next start writes it again by itself",
+}
 _VISIBLE = frozenset({"committed", "already_committed"})
 
 
@@ -93,6 +99,11 @@ def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, note
         seconds=receipt.seconds if receipt else None,
         pending=sum(handle.state is HandleState.PENDING for handle in handles(chain, receipt)),
     )
+
+
+def meaning(reason: str) -> str:
+    """Say what a link's reason means to who runs the query."""
+    return _MEANINGS.get(reason, reason)
 
 
 def folded(line: Summary) -> EpochView:
