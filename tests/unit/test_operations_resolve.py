@@ -210,6 +210,7 @@ def test_what_is_lost_is_said_and_left_to_the_next_run(desk: Desk) -> None:
     told = run("transactions", "resolve", desk.path, "--yes")
     assert told.returncode == 1
     assert "1 transactions were lost" in told.stderr
+    assert "put GLOBAL_COMMIT link 2.1: what chk-2 has lost is still decided" in told.stdout
     last = desk.log.chain(2)[-1]
     assert [vote.handle.transaction for vote in last.votes if vote.handle] == ["t2-1"]
     assert [vote.handle.transaction for vote in last.carried if vote.handle] == ["t2-0"]
