@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +21,12 @@ from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, Handle
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
+from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from onceonly.sinks.files.store import Store
 
 COLUMNS = (("id", "bigint"), ("day", "string"))
 # What changes a file system; listed by https://docs.python.org/3/library/audit_events.html.
@@ -41,9 +45,12 @@ class Files:
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     columns: tuple[tuple[str, str], ...] = COLUMNS
     query: str = "q-1"
+    store: Store = field(default_factory=LocalStore)
 
     def sink(self) -> FilesSink:
-        return FilesSink({"path": str(self.target), "partitionby": "day", **self.options})
+        made = FilesSink({"path": str(self.target), "partitionby": "day", **self.options})
+        made._store = self.store
+        return made
 
     @property
     def context(self) -> QueryContext:
@@ -69,8 +76,17 @@ class Files:
         outcomes = [type(sink.commit(handle)).__name__ for handle in handles]
         if set(outcomes) <= {"Committed", "AlreadyCommitted"}:
             sink.complete(self.context, epoch, handles)
-            sink.recover(self.context)
+            self.sweep(sink, keep=handles)
         return outcomes
+
+    def sweep(self, sink: FilesSink | None = None, keep: Iterable[Handle] = ()) -> list[str]:
+        """List, then abort what no handle names, as the runtime does once it has looked; give what was aborted."""
+        sink = sink or self.sink()
+        kept = {handle.transaction for handle in keep}
+        left = [each for each in sink.recover(self.context) if each.transaction not in kept]
+        for each in left:
+            sink.abort(each.handle)
+        return [each.transaction for each in left]
 
     def visible(self) -> list[Path]:
         """The files that Spark would read."""
@@ -87,6 +103,77 @@ class Files:
 
     def staged(self) -> list[Path]:
         return [path for path in (self.target / "_onceonly" / "staging").rglob("*") if path.is_file()]
+
+
+class PowerLostError(BaseException):
+    """The machine is gone; nothing between here and the test may catch it."""
+
+
+class Disk(LocalStore):
+    """A disk that loses its power before its n-th step, and then every name whose folder was not synced.
+
+    The worst disk there can be: what was removed is gone at once, what was made is there only once synced.
+    """
+
+    def __init__(self, dies_at: int = 0) -> None:
+        self.steps = 0
+        self.synced: list[Path] = []
+        self._dies_at = dies_at
+        self._made: set[Path] = set()
+
+    def lose_power(self) -> None:
+        self._dies_at = 0
+        for path in sorted(self._made, reverse=True):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        self._made.clear()
+
+    def _step(self, made: Path | None = None) -> None:
+        self.steps += 1
+        if self.steps == self._dies_at:
+            raise PowerLostError
+        if made is not None and not made.exists():
+            self._made.add(made)
+
+    def make_folder(self, folder: Path) -> None:
+        self._step(folder)
+        super().make_folder(folder)
+
+    def make_fenced(self, folder: Path) -> None:
+        self._step(folder)
+        super().make_fenced(folder)
+
+    def create(self, path: Path) -> BinaryIO:
+        self._step(path)
+        return super().create(path)
+
+    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
+        self._step(final)
+        return super().publish(temporary, final, copy=copy)
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        self._step(path)
+        return super().put_if_absent(path, data)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        super().sync_folder(folder)
+        self.synced.append(folder)
+        self._made = {path for path in self._made if path.parent != folder}
+
+    def delete(self, path: Path) -> None:
+        self._step()
+        super().delete(path)
+
+    def rename_folder(self, folder: Path, new: Path) -> None:
+        self._step()
+        super().rename_folder(folder, new)
+
+    def delete_folder(self, folder: Path) -> None:
+        self._step()
+        super().delete_folder(folder)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.files_bench import Files, crashed, quick, rows
+from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
 
 from onceonly import files
 from onceonly.sinks.files import ledger
@@ -15,6 +15,7 @@ from onceonly.sinks.files.manifest import DataFile, Manifest
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from onceonly.model import Handle
@@ -49,6 +50,7 @@ def test_commit_and_manifest_are_finished_after_a_crash_at_any_step(quick: Path,
         assert [epoch.rows for epoch in files.committed(str(bench.target))] == [4]
         assert bench.sink().recover(bench.context) == []
         assert bench.staged() == []
+        assert not list(bench.target.rglob("*.dropped"))
         if end is None:
             assert outcomes == ["AlreadyCommitted"] * 2
             assert nth > 25, "the steps are counted"
@@ -63,13 +65,51 @@ def test_abort_is_finished_after_a_crash_at_any_step(quick: Path, *, kill: bool)
         decided = bench.prepared(rows(3), slot=1)
         end = crashed(partial(bench.sink().abort, handle), nth, bench.target, kill=kill)
         left = [leftover.transaction for leftover in bench.sink().recover(bench.context)]
-        assert set(left) <= {handle.transaction, decided.transaction}
+        dropped = f"dropped-{handle.transaction}"
+        assert set(left) <= {handle.transaction, decided.transaction, dropped}
         bench.sink().abort(handle)
         assert bench.finish(0, decided) == ["Committed"]
         assert (bench.ids(), bench.staged()) == ([3], [])
+        assert bench.sink().recover(bench.context) == []
         if end is None:
             assert left == [decided.transaction]
             return
+
+
+@pytest.mark.parametrize("swept_first", [True, False], ids=["swept", "repeated"])
+def test_what_is_settled_outlives_a_power_loss_at_any_step(quick: Path, *, swept_first: bool) -> None:
+    for nth in count(1):
+        disk = Disk()
+        bench = Files(quick / str(nth), store=disk)
+        handles = [bench.prepared(rows(1, 2)), bench.prepared(rows(3, 4), slot=1)]
+        disk.lose_power()
+        assert len(bench.staged()) == 4
+        bench.store = Disk(dies_at=nth)
+        died = dies(partial(bench.finish, 0, *handles))
+        if not died:
+            bench.store.lose_power()
+            assert bench.ids() == [1, 2, 3, 4]
+            assert [epoch.rows for epoch in files.committed(str(bench.target))] == [4]
+            assert bench.staged() == []
+            assert nth > 15, "the steps are counted"
+            return
+        # The process alone dies; the machine does so after the next one has swept.
+        if swept_first:
+            bench.sweep(keep=handles)
+        bench.store.lose_power()
+        assert set(bench.finish(0, *handles)) <= {"Committed", "AlreadyCommitted"}
+        bench.store.lose_power()
+        assert bench.ids() == [1, 2, 3, 4]
+        assert [epoch.rows for epoch in files.committed(str(bench.target))] == [4]
+        assert bench.staged() == []
+
+
+def dies(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except PowerLostError:
+        return True
+    return False
 
 
 @kills

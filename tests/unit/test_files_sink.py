@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from tests.unit.files_bench import Files, quick, rows
+from tests.unit.files_bench import Disk, Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
-from onceonly.model import Committed, Guarantee, Handle, Mode, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
 from onceonly.sinks.files import writer
 from onceonly.sinks.files.store import LocalStore
 
@@ -89,10 +90,98 @@ def test_recover_lists_only_this_querys_and_what_is_not_published(bench: Files) 
     Files(bench.target, query="q-2").prepared(rows(3))
     bench.sink().commit(done)
     found = list(bench.sink().recover(bench.context))
-    assert [leftover.transaction for leftover in found] == [mine.transaction]
-    bench.sink().abort(found[0].handle)
+    assert {leftover.transaction for leftover in found} == {mine.transaction, f"published-{done.transaction}"}
+    for leftover in found:
+        bench.sink().abort(leftover.handle)
     assert len(bench.staged()) == 1
     assert len(list(bench.sink().recover(Files(bench.target, query="q-2").context))) == 1
+
+
+def test_recover_changes_nothing_and_a_sweep_takes_what_is_published(bench: Files) -> None:
+    done, half = bench.prepared(rows(1, 2)), bench.prepared(rows(3), slot=1)
+    bench.sink().commit(done)
+    root = Path(str(half.data["staging"])).parent
+    (root / f".0-7-{'a' * 32}.dropped").mkdir()
+    before = sorted(bench.target.rglob("*"))
+    found = {leftover.transaction for leftover in bench.sink().recover(bench.context)}
+    assert sorted(bench.target.rglob("*")) == before
+    assert found == {f"published-{done.transaction}", half.transaction, f"dropped-0-7-{'a' * 32}"}
+    # The handles of the newest link are spared, and what is published goes all the same.
+    bench.sweep(keep=[done, half])
+    assert [path.parts[-3] for path in bench.staged()] == [half.transaction]
+    assert [path.name for path in root.iterdir()] == [half.transaction]
+    assert bench.ids() == [1, 2]
+    assert bench.sink().commit(done) == AlreadyCommitted()
+
+
+def test_a_published_transaction_is_looked_at_again_before_it_is_dropped(bench: Files) -> None:
+    handle = bench.prepared(rows(1))
+    bench.sink().commit(handle)
+    (stale,) = bench.sink().recover(bench.context)
+    late = Path(str(handle.data["staging"])) / "late.parquet"
+    late.write_bytes(b"late")
+    bench.sink().abort(stale.handle)
+    assert len(bench.staged()) == 2
+    late.unlink()
+    for _ in range(2):
+        bench.sink().abort(stale.handle)
+    assert bench.staged() == []
+    assert bench.ids() == [1]
+
+
+def test_a_final_name_with_other_content_is_not_published(bench: Files) -> None:
+    handle = bench.prepared(rows(1))
+    temporary = bench.staged()[0]
+    final = bench.target / temporary.relative_to(Path(str(handle.data["staging"])))
+    final.parent.mkdir()
+    final.write_bytes(bytes(temporary.stat().st_size))
+    assert [leftover.transaction for leftover in bench.sink().recover(bench.context)] == [handle.transaction]
+    final.write_bytes(temporary.read_bytes())
+    (found,) = bench.sink().recover(bench.context)
+    assert found.transaction == f"published-{handle.transaction}"
+
+
+def test_a_sweep_syncs_what_another_process_has_published(quick: Path) -> None:
+    disk = Disk()
+    bench = Files(quick / "out", store=disk)
+    handle = bench.prepared(rows(1))
+    bench.sink().commit(handle)
+    bench.sweep()
+    disk.lose_power()
+    assert (bench.ids(), bench.staged()) == ([1], [])
+    sink, second = bench.sink(), bench.prepared(rows(2))
+    sink.commit(second)
+    sink.complete(bench.context, 0, [second])
+    del disk.synced[:]
+    bench.sweep(sink)
+    assert disk.synced == [], "what this process has completed is durable"
+
+
+def test_after_the_fence_what_cannot_be_deleted_is_left_to_the_next_sweep(
+    bench: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = bench.prepared(rows(1))
+
+    def refuse(_store: LocalStore, folder: Path) -> None:
+        raise OSError(errno.EBUSY, "busy", str(folder))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "delete_folder", refuse)
+        bench.sink().abort(handle)
+    assert not Path(str(handle.data["staging"])).exists()
+    assert bench.sweep() == [f"dropped-{handle.transaction}"]
+    assert bench.staged() == []
+
+
+def test_a_handle_that_is_not_of_this_sink_is_named_and_nothing_is_removed(bench: Files) -> None:
+    handle = bench.prepared(rows(1))
+    outside = bench.target.parent / handle.transaction
+    outside.mkdir()
+    with pytest.raises(LogError, match="no folder of its own"):
+        bench.sink().abort(replace(handle, data={**handle.data, "staging": str(outside)}))
+    assert outside.is_dir()
+    with pytest.raises(InDoubtError, match="is not one of the file sink"):
+        bench.sink().abort(Handle(transaction=handle.transaction, data={"topic": "t"}))
 
 
 def test_a_swept_attempt_that_lives_on_can_neither_write_nor_vote(bench: Files) -> None:
@@ -271,6 +360,7 @@ def test_a_transaction_that_is_half_published_is_kept_and_finished(bench: Files)
 
 def test_a_manifest_is_never_replaced_by_another(bench: Files) -> None:
     one, other = bench.prepared(rows(1)), bench.prepared(rows(2))
+    bench.sink().commit(other)
     bench.finish(0, one)
     with pytest.raises(LogError, match="other files for chk-0 than were decided"):
         bench.finish(0, other)

@@ -1,4 +1,4 @@
-"""Commit, abort, manifest and recovery of prepared files, from their durable names. Driver.
+"""Commit and manifest of prepared files, from their durable names. Driver.
 
 Each file is *published*: its final name is linked to it, never over another. The temporary name stays until the
 epoch's receipt, so that a repeated commit can tell by it what it did before.
@@ -7,20 +7,18 @@ epoch's receipt, so that a repeated commit can tell by it what it did before.
 from __future__ import annotations
 
 import errno
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.errors import ConfigurationError, InDoubtError, LogError
+from onceonly.errors import ConfigurationError, InDoubtError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Outcome, RetryLater, Unknown
-from onceonly.ports import Leftover
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.manifest import DataFile, Manifest
-from onceonly.sinks.files.paths import manifest_folder, staging_folder
-from onceonly.sinks.files.store import COPYING, reason, unavailable
+from onceonly.sinks.files.paths import manifest_folder
+from onceonly.sinks.files.store import reason, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Store
 
 _VERSION = 1
-_TRANSACTION = re.compile(r"\d+-\d+-[0-9a-f]{32}")
-_DROPPED = ".dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +57,7 @@ class Prepared:
         data = handle.data
         try:
             if data["version"] != _VERSION:
-                raise _foreign(handle, f"format {data['version']}")
+                raise foreign(handle, f"format {data['version']}")
             return cls(
                 transaction=handle.transaction,
                 target=Path(str(data["target"])),
@@ -70,10 +66,11 @@ class Prepared:
                 files=msgspec.json.decode(str(data["files"]), type=tuple[DataFile, ...]),
             )
         except (KeyError, ValueError) as error:
-            raise _foreign(handle, str(error)) from error
+            raise foreign(handle, str(error)) from error
 
 
-def _foreign(handle: Handle, why: str) -> InDoubtError:
+def foreign(handle: Handle, why: str) -> InDoubtError:
+    """Make the error for a handle that this version of the file sink cannot have written."""
     return InDoubtError(
         f"The handle of transaction {handle.transaction} is not one of the file sink: {why}.",
         next_step="use the version of onceonly that wrote it",
@@ -83,7 +80,8 @@ def _foreign(handle: Handle, why: str) -> InDoubtError:
 def commit(store: Store, target: Path, handle: Handle) -> Outcome:
     """Publish every file of a transaction. Any thread, any process; idempotent, repeatable.
 
-    Raises ``ConfigurationError`` for another target.
+    The names need not be durable yet: the temporary ones are, and nobody drops these before he has synced the
+    final ones. ``complete`` does so once for the whole epoch. Raises ``ConfigurationError`` for another target.
     """
     prepared = Prepared.of(handle)
     if prepared.target.resolve() != target.resolve():
@@ -97,8 +95,6 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
         missing = [file for file in prepared.files if not _published(store, prepared, file)]
         for file in missing:
             _publish(store, prepared, file)
-        for folder in _up_to(target, (target / file.path for file in prepared.files)):
-            store.sync_folder(folder)
     except _UnsureError as unsure:
         return Unknown(f"transaction {handle.transaction}: {unsure}")
     except OSError as error:
@@ -107,24 +103,10 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
     return Committed() if missing else AlreadyCommitted()
 
 
-def abort(store: Store, staging: Path, handle: Handle) -> None:
-    """Drop a transaction's temporary names; never a final one. Driver; idempotent.
-
-    ``staging`` is the folder of all of the sink's. Raises ``UnavailableError``.
-    """
-    folder = Path(str(handle.data["staging"]))
-    if folder.name != handle.transaction or not _TRANSACTION.fullmatch(folder.name):
-        raise LogError(
-            f"Transaction {handle.transaction} names {folder}, which is no folder of its own; nothing was removed.",
-            next_step=f"look below {staging}; report this",
-        )
-    _drop(store, folder)
-
-
 def complete(
     store: Store, target: Path, context: QueryContext, epoch: int, handles: Sequence[Handle]
 ) -> None:
-    """Put the manifest of an epoch. Driver, before its receipt; idempotent.
+    """Make the final names of an epoch durable, then put its manifest. Driver, before its receipt; idempotent.
 
     Raises ``UnavailableError``, ``LogError``.
     """
@@ -140,74 +122,18 @@ def complete(
             ) from error
     if not files:
         return
+    try:
+        for folder in folders_up_to(target, (target / file.path for file in files)):
+            store.sync_folder(folder)
+    except OSError as error:
+        raise unavailable(
+            f"the names of chk-{epoch} could not be made durable in {error.filename or target}", error
+        ) from error
     ledger = Ledger(store, manifest_folder(target, context.query, context.sink))
     ledger.put(Manifest(epoch=epoch, layout=prepared[0].layout, files=tuple(files)))
 
 
-def recover(
-    store: Store, target: Path, staging: Path, context: QueryContext, durable: set[str]
-) -> list[Leftover]:
-    """List this query's transactions that are not published as a whole; take away the rest of those that are.
-
-    ``durable`` are the transactions that this process has committed. Driver. Raises ``UnavailableError`` rather
-    than give a part of the list.
-    """
-    root = staging_folder(staging, context.query, context.sink)
-    found, published = [], []
-    try:
-        for name in sorted(store.names(root)):
-            if name.startswith(".") and _TRANSACTION.fullmatch(name[1:].removesuffix(_DROPPED)):
-                store.delete_folder(root / name)  # a drop that was broken off
-            elif _TRANSACTION.fullmatch(name):
-                files = _Pairs(store, target, root / name)
-                if files.published():
-                    published.append(files)
-                else:
-                    found.append(Leftover(transaction=name, data={"staging": str(root / name)}))
-        # Their committer may have died before the names were durable.
-        for folder in {
-            folder for files in published if files.name not in durable for folder in files.folders()
-        }:
-            store.sync_folder(folder)
-        for files in published:
-            files.drop()
-            durable.discard(files.name)
-    except OSError as error:
-        raise unavailable(f"the temporary files in {root} could not be listed", error) from error
-    return found
-
-
-class _Pairs:
-    """The files of a transaction that was found in its folder, each with its final name."""
-
-    def __init__(self, store: Store, target: Path, folder: Path) -> None:
-        self._store = store
-        self._target = target
-        self._folder = folder
-        self._pairs = [(path, target / path.relative_to(folder)) for path in store.files(folder)]
-
-    @property
-    def name(self) -> str:
-        return self._folder.name
-
-    def published(self) -> bool:
-        # One without files may be about to write its first.
-        return bool(self._pairs) and all(self._store.size(final) is not None for _, final in self._pairs)
-
-    def folders(self) -> set[Path]:
-        return _up_to(self._target, (final for _, final in self._pairs))
-
-    def drop(self) -> None:
-        """Take the temporary names away, and what broken-off copies left beside the final ones."""
-        for temporary, final in self._pairs:
-            if not self._store.same(temporary, final):
-                for name in self._store.names(final.parent):
-                    if name.startswith(f".{final.name}.") and name.endswith(COPYING):
-                        self._store.delete(final.parent / name)
-        _drop(self._store, self._folder)
-
-
-def _up_to(target: Path, files: Iterable[Path]) -> set[Path]:
+def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:
     """Give the folders of files and those above them, up to the target: somebody may just have made them."""
     found = {target}
     for file in files:
@@ -245,12 +171,3 @@ def _publish(store: Store, prepared: Prepared, file: DataFile) -> None:
     store.make_folder(final.parent)
     if not store.publish(prepared.staging / file.path, final) and not _published(store, prepared, file):
         raise OSError(errno.EAGAIN, "the name was taken and is free again", str(final))
-
-
-def _drop(store: Store, folder: Path) -> None:
-    aside: Any = folder.with_name(f".{folder.name}{_DROPPED}")
-    try:
-        store.rename_folder(folder, aside)
-        store.delete_folder(aside)
-    except OSError as error:
-        raise unavailable(f"the temporary files in {folder} could not be removed", error) from error

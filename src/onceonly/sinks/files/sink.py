@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Outcome
+from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import checks, committer
+from onceonly.sinks.files import checks, committer, leftovers
 from onceonly.sinks.files.options import DECLARED, FilesOptions
 from onceonly.sinks.files.store import LocalStore, Store
 from onceonly.sinks.files.writer import Attempt
@@ -56,19 +56,17 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def commit(self, handle: Handle) -> Outcome:
         """Give each file its final name."""
-        outcome = committer.commit(self._store, self._files.target, handle)
-        if isinstance(outcome, Committed | AlreadyCommitted):
-            self._durable.add(handle.transaction)
-        return outcome
+        return committer.commit(self._store, self._files.target, handle)
 
     def abort(self, handle: Handle) -> None:
         """Drop the temporary names, and with their folder the place where a paused attempt could go on."""
-        committer.abort(self._store, self._files.staging, handle)
+        leftovers.abort(self._store, self._files, handle, self._durable)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """Put the epoch's manifest."""
+        """Make the epoch durable, and put its manifest."""
         committer.complete(self._store, self._files.target, context, epoch, handles)
+        self._durable.update(handle.transaction for handle in handles)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        """List what is not published; take away the temporary names of what is."""
-        return committer.recover(self._store, self._files.target, self._files.staging, context, self._durable)
+        """List what has temporary names; changes nothing."""
+        return leftovers.recover(self._store, self._files, context)
