@@ -104,13 +104,22 @@ def test_a_forked_child_does_not_hold_what_its_parent_held(checkpoint: str) -> N
 
 def test_the_list_of_names_does_not_grow_without_end(tmp_path: Path, checkpoint: str) -> None:
     with_first = Presence.hold(checkpoint)
-    for _ in range(500):
-        Presence.hold(checkpoint, actor="planner").close()
+    for number in range(500):
+        Presence.hold(checkpoint, actor=f"planner-{number}").close()
     assert (tmp_path / "onceonly/alive").stat().st_size < 5000
     assert "(driver)" in str(present(checkpoint))
     with_first.close()
     Presence.hold(checkpoint, actor="again").close()
     assert (tmp_path / "onceonly/alive").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_a_process_that_comes_again_and_again_is_written_down_once(tmp_path: Path, checkpoint: str) -> None:
+    first = Presence.hold(checkpoint, actor="driver")
+    for _ in range(5):
+        Presence.hold(checkpoint, actor="planner").close()
+    lines = (tmp_path / "onceonly" / "alive").read_text(encoding="utf-8").splitlines()
+    first.close()
+    assert len(lines) == len(set(lines)) == 2
 
 
 def test_where_there_are_no_locks_a_run_goes_on_and_a_tool_cannot_tell(
