@@ -215,3 +215,25 @@ def test_reading_knows_queries_schemas_and_an_empty_target(spark: SparkSession, 
         files.read(spark, str(target), query="nobody")
     with pytest.raises(Exception, match="never wrote to"):
         files.read(spark, str(tmp_path))
+
+
+@pytest.mark.parametrize("partition_by", ["", "p"])
+def test_each_row_is_read_once_whatever_the_targets_name_is(
+    spark: SparkSession, tmp_path: Path, partition_by: str
+) -> None:
+    target = tmp_path / "a[1] {b} *"
+    df = spark.sql("select id, if(id % 2 = 0, 'x}', '{[*?]}') p from range(10)")
+    write(df, target, format="json", maxFileSize="1", partitionBy=partition_by)
+    (target / "a[1] {b} x.json").write_text('{"id": 99}')
+    assert len(list(target.rglob("part-*"))) > 2
+    assert texts(files.read(spark, str(target)).select("id", "p")) == texts(df)
+
+
+def test_files_that_are_gone_are_told_or_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(10)
+    write(df, tmp_path, maxFileSize="1")
+    first, *rest = sorted(tmp_path.glob("part-*"))
+    first.unlink()
+    with pytest.raises(Exception, match="is not there: it was deleted or moved away"):
+        files.read(spark, str(tmp_path))
+    assert files.read(spark, str(tmp_path), missing="skip").count() == len(rest) > 0

@@ -1,0 +1,71 @@
+"""Reading whole epochs without Spark: names as patterns, what is not ours, and the page's blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.files_bench import Files, quick, rows
+
+from onceonly import files
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.sinks.files import reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["quick"]  # a fixture
+
+
+class Recorder:
+    """Stands where the session would: no test here may come to Spark."""
+
+    def createDataFrame(self, data: list[object], schema: str) -> tuple[list[object], str]:  # noqa: N802  Spark's
+        return data, schema
+
+
+@pytest.fixture
+def bench(quick: Path) -> Files:
+    return Files(quick / "out")
+
+
+def test_a_name_becomes_the_pattern_of_itself_only() -> None:
+    assert reading.glob_of("/a b/é:%7B/part-1.json") == "/a b/é:%7B/part-1.json"
+    assert reading.glob_of("/a[1] {b} *?\\/p=}") == "/a\\[1\\] \\{b\\} \\*\\?\\\\/p=\\}"
+    with pytest.raises(ConfigurationError, match="a colon, and one of"):
+        reading.glob_of("/a:b/p=}")
+
+
+def test_what_is_no_folder_among_the_epochs_is_passed_over(bench: Files) -> None:
+    bench.finish(0, bench.prepared(rows(1)))
+    epochs = bench.target / "_onceonly" / "epochs"
+    (epochs / "notes.txt").write_text("x")
+    (epochs / bench.query / "notes.txt").write_text("x")
+    assert [epoch.rows for epoch in files.committed(str(bench.target))] == [1]
+
+
+def test_a_listed_file_that_is_gone_fails_by_name_or_is_skipped_as_asked(bench: Files) -> None:
+    bench.finish(7, bench.prepared(rows(1), epoch=7))
+    gone = bench.visible()[0]
+    gone.unlink()
+    with pytest.raises(UnavailableError, match="listed in chk-7 of query q-1") as caught:
+        files.read(Recorder(), str(bench.target))
+    assert str(gone) in str(caught.value)
+    assert files.read(Recorder(), str(bench.target), missing="skip") == ([], "`id` bigint, `day` string")
+    with pytest.raises(ConfigurationError, match="neither 'fail' nor 'skip'"):
+        files.read(Recorder(), str(bench.target), missing="ignore")  # type: ignore[arg-type]
+
+
+def test_without_rows_the_columns_are_those_of_all_layouts(bench: Files) -> None:
+    bench.sink().check(bench.context)
+    for n in range(4):  # keys of layouts are hashes: some order would be right by chance
+        bench.columns = (("id", "bigint"), ("day", "string"), (f"c{n}", "int"))
+        bench.sink().check(bench.context)
+    _, schema = files.read(Recorder(), str(bench.target))
+    assert sorted(schema.split(", ")) == sorted(
+        ["`id` bigint", "`day` string", *(f"`c{n}` int" for n in range(4))]
+    )
+    bench.columns = (("id", "string"), ("day", "string"))
+    bench.sink().check(bench.context)
+    with pytest.raises(ConfigurationError, match="The column id was written as"):
+        files.read(Recorder(), str(bench.target))
