@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import subprocess
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -104,6 +106,11 @@ def test_a_missing_permission_is_named_before_the_first_record(
     admin = guarded.admin()
     for answer in admin.create_acls([acl], request_timeout=10).values():
         answer.result(10)
+    # The controller has taken it; the broker that is asked knows it a moment later.
+    shown = AclBindingFilter(kind, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    deadline = time.monotonic() + 30
+    while not admin.describe_acls(shown, request_timeout=10).result(10):
+        assert time.monotonic() < deadline, "the broker does not show the permission"
     sink = KafkaSink(
         {
             "kafka.bootstrap.servers": guarded.bootstrap_servers,
