@@ -107,7 +107,7 @@ def test_a_missing_permission_is_named_before_the_first_record(
     for answer in admin.create_acls([acl], request_timeout=10).values():
         answer.result(10)
     # The controller has taken it; the broker that is asked knows it a moment later.
-    shown = AclBindingFilter(kind, name, pattern, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    shown = AclBindingFilter(kind, name, pattern, "User:other", "*", granted, AclPermissionType.ALLOW)
     deadline = time.monotonic() + 30
     while not admin.describe_acls(shown, request_timeout=10).result(10):
         assert time.monotonic() < deadline, "the broker does not show the permission"
