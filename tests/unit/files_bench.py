@@ -121,6 +121,10 @@ class Disk(LocalStore):
         self._dies_at = dies_at
         self._made: set[Path] = set()
 
+    def die_at(self, nth: int) -> None:
+        """Lose the power before the n-th step from now; never, with 0."""
+        self.steps, self._dies_at = 0, nth
+
     def lose_power(self) -> None:
         self._dies_at = 0
         for path in sorted(self._made, reverse=True):

@@ -11,7 +11,7 @@ from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, 
 
 from onceonly import files
 from onceonly.sinks.files import ledger
-from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.manifest import DataFile, Manifest, encode_manifests
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
@@ -133,3 +133,45 @@ def test_merging_manifests_loses_and_doubles_none_at_any_step(
         if end is None:
             assert nth > 20
             return
+
+
+def test_a_manifest_that_was_put_outlives_a_power_loss_at_any_step(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    manifests = [
+        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(10)
+    ]
+    for nth in count(1):
+        disk = Disk()
+        kept = ledger.Ledger(disk, quick / str(nth))
+        for manifest in manifests[:9]:
+            kept.put(manifest)
+        disk.die_at(nth)
+        died = dies(lambda: kept.put(manifests[9]))  # noqa: B023  run at once
+        # The process alone dies; the machine does so after the next one has put it, too.
+        disk.die_at(0)
+        kept.put(manifests[9])
+        disk.lose_power()
+        assert kept.manifests() == manifests
+        if not died:
+            assert nth > 8
+            return
+
+
+def test_what_another_process_has_merged_is_durable_before_its_parts_are_deleted(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    disk = Disk()
+    kept = ledger.Ledger(disk, quick / "m")
+    manifests = [Manifest(epoch=number, layout="l", files=()) for number in range(3)]
+    for manifest in manifests:
+        kept.put(manifest)
+    whole = ledger.Part(1, 0, 1)
+    monkeypatch.setattr(Disk, "sync_folder", lambda _self, _folder: None)
+    disk.put_if_absent(kept.folder / whole.name, encode_manifests(manifests[:2]))
+    monkeypatch.undo()
+    kept._merge()
+    disk.lose_power()
+    assert kept.manifests() == manifests

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
-from onceonly.errors import ConfigurationError, LogError, RecordRefusedError
+from onceonly.errors import ConfigurationError, LogError, RecordRefusedError, UnavailableError
 from onceonly.sinks.files import ledger, manifest, partitions
 from onceonly.sinks.files.rows import csv_lines, json_lines, shortest, text_lines
 from onceonly.sinks.files.store import LocalStore
@@ -125,6 +125,69 @@ def test_a_hundred_thousand_epochs_are_a_few_files(quick: Path, monkeypatch: pyt
     with pytest.raises(LogError, match="other files for chk-7"):
         kept.put(manifest.Manifest(epoch=7, layout="l", files=every[0].files))
     assert kept.manifests() == every
+
+
+def put_all(folder: Path, sizes: list[int]) -> ledger.Ledger:
+    """Put an epoch for each number, with so many files."""
+    kept = ledger.Ledger(LocalStore(), folder)
+    for epoch, size in enumerate(sizes):
+        files_of = tuple(manifest.DataFile(f"f{epoch}-{n}", 1, 1, "c") for n in range(size))
+        kept.put(manifest.Manifest(epoch=epoch, layout="l", files=files_of))
+    return kept
+
+
+def test_no_merged_file_grows_beyond_its_limit_and_large_ones_do_not_stop_the_rest(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 3)
+    monkeypatch.setattr(ledger, "MERGED_BYTES_MAX", 2000)
+    kept = put_all(quick, [200, 1, 1, 1, 150, 90, *[1] * 60])
+    assert [each.epoch for each in kept.manifests()] == list(range(66))
+    parts = [(part, (quick / part.name).stat().st_size) for part in kept._standing()]
+    assert all(part.level == 0 or size <= 2000 for part, size in parts)
+    assert {part.first for part, size in parts if size > 1500 and part.level == 0} == {0, 4, 5}
+    assert len(parts) < 30
+    assert max(part.level for part, _ in parts) >= 2
+
+
+def test_merging_that_fails_fails_no_epoch(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    kept = put_all(quick, [1, 1, 1])
+    oldest = next(path for path in quick.iterdir() if path.name.endswith(f"{0:020d}.manifest"))
+    whole = oldest.read_bytes()
+    oldest.write_bytes(whole[:-1])
+    last = manifest.Manifest(epoch=3, layout="l", files=())
+    kept.put(last)
+    assert oldest.name in caplog.text
+    oldest.write_bytes(whole)
+    kept.put(last)
+    assert [each.epoch for each in kept.manifests()] == [0, 1, 2, 3]
+    assert kept._standing()[0].level == 1
+
+
+def test_merging_decodes_no_values(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    kept = put_all(quick, [1, 1, 1])
+    monkeypatch.setattr(ledger, "decode_manifests", None)
+    kept._store.put_if_absent(
+        quick / ledger.Part(0, 3, 3).name,
+        manifest.encode_manifests([manifest.Manifest(epoch=3, layout="l", files=())]),
+    )
+    kept._merge()
+    monkeypatch.undo()
+    assert [part.level for part in kept._standing()] == [1, 0, 0]
+    whole = [*kept.manifests()[:2]]
+    assert (quick / kept._standing()[0].name).read_bytes() == manifest.encode_manifests(whole)
+
+
+def test_a_folder_that_never_comes_to_rest_is_not_read(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = put_all(quick, [1])
+    listings = iter(range(1000))
+    monkeypatch.setattr(kept, "_names", lambda: [ledger.Part(0, 0, next(listings)).name])
+    with pytest.raises(UnavailableError, match="change too quickly"):
+        kept.newest()
 
 
 def test_committed_says_where_nothing_was_written(quick: Path) -> None:

@@ -2,17 +2,19 @@
 
 Each is a file ``{level}-{first}-{last}.manifest``. An epoch's own has level 0; ``MERGED`` of one level make one of
 the next, so their number grows with the logarithm of the epochs. A merged file is put, durably, before its parts
-are deleted, and hides those that are still there: a reader sees each epoch once at every moment. Merging always
-takes the oldest, so whoever repeats it, after a crash or beside another process, makes the same bytes.
+are deleted, and hides those that are still there: a reader sees each epoch once at every moment. Merging takes the
+oldest that fit into one file, so whoever repeats it, after a crash or beside another process, makes the same bytes.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_right
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from onceonly.errors import LogError, UnavailableError
+from onceonly.errors import LogError, OnceonlyError, UnavailableError
 from onceonly.sinks.files.manifest import (
     Layout,
     Manifest,
@@ -20,6 +22,7 @@ from onceonly.sinks.files.manifest import (
     decode_manifests,
     encode_layout,
     encode_manifests,
+    join_manifests,
 )
 from onceonly.sinks.files.store import unavailable
 
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.files.store import Store
 
+log = logging.getLogger("onceonly")
 MERGED = 100
 """How many files become one. Merging begins at twice as many, so that the newest epochs stay small to read."""
+MERGED_BYTES_MAX = 64 << 20
+"""How large a merged file may become: it is read, and made, as a whole."""
 _TRIES = 50
 _NAME = re.compile(r"(\d{1,2})-(\d{20})-(\d{20})\.manifest")
 _LAYOUT = re.compile(r"layout-([0-9a-f]{16})\.json")
@@ -71,17 +77,22 @@ class Ledger:
             self._clear()
             place = self.folder / Part(0, manifest.epoch, manifest.epoch).name
             # Looked for first: once merged, its own name is free again.
-            if not (
-                self._stands(manifest)
-                or self._store.put_if_absent(place, encode_manifests((manifest,)))
-                or self._stands(manifest)
+            if self._stands(manifest):
+                # Its writer may have died before the name was durable.
+                self._store.sync_folder(self.folder)
+            elif not self._store.put_if_absent(place, encode_manifests((manifest,))) and not self._stands(
+                manifest
             ):
                 raise _other(self.folder, manifest.epoch)
-            self._merge()
         except OSError as error:
             raise unavailable(
                 f"the manifest of chk-{manifest.epoch} could not be put into {self.folder}", error
             ) from error
+        try:
+            self._merge()
+        except (OSError, OnceonlyError) as error:
+            # Everything is durable without it, and the next epoch tries again.
+            log.warning("The manifests in %s were not merged: %s", self.folder, error)
 
     def put_layout(self, layout: Layout) -> None:
         """Put a layout under its key. Idempotent. Driver, once a run."""
@@ -117,10 +128,7 @@ class Ledger:
                 found += several
             else:
                 return sorted(found, key=lambda manifest: manifest.epoch)
-        raise UnavailableError(
-            f"the manifests in {self.folder} change too quickly to be read",
-            next_step="try again",
-        )
+        raise self._too_quick()
 
     def _stands(self, manifest: Manifest) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""
@@ -133,25 +141,59 @@ class Ledger:
                 if manifest in several:
                     return True
                 raise _other(self.folder, manifest.epoch)
-        raise UnavailableError(f"the manifests in {self.folder} change too quickly", next_step="try again")
+        raise self._too_quick()
 
     def _merge(self) -> None:
         parts = self._parts(self._names())
+        if any(count >= 2 * MERGED for count in Counter(part.level for part in parts).values()):
+            # A merged file hides all between its ends, so nothing may be missing in the list.
+            parts = self._listed()
         level = 0
         while any(part.level >= level for part in parts):
-            same = [part for part in _standing(parts) if part.level == level]
-            if len(same) >= 2 * MERGED:
-                oldest = same[:MERGED]
-                contents = [self._manifests_of(part) for part in oldest]
-                if not all(contents):
-                    return  # another process is merging
+            oldest = self._oldest(_standing(parts), level)
+            if oldest:
+                contents = []
+                for part in oldest:
+                    data = self._read(part.name)
+                    if data is None:
+                        return  # another process is merging
+                    contents.append((data, str(self.folder / part.name)))
                 whole = Part(level + 1, oldest[0].first, oldest[-1].last)
-                merged = (manifest for several in contents for manifest in several or ())
-                self._store.put_if_absent(self.folder / whole.name, encode_manifests(merged))
+                self._store.put_if_absent(self.folder / whole.name, join_manifests(contents))
                 parts.append(whole)
             level += 1
-        for part in set(parts).difference(_standing(parts)):
+        hidden = set(parts).difference(_standing(parts))
+        if hidden:
+            # What hides them may be another process's, which died before its name was durable.
+            self._store.sync_folder(self.folder)
+        for part in hidden:
             self._store.delete(self.folder / part.name)
+
+    def _oldest(self, standing: list[Part], level: int) -> list[Part]:
+        """Give the oldest neighbours of a level that are to become one; none while they are too few.
+
+        Those that together are too large stay as they are, for good: who looks again finds the same.
+        """
+        same = [part for part in standing if part.level == level]
+        if len(same) < 2 * MERGED:
+            return []
+        run: list[Part] = []
+        total = 0
+        for part in standing[: standing.index(same[-MERGED])]:
+            if part.level != level:
+                run, total = [], 0
+                continue
+            size = self._store.size(self.folder / part.name)
+            if size is None:
+                return []  # another process is merging
+            if total + size > MERGED_BYTES_MAX:
+                run, total = [], 0
+            if size <= MERGED_BYTES_MAX:
+                run.append(part)
+                total += size
+            if len(run) == MERGED:
+                return run
+        return []
 
     def _clear(self) -> None:
         """Take away what broken-off puts left. A living put that loses its file here is repeated."""
@@ -160,6 +202,9 @@ class Ledger:
                 self._store.delete(self.folder / name)
 
     def _standing(self) -> list[Part]:
+        return _standing(self._listed())
+
+    def _listed(self) -> list[Part]:
         """List until two listings are equal.
 
         One alone is no picture of one moment: it can miss a merged file that was put behind it, and the parts
@@ -169,9 +214,14 @@ class Ledger:
         for _ in range(_TRIES):
             again = self._parts(self._names())
             if again == before:
-                break
+                return before
             before = again
-        return _standing(before)
+        raise self._too_quick()
+
+    def _too_quick(self) -> UnavailableError:
+        return UnavailableError(
+            f"the manifests in {self.folder} change too quickly to be read", next_step="try again"
+        )
 
     @staticmethod
     def _parts(names: list[str]) -> list[Part]:

@@ -72,6 +72,15 @@ def decode_manifests(data: bytes, *, where: str) -> tuple[Manifest, ...]:
     return tuple(_value(line, Manifest, where) for line in lines)
 
 
+def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:
+    """Make one manifest file of several, each given with its name. Reads no values.
+
+    Raises ``LogError`` that names a damaged one.
+    """
+    bodies = (_FORMAT.unseal(data, kind="manifest", where=where) for data, where in contents)
+    return _FORMAT.seal("manifest", b"\n".join(bodies))
+
+
 def encode_layout(layout: Layout) -> bytes:
     """Give the content of a layout file."""
     return _FORMAT.seal("layout", msgspec.json.encode(layout))
