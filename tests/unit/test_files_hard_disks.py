@@ -137,6 +137,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 def fill():
     sink, attempt = bench.begin()
     sink.write(attempt, pa.record_batch({"id": list(range(20_000)), "day": ["d"] * 20_000}))
+    sink.pre_commit(attempt)
 print(refused(fill))
 """,
     )

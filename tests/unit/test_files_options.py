@@ -56,6 +56,7 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
         ({"maxFileSize": "many"}, "must be a number of bytes"),
         ({"partitionBy": "a,,b"}, "separated by commas, none twice"),
         ({"partitionBy": "a,a"}, "separated by commas, none twice"),
+        ({"partitionBy": "a,A"}, "separated by commas, none twice"),
         ({"compression": "snappy", "format": "json"}, "one of none, gzip for json"),
         ({"header": "true"}, "is for csv, and format is parquet"),
         ({"sep": ";", "format": "json"}, "is for csv, and format is json"),

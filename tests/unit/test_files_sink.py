@@ -370,6 +370,7 @@ def test_a_manifest_is_never_replaced_by_another(bench: Files) -> None:
 
 
 def test_a_file_that_vanished_before_the_vote_is_no_vote(bench: Files) -> None:
+    bench.options["maxfilesize"] = "1"  # else rows wait in memory
     sink, attempt = bench.begin()
     sink.write(attempt, pa.record_batch(rows(1)))
     bench.staged()[0].unlink()

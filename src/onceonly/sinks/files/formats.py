@@ -11,13 +11,14 @@ import xxhash
 from onceonly.sinks.files import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from onceonly.sinks.files.options import FilesOptions
 
 _GZIP_LEVEL = 6  # zlib's default, and Hadoop's
+LINES_AT_ONCE = 10_000  # Python's values take many times the memory of Arrow's
 
 
 class CountingFile(io.RawIOBase):
@@ -54,49 +55,31 @@ class CountingFile(io.RawIOBase):
 
 
 class Encoder(Protocol):
-    """Writes batches into one file. ``buffered`` bytes wait in memory for ``flush``."""
+    """Writes tables into one file, at once; ``close`` writes its end."""
 
-    buffered: int
-
-    def add(self, batch: pa.RecordBatch) -> None: ...
-    def flush(self) -> None: ...
+    def add(self, table: pa.Table) -> None: ...
     def close(self) -> None: ...
 
 
 class ParquetEncoder:
-    """Collects batches into row groups: many small ones would make slow readers."""
+    """Writes each table as a row group."""
 
     def __init__(self, out: CountingFile, schema: pa.Schema, options: FilesOptions) -> None:
         import pyarrow.parquet as pq
 
-        self.buffered = 0
-        self._batches: list[pa.RecordBatch] = []
         self._writer = pq.ParquetWriter(out, schema, compression=options.compression)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Keep the rows for the next row group."""
-        self._batches.append(batch)
-        self.buffered += batch.nbytes
-
-    def flush(self) -> None:
-        """Write what is kept as one row group."""
-        import pyarrow as pa
-
-        if self._batches:
-            table = pa.Table.from_batches(self._batches)
-            self._batches, self.buffered = [], 0
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+    def add(self, table: pa.Table) -> None:
+        """Write one row group."""
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> None:
-        """Write the rest and the footer."""
-        self.flush()
+        """Write the footer."""
         self._writer.close()
 
 
 class LineEncoder:
-    """Writes each batch as lines of text."""
-
-    buffered = 0
+    """Writes each row as a line of text."""
 
     def __init__(
         self, out: CountingFile, render: Callable[[pa.RecordBatch], bytes], *, zipped: bool, head: bytes = b""
@@ -107,17 +90,22 @@ class LineEncoder:
         if head:
             self._write(head)
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, table: pa.Table) -> None:
         """Write the rows."""
-        self._write(self._render(batch))
-
-    def flush(self) -> None:
-        """Do nothing: nothing waits."""
+        for batch in table.to_batches(max_chunksize=LINES_AT_ONCE):
+            self._write(self._render(batch))
 
     def close(self) -> None:
         """Write the end of the compressed stream."""
         if self._zip is not None:
             self._zip.close()
+
+
+def pieces_of(table: pa.Table, form: str) -> Iterator[pa.Table]:
+    """Cut a table so that a file can be closed between the pieces: lines anywhere, row groups nowhere."""
+    step = max(table.num_rows if form == "parquet" else LINES_AT_ONCE, 1)
+    for begin in range(0, table.num_rows, step):
+        yield table.slice(begin, step)
 
 
 def encoder(out: CountingFile, schema: pa.Schema, options: FilesOptions, *, who: str) -> Encoder:

@@ -34,7 +34,8 @@ def names(text: str) -> tuple[str, ...]:
         else:
             name += letter
     found.append(name.strip())
-    if quoted or (text.strip() and not all(found)) or len(set(found)) < len(found):
+    # Columns are found whatever their case, and no two differ in it only.
+    if quoted or (text.strip() and not all(found)) or len({each.lower() for each in found}) < len(found):
         raise ValueError(text)
     return tuple(found) if text.strip() else ()
 

@@ -21,7 +21,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
 def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Give each partition folder with its rows, the partition columns left out.
+    """Give each partition folder with its rows, the partition columns left out: copies.
 
     Raises ``RecordRefusedError`` for a value that no folder name keeps.
     """
@@ -32,15 +32,13 @@ def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterato
     keys = [_found(column, names) for column in columns]
     data = batch.select([name for name in names if name not in keys])
     codes, folders = _codes(batch, keys, who)
-    if len(folders) == 1:
-        yield next(iter(folders.values())), data
-        return
     import pyarrow.compute as pc
 
-    data = data.take(pc.array_sort_indices(codes))
+    order = pc.array_sort_indices(codes)
     begin = 0
     for entry in sorted(codes.value_counts().to_pylist(), key=lambda entry: entry["values"]):
-        yield folders[entry["values"]], data.slice(begin, entry["counts"])
+        # A copy: by a slice, one row that waits would keep the whole batch in memory.
+        yield folders[entry["values"]], data.take(order.slice(begin, entry["counts"]))
         begin += entry["counts"]
 
 

@@ -12,6 +12,7 @@ place for another file, and no file that it could vote for.
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import uuid
 from collections import OrderedDict
@@ -23,11 +24,12 @@ from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode
 from onceonly.sinks.files import committer, partitions
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import Prepared
-from onceonly.sinks.files.formats import CountingFile, encoder
+from onceonly.sinks.files.formats import pieces_of
 from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.manifest import DataFile
+from onceonly.sinks.files.opened import OpenFile
 from onceonly.sinks.files.paths import manifest_folder, staging_folder
 from onceonly.sinks.files.store import unavailable, write_failed
+from onceonly.sinks.files.waiting import Waiting, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,56 +37,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.ports import WriteContext
+    from onceonly.sinks.files.manifest import DataFile
     from onceonly.sinks.files.options import FilesOptions
     from onceonly.sinks.files.store import Store
 
 OPEN_MAX = 32
 """How many files of one attempt are open at a time: one for each partition folder that is being written."""
 BUFFER_BYTES_MAX = 64 << 20
-"""How much of one attempt waits in memory for its row groups."""
+"""How much of one attempt waits in memory, in any number of folders, to be written in large pieces."""
 ROW_GROUP_BYTES = 32 << 20
-
-
-class _OpenFile:
-    """A file that is being written. ``path`` is its final path below the target."""
-
-    def __init__(self, attempt: Attempt, path: str, schema: pa.Schema) -> None:
-        self._store = attempt.store
-        self.path = path
-        self.rows = 0
-        self.place = attempt.folder / path
-        self._file = attempt.store.create(self.place)
-        self._counted = CountingFile(self._file)
-        self._encoder = encoder(self._counted, schema, attempt.options, who=attempt.name)
-
-    @property
-    def bytes(self) -> int:
-        return self._counted.bytes
-
-    @property
-    def buffered(self) -> int:
-        return self._encoder.buffered
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._encoder.add(batch)
-        self.rows += batch.num_rows
-
-    def flush(self) -> None:
-        self._encoder.flush()
-
-    def finish(self) -> DataFile:
-        """Write the end, make it durable and close it."""
-        self._encoder.close()
-        self._store.finish(self._file)
-        return DataFile(self.path, self.bytes, self.rows, self._counted.checksum)
-
-    def drop(self) -> None:
-        """Close what must be closed. The encoder still writes its end, to nowhere."""
-        self._counted.dropped = True
-        with contextlib.suppress(OSError):
-            self._encoder.close()
-        with contextlib.suppress(OSError):
-            self._file.close()
 
 
 class Attempt:
@@ -98,7 +59,9 @@ class Attempt:
         self.transaction = f"{context.epoch}-{context.slot}-{uuid.uuid4().hex}"
         root = staging_folder(Path(str(context.facts["staging"])), context.query, context.sink)
         self.folder = root / self.transaction
-        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._waiting: dict[str, Waiting] = {}
+        self._held = 0
+        self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._done: list[DataFile] = []
         self._folders: set[Path] = {root, self.folder}
         self._group_bytes = min(ROW_GROUP_BYTES, options.file_bytes_max)
@@ -107,7 +70,7 @@ class Attempt:
             store.make_folder(root)
             store.make_fenced(self.folder)
         except OSError as error:
-            raise write_failed(self.name, self.folder, error) from error
+            raise self._failed(self.folder, error) from error
 
     @property
     def name(self) -> str:
@@ -119,13 +82,22 @@ class Attempt:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows. Memory is bounded by ``BUFFER_BYTES_MAX``, files by ``OPEN_MAX``."""
+        """Write rows. Memory is bounded by ``BUFFER_BYTES_MAX``, open files by ``OPEN_MAX``.
+
+        A folder's file is opened when its rows are flushed for the first time, and beyond the bound the folder
+        with the most is flushed. So a file that must make room for another one got a fair share of the memory.
+        """
+        try:
+            if self.store.size(self.folder) is None:  # rows may wait long before they meet the fence
+                raise FileNotFoundError(errno.ENOENT, "it was removed", str(self.folder))
+        except OSError as error:
+            raise self._failed(self.folder, error) from error
         for folder, rows in partitions.split(batch, self.options.partition_by, who=self.name):
             for piece in self._pieces(rows):
                 try:
-                    self._add(folder, piece)
+                    self._hold(folder, piece)
                 except OSError as error:
-                    raise write_failed(self.name, self.folder / folder, error) from error
+                    raise self._failed(self.folder / folder, error) from error
 
     def pre_commit(self) -> Handle:
         """Make every file durable under its temporary name. Afterwards any process can commit them.
@@ -133,15 +105,19 @@ class Attempt:
         At least once, the files get their final names here, and the handle is for the manifest.
         """
         try:
+            # Those with an open file first: the others then need not make room.
+            for waiting in sorted(self._waiting, key=lambda each: each not in self._open):
+                self._flush(waiting)
+                if waiting in self._open:
+                    self._finish(waiting)
             while self._open:
                 self._finish(next(iter(self._open)))
             for folder in sorted(self._folders, reverse=True):
                 self.store.sync_folder(folder)
             for file in self._done:
-                if self.store.size(self.folder / file.path) != file.bytes:
-                    raise FileNotFoundError(file.path)
+                self._look(file)
         except OSError as error:
-            raise write_failed(self.name, self.folder, error) from error
+            raise self._failed(self.folder, error) from error
         prepared = Prepared(
             transaction=self.transaction,
             target=self.target,
@@ -160,6 +136,7 @@ class Attempt:
 
     def discard(self) -> None:
         """Drop the attempt's temporary files, best effort; what stays is swept."""
+        self._waiting.clear()
         for file in self._open.values():
             file.drop()
         self._open.clear()
@@ -168,25 +145,35 @@ class Attempt:
 
     def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         step = max(1, rows.num_rows * self._group_bytes // max(rows.nbytes, 1))
+        if step >= rows.num_rows:
+            yield rows
+            return
         for begin in range(0, rows.num_rows, step):
-            yield rows.slice(begin, step)
+            yield copy_of(rows, begin, min(step, rows.num_rows - begin))
 
-    def _add(self, folder: str, rows: pa.RecordBatch) -> None:
-        file = self._open.get(folder)
-        if file is None:
-            while len(self._open) >= OPEN_MAX:
-                self._finish(next(iter(self._open)))
-            file = self._open[folder] = self._new(folder, rows.schema)
-        self._open.move_to_end(folder)
-        file.add(rows)
-        if file.buffered >= self._group_bytes:
-            file.flush()
-        if file.bytes >= self.options.file_bytes_max:
-            self._finish(folder)
-        while sum(each.buffered for each in self._open.values()) > BUFFER_BYTES_MAX:
-            max(self._open.values(), key=lambda each: each.buffered).flush()
+    def _hold(self, folder: str, rows: pa.RecordBatch) -> None:
+        waiting = self._waiting.setdefault(folder, Waiting())
+        self._held += waiting.add(rows)
+        if waiting.bytes >= self._group_bytes:
+            self._flush(folder)
+        while self._held > BUFFER_BYTES_MAX:
+            self._flush(max(self._waiting, key=lambda each: self._waiting[each].cost))
 
-    def _new(self, folder: str, schema: pa.Schema) -> _OpenFile:
+    def _flush(self, folder: str) -> None:
+        waiting = self._waiting.pop(folder)
+        self._held -= waiting.cost
+        for table in pieces_of(waiting.table(), self.options.form):
+            file = self._open.get(folder)
+            if file is None:
+                while len(self._open) >= OPEN_MAX:
+                    self._finish(next(iter(self._open)))
+                file = self._open[folder] = self._new(folder, table.schema)
+            self._open.move_to_end(folder)
+            file.add(table)
+            if file.bytes >= self.options.file_bytes_max:
+                self._finish(folder)
+
+    def _new(self, folder: str, schema: pa.Schema) -> OpenFile:
         place = self.folder
         for part in folder.split("/") if folder else ():
             place = place / part
@@ -197,11 +184,36 @@ class Attempt:
         number = len(self._done) + len(self._open)
         unique = self.transaction.rpartition("-")[2]
         name = f"part-{context.epoch:05d}-{context.slot:05d}-{unique}-{number:05d}{self.options.extension}"
-        return _OpenFile(self, f"{folder}/{name}" if folder else name, schema)
+        return OpenFile(self, f"{folder}/{name}" if folder else name, schema)
+
+    def _look(self, file: DataFile) -> None:
+        """See that a finished file is still there as it was written."""
+        place = self.folder / file.path
+        size = self.store.size(place)
+        if size is None:
+            raise FileNotFoundError(errno.ENOENT, "it was removed", str(place))
+        if size != file.bytes:
+            raise OSError(errno.EIO, f"it has {size} bytes, and {file.bytes} were written", str(place))
 
     def _finish(self, folder: str) -> None:
         self._done.append(self._open[folder].finish())
         del self._open[folder]
+
+    def _failed(self, path: Path, error: OSError) -> WriteFailedError:
+        """Make the error for what the file system refused. Only where all but its folder is there was it swept."""
+        if isinstance(error, FileNotFoundError):
+            try:
+                there = read_token(self.store, self.target) == self.context.facts["token"]
+                there = there and self.store.size(self.folder.parent) is not None
+            except OSError:
+                there = False
+            if not there:
+                return WriteFailedError(
+                    f"{self.name}: {path} could not be written: the target {self.target} or its folder of temporary "
+                    f"files is not there any more on {socket.gethostname()}; nothing of this try is visible",
+                    next_step="see to this file system (is it mounted?) and start the query again",
+                )
+        return write_failed(self.name, path, error)
 
     def _see_target(self) -> None:
         """See that this machine has the driver's target, and that the checkpoint is not older than the target."""
