@@ -210,8 +210,8 @@ class ReadFiles(Stage):
         assert names["table"].num_rows == 60
 
     def later(self, names: Names) -> None:
-        assert [epoch.epoch for epoch in names["new"]] == [1, 2]
-        assert names["taken"] == 2
+        assert [epoch.epoch for epoch in names["new"]] == [0, 1, 2]
+        assert list(names["taken"].values()) == [2]
 
 
 class Adopt(Stage):

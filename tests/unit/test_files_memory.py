@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -101,3 +102,13 @@ def test_a_target_that_went_away_is_not_called_a_decision_of_the_driver(bench: F
         with pytest.raises(WriteFailedError, match="is not there any more on") as caught:
             step()
         assert "given up by the driver" not in str(caught.value)
+
+
+def test_a_file_that_is_shorter_than_it_was_written_is_no_vote(bench: Files) -> None:
+    bench.options["maxfilesize"] = "1"
+    sink, attempt = bench.begin()
+    sink.write(attempt, a_batch(0, ["a"]))
+    os.truncate(bench.staged()[0], 10)
+    with pytest.raises(WriteFailedError, match="has 10 bytes, and") as caught:
+        sink.pre_commit(attempt)
+    assert "given up by the driver" not in str(caught.value)

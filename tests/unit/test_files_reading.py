@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.acceptance.doc_blocks import extract
 from tests.unit.files_bench import Files, quick, rows
 
+import onceonly
 from onceonly import files
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.files import reading
@@ -69,3 +71,23 @@ def test_without_rows_the_columns_are_those_of_all_layouts(bench: Files) -> None
     bench.sink().check(bench.context)
     with pytest.raises(ConfigurationError, match="The column id was written as"):
         files.read(Recorder(), str(bench.target))
+
+
+def test_the_pages_incremental_read_takes_each_epoch_of_each_query_once(bench: Files) -> None:
+    code = extract("docs/how-to/read-files.md", "new").replace("/data/orders", str(bench.target))
+    names: dict[str, Any] = {"onceonly": onceonly}
+    other = Files(bench.target, query="q-2")
+    for each, epochs in ((bench, range(3)), (other, range(1))):
+        for epoch in epochs:
+            each.finish(epoch, each.prepared(rows(epoch), epoch=epoch))
+    exec(code, names)  # noqa: S102  a block of the page
+    assert [(epoch.query, epoch.epoch) for epoch in names["new"]] == [
+        ("q-1", 0), ("q-1", 1), ("q-1", 2), ("q-2", 0),
+    ]  # fmt: skip
+    first, _, again = code.partition("\n")
+    assert first.startswith("taken")
+    bench.finish(3, bench.prepared(rows(3), epoch=3))
+    other.finish(1, other.prepared(rows(4), epoch=1))
+    for wanted in ([("q-1", 3), ("q-2", 1)], []):
+        exec(again, names)  # noqa: S102  the same, with what was taken kept
+        assert [(epoch.query, epoch.epoch) for epoch in names["new"]] == wanted
