@@ -219,7 +219,7 @@ def test_another_target_is_refused(bench: Files, tmp_path: Path) -> None:
     handle = bench.prepared(rows(1))
     with pytest.raises(ConfigurationError, match="set path back"):
         Files(tmp_path / "other").sink().commit(handle)
-    assert bench.sink().identity() == {"path": str(bench.target.resolve()), "format": "parquet"}
+    assert bench.sink().identity()["path"] == str(bench.target.resolve())
     with pytest.raises(InDoubtError, match="use the version of onceonly that wrote it"):
         bench.sink().commit(replace(handle, data={**handle.data, "version": 2}))
 

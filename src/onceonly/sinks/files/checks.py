@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Store
 
 _TOKEN = "target-id"  # noqa: S105  the name of a file
+_PROBE = ".probe-"
 _PROBE_BYTES = 4096
+_OLD_S = 3600.0
 
 
 def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[str, str | int]:
@@ -33,9 +35,16 @@ def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[st
     columns.check(context.columns, form=options.form, partition_by=options.partition_by)
     target, staging = options.target, staging_folder(options.staging, context.query, context.sink)
     try:
+        if store.size(target.parent) is None:
+            raise ConfigurationError(
+                f"The folder {target.parent} of the target {target} is not there. Nothing was made: it may be that "
+                "a file system is not mounted.",
+                next_step=f"mount it, or make {target.parent}",
+            )
         _refuse_foreign(store, target)
         for folder in (target, target / HIDDEN, staging):
             store.make_folder(folder)
+        _tidy(store, staging, target)
         _probe(store, staging, target)
         if read_token(store, target) is None:
             store.put_if_absent(target / HIDDEN / _TOKEN, uuid.uuid4().hex.encode())
@@ -44,11 +53,16 @@ def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[st
             "staging": str(options.staging),
             "token": read_token(store, target) or "",
         }
+        manifests = manifest_folder(target, context.query, context.sink)
+        store.make_folder(manifests)
+        # Whoever made them may have died before they were durable.
+        _sync(store, manifests, target)
+        _sync(store, staging, options.staging)
     except OSError as error:
         raise _refusal(options, error) from error
     if context.columns:
         layout = _layout(options, context)
-        Ledger(store, manifest_folder(target, context.query, context.sink)).put_layout(layout)
+        Ledger(store, manifests).put_layout(layout)
         facts["layout"] = layout.key
     return facts
 
@@ -70,6 +84,28 @@ def _layout(options: FilesOptions, context: QueryContext) -> Layout:
     )
 
 
+def _sync(store: Store, folder: Path, top: Path) -> None:
+    """Make a folder durable, with those above it up to ``top`` and its own name."""
+    while folder != top:
+        store.sync_folder(folder)
+        folder = folder.parent
+    store.sync_folder(top)
+    # One's parent may be closed to us; then it was not us who made it.
+    with contextlib.suppress(PermissionError):
+        store.sync_folder(top.parent)
+
+
+def _tidy(store: Store, staging: Path, target: Path) -> None:
+    """Take away what checks that were killed left; best effort. A younger one may be somebody's at work."""
+    places = ((staging, _PROBE, ""), (target, _PROBE, ""), (target / HIDDEN, f".{_TOKEN}.", ".tmp"))
+    with contextlib.suppress(OSError):
+        for folder, begin, end in places:
+            for name in store.names(folder):
+                old = name.startswith(begin) and name.endswith(end) and store.age(folder / name) > _OLD_S
+                if old:
+                    store.delete(folder / name)
+
+
 def _refuse_foreign(store: Store, target: Path) -> None:
     if SPARK_METADATA in store.names(target):
         raise ConfigurationError(
@@ -81,7 +117,7 @@ def _refuse_foreign(store: Store, target: Path) -> None:
 
 def _probe(store: Store, staging: Path, target: Path) -> None:
     """Do once what every commit does: create, sync, publish once and not twice, remove."""
-    name = f".probe-{uuid.uuid4().hex}"
+    name = f"{_PROBE}{uuid.uuid4().hex}"
     temporary, final = staging / name, target / name
     try:
         with store.create(temporary) as file:

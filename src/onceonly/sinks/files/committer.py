@@ -7,18 +7,19 @@ epoch's receipt, so that a repeated commit can tell by it what it did before.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.errors import ConfigurationError, InDoubtError
+from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Outcome, RetryLater, Unknown
+from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import manifest_folder
-from onceonly.sinks.files.store import reason, unavailable
+from onceonly.sinks.files.store import named, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +39,8 @@ class Prepared:
     staging: Path
     layout: str
     files: tuple[DataFile, ...]
+    token: str = ""
+    """The target's own id; empty where its writer did not say it."""
 
     def handle(self) -> Handle:
         return Handle(
@@ -48,6 +51,7 @@ class Prepared:
                 "staging": str(self.staging),
                 "layout": self.layout,
                 "files": msgspec.json.encode(self.files).decode(),
+                "token": self.token,
             },
         )
 
@@ -64,6 +68,7 @@ class Prepared:
                 staging=Path(str(data["staging"])),
                 layout=str(data["layout"]),
                 files=msgspec.json.decode(str(data["files"]), type=tuple[DataFile, ...]),
+                token=str(data.get("token", "")),
             )
         except (KeyError, ValueError) as error:
             raise foreign(handle, str(error)) from error
@@ -91,6 +96,8 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
             next_step="set path back to the former target until the transaction is resolved",
         )
     try:
+        if lost := _lost(store, target, (prepared,)):
+            return RetryLater(f"transaction {handle.transaction}: {lost}")
         # Before the first is published: what cannot be finished is better not begun.
         missing = [file for file in prepared.files if not _published(store, prepared, file)]
         for file in missing:
@@ -99,7 +106,7 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
         return Unknown(f"transaction {handle.transaction}: {unsure}")
     except OSError as error:
         # Whether or not a name was made: the next try looks.
-        return RetryLater(f"transaction {handle.transaction}: {error.filename or target}: {reason(error)}")
+        return RetryLater(f"transaction {handle.transaction}: {named(error, target)}")
     return Committed() if missing else AlreadyCommitted()
 
 
@@ -111,18 +118,21 @@ def complete(
     Raises ``UnavailableError``, ``LogError``.
     """
     prepared = [Prepared.of(handle) for handle in handles]
-    files = sorted((file for each in prepared for file in each.files), key=lambda file: file.path)
-    if context.guarantee is Guarantee.AT_MOST_ONCE:
-        # One try each: what was not published then never will be.
-        try:
-            files = [file for file in files if store.size(target / file.path) == file.bytes]
-        except OSError as error:
-            raise unavailable(
-                f"the files of chk-{epoch} could not be looked up in {target}", error
-            ) from error
-    if not files:
-        return
+    decided = [file for each in prepared for file in each.files]
+    once = context.guarantee is Guarantee.AT_MOST_ONCE
     try:
+        if lost := _lost(store, target, prepared):
+            raise UnavailableError(
+                f"chk-{epoch} could not be completed: {lost}", next_step="mount it and start the query again"
+            )
+        # At most once, one try each: what was not published then never will be.
+        files = (
+            [file for each in prepared for file in each.files if _is_there(store, each, file)]
+            if once
+            else decided
+        )
+        if not files:
+            return
         for folder in folders_up_to(target, (target / file.path for file in files)):
             store.sync_folder(folder)
     except OSError as error:
@@ -130,7 +140,41 @@ def complete(
             f"the names of chk-{epoch} could not be made durable in {error.filename or target}", error
         ) from error
     ledger = Ledger(store, manifest_folder(target, context.query, context.sink))
-    ledger.put(Manifest(epoch=epoch, layout=prepared[0].layout, files=tuple(files)))
+    ledger.put(
+        Manifest(
+            epoch=epoch,
+            layout=prepared[0].layout,
+            files=tuple(sorted(files, key=lambda file: file.path)),
+        ),
+        # Repeated at most once, it may find less than the first time.
+        among=frozenset(decided) if once else frozenset(),
+    )
+
+
+def of_target(handle: Handle, token: str) -> Handle:
+    """Note in a handle the own id of the target that it was prepared for."""
+    return replace(handle, data={**handle.data, "token": token})
+
+
+def not_mounted(target: Path) -> str:
+    """Say that a folder is another than it was."""
+    return f"{target} is not the folder it was: is it mounted?"
+
+
+def _lost(store: Store, target: Path, prepared: Sequence[Prepared]) -> str:
+    """Say that the target is not the one that some files were prepared for; empty where it is."""
+    tokens = {each.token for each in prepared if each.token}
+    return not_mounted(target) if tokens - {read_token(store, target)} else ""
+
+
+def _is_there(store: Store, prepared: Prepared, file: DataFile) -> bool:
+    final = prepared.target / file.path
+    if store.size(final) != file.bytes:
+        return False
+    try:
+        return store.same(prepared.staging / file.path, final) or store.checksum(final) == file.checksum
+    except FileNotFoundError:
+        return False
 
 
 def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:

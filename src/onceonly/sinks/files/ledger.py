@@ -27,8 +27,10 @@ from onceonly.sinks.files.manifest import (
 from onceonly.sinks.files.store import unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    from onceonly.sinks.files.manifest import DataFile
     from onceonly.sinks.files.store import Store
 
 log = logging.getLogger("onceonly")
@@ -67,22 +69,22 @@ class Ledger:
         self._store = store
         self.folder = folder
 
-    def put(self, manifest: Manifest) -> None:
+    def put(self, manifest: Manifest, *, among: AbstractSet[DataFile] = frozenset()) -> None:
         """Put the manifest of an epoch. Idempotent; safe to be killed in.
 
-        Raises ``LogError`` where the epoch stands there with other files.
+        One that stands may hold any files of ``among``. Raises ``LogError`` where the epoch stands there with
+        others.
         """
         try:
             self._store.make_folder(self.folder)
             self._clear()
             place = self.folder / Part(0, manifest.epoch, manifest.epoch).name
+            data = encode_manifests((manifest,))
             # Looked for first: once merged, its own name is free again.
-            if self._stands(manifest):
+            if self._stands(manifest, among):
                 # Its writer may have died before the name was durable.
                 self._store.sync_folder(self.folder)
-            elif not self._store.put_if_absent(place, encode_manifests((manifest,))) and not self._stands(
-                manifest
-            ):
+            elif not (self._store.put_if_absent(place, data) or self._stands(manifest, among)):
                 raise _other(self.folder, manifest.epoch)
         except OSError as error:
             raise unavailable(
@@ -130,7 +132,7 @@ class Ledger:
                 return sorted(found, key=lambda manifest: manifest.epoch)
         raise self._too_quick()
 
-    def _stands(self, manifest: Manifest) -> bool:
+    def _stands(self, manifest: Manifest, among: AbstractSet[DataFile]) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""
         for _ in range(_TRIES):
             part = next((p for p in self._standing() if p.first <= manifest.epoch <= p.last), None)
@@ -138,7 +140,8 @@ class Ledger:
                 return False
             several = self._manifests_of(part)
             if several is not None:
-                if manifest in several:
+                found = {file for each in several if each.epoch == manifest.epoch for file in each.files}
+                if manifest in several or (found and found <= among):
                     return True
                 raise _other(self.folder, manifest.epoch)
         raise self._too_quick()

@@ -13,9 +13,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import LogError
+from onceonly.errors import LogError, UnavailableError
 from onceonly.ports import Leftover
-from onceonly.sinks.files.committer import folders_up_to, foreign
+from onceonly.sinks.files.checks import read_token
+from onceonly.sinks.files.committer import folders_up_to, foreign, not_mounted
 from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.store import COPYING, reason, unavailable
 
@@ -42,6 +43,11 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
     root = staging_folder(options.staging, context.query, context.sink)
     found = []
     try:
+        if read_token(store, options.target) is None:
+            # It was made before the first transaction, so the list would not be whole.
+            raise UnavailableError(
+                not_mounted(options.target), next_step="mount it and start the query, or ask, again"
+            )
         for name in sorted(store.names(root)):
             if match := _ASIDE.fullmatch(name):
                 transaction = DROPPED + match[1]

@@ -8,7 +8,7 @@ from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import checks, committer, leftovers
 from onceonly.sinks.files.options import DECLARED, FilesOptions
-from onceonly.sinks.files.store import LocalStore, Store
+from onceonly.sinks.files.store import LocalStore, Store, unavailable
 from onceonly.sinks.files.writer import Attempt
 
 if TYPE_CHECKING:
@@ -35,8 +35,12 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         return checks.check(self._store, self._files, context)
 
     def identity(self) -> Mapping[str, str | int]:
-        """Name the target and its format."""
-        return {"path": str(self._files.target.resolve()), "format": self._files.form}
+        """Name the target, by its own id too: an empty mount point has its name. The id is made by ``check``."""
+        try:
+            token = checks.read_token(self._store, self._files.target) or ""
+        except OSError as error:
+            raise unavailable(f"{self._files.target} could not be read", error) from error
+        return {"path": str(self._files.target.resolve()), "format": self._files.form, "token": token}
 
     def begin_transaction(self, context: WriteContext) -> Attempt:
         """Make the folder of the attempt's temporary files."""
@@ -48,7 +52,8 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def pre_commit(self, transaction: Attempt) -> Handle:
         """Make all files durable; at least once, publish them too."""
-        return transaction.pre_commit()
+        handle = transaction.pre_commit()
+        return committer.of_target(handle, str(transaction.context.facts["token"]))
 
     def discard(self, transaction: Attempt) -> None:
         """Drop the attempt's temporary files."""

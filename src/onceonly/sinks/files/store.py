@@ -11,6 +11,8 @@ import errno
 import os
 import secrets
 import shutil
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import xxhash
@@ -19,13 +21,14 @@ from onceonly.errors import UnavailableError, WriteFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _CHUNK = 1 << 20
 COPYING = ".copying"
 """The end of the hidden names under which a file is copied beside its final name."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+_PROTECTED_LINKS = Path("/proc/sys/fs/protected_hardlinks")
 
 
 class Store(Protocol):
@@ -56,6 +59,10 @@ class Store(Protocol):
 
     def size(self, path: Path) -> int | None:
         """Give the length in bytes, None where nothing has this name."""
+        ...
+
+    def age(self, path: Path) -> float:
+        """Give the seconds since a file was written; 0 where nothing has this name."""
         ...
 
     def same(self, one: Path, other: Path) -> bool:
@@ -137,6 +144,12 @@ class LocalStore:
             return path.stat().st_size
         except FileNotFoundError:
             return None
+
+    def age(self, path: Path) -> float:
+        try:
+            return time.time() - path.stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     def same(self, one: Path, other: Path) -> bool:
         try:
@@ -238,6 +251,26 @@ def reason(error: OSError) -> str:
     """Say an error of the operating system in words."""
     name = errno.errorcode.get(error.errno or 0, "?")
     return f"{error.strerror or error} ({name})"
+
+
+def named(error: OSError, path: Path) -> str:
+    """Say an error with the file that it is about, else ``path``; where it is forbidden, also to whom."""
+    place = error.filename or path
+    if error.errno not in FORBIDDEN:
+        return f"{place}: {reason(error)}"
+    try:
+        owner = f"user {Path(place).stat().st_uid}"
+    except OSError:
+        owner = "an unknown user"
+    try:
+        links = _PROTECTED_LINKS.read_text().strip()
+    except OSError:
+        links = "unknown"
+    to = f", to be {error.filename2}" if error.filename2 else ""
+    return (
+        f"{place}{to}: {reason(error)}; it belongs to {owner}, this process is user {os.geteuid()}, and "
+        f"fs.protected_hardlinks is {links} (with 1, a user links only files that he owns or may write)"
+    )
 
 
 def unavailable(what: str, error: OSError) -> UnavailableError:

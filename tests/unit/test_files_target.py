@@ -1,0 +1,186 @@
+"""The target as a place: not mounted, not ours, with the rest of broken-off checks; and what at-most-once lists."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.files_bench import Disk, Files, PowerLostError, quick, rows
+
+from onceonly import files
+from onceonly.errors import ConfigurationError, LogError, UnavailableError
+from onceonly.model import Committed, Guarantee, RetryLater
+from onceonly.sinks.files.store import LocalStore
+
+__all__ = ["quick"]  # a fixture
+
+
+@pytest.fixture
+def bench(quick: Path) -> Files:
+    return Files(quick / "out")
+
+
+def unmounted(bench: Files) -> Path:
+    """Put an empty folder where the target was, as under a mount point; give where the target is now."""
+    away = bench.target.with_name("away")
+    bench.target.rename(away)
+    bench.target.mkdir()
+    return away
+
+
+def mounted(bench: Files, away: Path) -> None:
+    for path in sorted(bench.target.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    bench.target.rmdir()
+    away.rename(bench.target)
+
+
+def test_a_target_that_is_not_mounted_is_not_written_to(bench: Files) -> None:
+    handle = bench.prepared(rows(1, 2))
+    bench.prepared(rows(3), slot=1)
+    away = unmounted(bench)
+    for _ in range(2):
+        outcome = bench.sink().commit(handle)
+        assert isinstance(outcome, RetryLater)
+        assert f"{bench.target} is not the folder it was: is it mounted?" in outcome.reason
+        with pytest.raises(UnavailableError, match="is it mounted"):
+            bench.sink().complete(bench.context, 0, [handle])
+        bench.sink().abort(handle)
+    with pytest.raises(UnavailableError, match="is it mounted"):
+        bench.sink().recover(bench.context)
+    assert list(bench.target.iterdir()) == []
+    # Somebody begins anew there: it is another target.
+    bench.sink().check(bench.context)
+    assert isinstance(bench.sink().commit(handle), RetryLater)
+    mounted(bench, away)
+    assert bench.finish(0, handle) == ["Committed"]
+    assert (bench.ids(), bench.staged()) == ([1, 2], [])
+
+
+def test_the_identity_is_of_the_folder_not_of_its_name(bench: Files) -> None:
+    sink = bench.sink()
+    assert sink.identity()["token"] == ""
+    assert not bench.target.exists()
+    sink.check(bench.context)
+    first = sink.identity()
+    assert len(str(first["token"])) == 32
+    bench.finish(0, bench.prepared(rows(1)))
+    assert bench.sink().identity() == first
+    away = unmounted(bench)
+    assert bench.sink().identity() == {**first, "token": ""}
+    bench.sink().check(bench.context)
+    assert bench.sink().identity() != first
+    mounted(bench, away)
+    assert bench.sink().identity() == first
+
+
+def test_the_folders_above_the_target_must_be_there(bench: Files) -> None:
+    deep = replace(bench, target=bench.target / "one" / "two")
+    with pytest.raises(ConfigurationError) as caught:
+        deep.sink().check(deep.context)
+    assert str(bench.target / "one") in str(caught.value)
+    assert "mount" in str(caught.value)
+    assert not bench.target.exists()
+    (bench.target / "one").mkdir(parents=True)
+    deep.sink().check(deep.context)
+
+
+def test_what_check_has_made_outlives_a_power_loss_once_it_is_repeated(quick: Path) -> None:
+    for nth in range(1, 100):
+        disk = Disk()
+        bench = Files(quick / str(nth), store=disk)
+        disk.die_at(nth)
+        died = False
+        try:
+            bench.sink().check(bench.context)
+        except PowerLostError:
+            died = True
+        # The process alone dies; the next one begins, and the machine dies once that has voted.
+        disk.die_at(0)
+        handle = bench.prepared(rows(1))
+        disk.lose_power()
+        bench.sink().check(replace(bench.context, columns=()))
+        assert bench.sink().commit(handle) == Committed()
+        bench.sink().complete(bench.context, 0, [handle])
+        disk.lose_power()
+        assert bench.ids() == [1]
+        assert [epoch.rows for epoch in files.committed(str(bench.target))] == [1]
+        if not died:
+            assert nth > 15
+            return
+
+
+def test_what_broken_off_checks_left_is_taken_away_once_it_is_old(bench: Files) -> None:
+    bench.sink().check(bench.context)
+    staging = bench.target / "_onceonly" / "staging" / bench.query / "files"
+    left = [
+        bench.target / ".probe-1",
+        staging / ".probe-1",
+        bench.target / "_onceonly" / ".target-id.000000000000.tmp",
+    ]
+    foreign = [bench.target / ".probes", bench.target / "_onceonly" / ".other.000000000000.tmp"]
+    for path in [*left, *foreign]:
+        path.write_bytes(b"")
+    bench.sink().check(bench.context)
+    assert all(path.exists() for path in left), "another process may be at it"
+    for path in [*left, *foreign]:
+        os.utime(path, (time.time() - 7200,) * 2)
+    bench.sink().check(bench.context)
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in foreign)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.EROFS])
+def test_a_file_that_may_not_be_linked_is_named_with_its_owner(
+    bench: Files, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    handle = bench.prepared(rows(1))
+
+    def refuse(_store: LocalStore, temporary: Path, final: Path) -> bool:
+        raise OSError(number, os.strerror(number), str(temporary), None, str(final))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "publish", refuse)
+        outcome = bench.sink().commit(handle)
+    assert isinstance(outcome, RetryLater)
+    (temporary,) = bench.staged()
+    kernel = Path("/proc/sys/fs/protected_hardlinks").read_text().strip()
+    for said in (
+        str(temporary),
+        f"user {os.getuid()}",
+        f"fs.protected_hardlinks is {kernel}",
+        errno.errorcode[number],
+    ):
+        assert said in outcome.reason
+    assert bench.sink().commit(handle) == Committed()
+
+
+def test_at_most_once_lists_what_is_there_and_forgives_what_is_not(bench: Files) -> None:
+    bench.guarantee = Guarantee.AT_MOST_ONCE
+    handles = [bench.prepared(rows(1, 2)), bench.prepared(rows(3), slot=1), bench.prepared(rows(4), slot=2)]
+    sink = bench.sink()
+    sink.commit(handles[0])
+    sink.commit(handles[1])
+    (third,) = (path for path in bench.visible() if "part-00000-00001" in path.name)
+    third.write_bytes(bytes(third.stat().st_size))  # other content of equal length
+    (bench.staged()[-1].parent / "x").write_bytes(b"")
+    first = next(path for path in bench.visible() if "day=d0" in str(path))
+    for path in bench.staged():
+        path.unlink()
+    sink.complete(bench.context, 0, handles)
+    assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2]
+    # Repeated before the receipt, when somebody has removed a file.
+    first.unlink()
+    sink.complete(bench.context, 0, handles)
+    assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2]
+    first.parent.rmdir()
+    sink.complete(bench.context, 1, handles)
+    assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2, 1]
+    others = [bench.prepared(rows(9), epoch=2)]
+    sink.commit(others[0])
+    with pytest.raises(LogError, match="other files"):
+        sink.complete(bench.context, 0, others)
