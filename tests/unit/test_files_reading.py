@@ -20,7 +20,26 @@ __all__ = ["quick"]  # a fixture
 
 
 class Recorder:
-    """Stands where the session would: no test here may come to Spark."""
+    """Stands where the session, its reader and a frame would. Files vanish while it lists them."""
+
+    def __init__(self) -> None:
+        self.read = self
+
+    def format(self, name: str) -> Recorder:
+        return self
+
+    def schema(self, columns: str) -> Recorder:
+        return self
+
+    def option(self, name: str, value: str) -> Recorder:
+        return self
+
+    def load(self, names: list[str]) -> Recorder:
+        self.names = names
+        return self
+
+    def inputFiles(self) -> list[str]:  # noqa: N802  Spark's
+        return self.names[1:]
 
     def createDataFrame(self, data: list[object], schema: str) -> tuple[list[object], str]:  # noqa: N802  Spark's
         return data, schema
@@ -91,3 +110,10 @@ def test_the_pages_incremental_read_takes_each_epoch_of_each_query_once(bench: F
     for wanted in ([("q-1", 3), ("q-2", 1)], []):
         exec(again, names)  # noqa: S102  the same, with what was taken kept
         assert [(epoch.query, epoch.epoch) for epoch in names["new"]] == wanted
+
+
+def test_a_frame_of_other_files_than_are_listed_is_refused(bench: Files) -> None:
+    bench.finish(0, bench.prepared(rows(1, 2)))
+    for missing in ("fail", "skip"):
+        with pytest.raises(UnavailableError, match=r"Spark sees 1 files of .* where 2 are listed"):
+            files.read(Recorder(), str(bench.target), missing=missing)
