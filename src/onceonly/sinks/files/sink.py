@@ -37,10 +37,11 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def identity(self) -> Mapping[str, str | int]:
         """Name the target, by its own id too: an empty mount point has its name. The id is made by ``check``."""
         try:
-            token = checks.read_token(self._store, self._files.target) or ""
+            token = checks.read_token(self._store, self._files.target)
         except OSError as error:
             raise unavailable(f"{self._files.target} could not be read", error) from error
-        return {"path": str(self._files.target.resolve()), "format": self._files.form, "token": token}
+        named: dict[str, str | int] = {"path": str(self._files.target.resolve()), "format": self._files.form}
+        return named if token is None else {**named, "token": token}
 
     def begin_transaction(self, context: WriteContext) -> Attempt:
         """Make the folder of the attempt's temporary files."""
