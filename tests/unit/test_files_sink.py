@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,6 +130,22 @@ def test_a_published_transaction_is_looked_at_again_before_it_is_dropped(bench: 
     assert bench.ids() == [1]
 
 
+def test_who_asks_while_a_run_drops_is_not_told_of_what_is_gone(
+    bench: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = bench.prepared(rows(1))
+    sink = bench.sink()
+    names = LocalStore.names
+
+    def dropped_meanwhile(store: LocalStore, folder: Path) -> list[str]:
+        found = names(store, folder)
+        shutil.rmtree(str(handle.data["staging"]), ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(LocalStore, "names", dropped_meanwhile)
+    assert sink.recover(bench.context) == []
+
+
 def test_a_final_name_with_other_content_is_not_published(bench: Files) -> None:
     handle = bench.prepared(rows(1))
     temporary = bench.staged()[0]
@@ -180,6 +197,12 @@ def test_a_handle_that_is_not_of_this_sink_is_named_and_nothing_is_removed(bench
     with pytest.raises(LogError, match="no folder of its own"):
         bench.sink().abort(replace(handle, data={**handle.data, "staging": str(outside)}))
     assert outside.is_dir()
+    other = Files(bench.target, query="q-2").prepared(rows(2))
+    sink = bench.sink()
+    sink.check(bench.context)
+    with pytest.raises(LogError, match="no folder of its own"):
+        sink.abort(other)
+    assert len(bench.staged()) == 2
     with pytest.raises(InDoubtError, match="is not one of the file sink"):
         bench.sink().abort(Handle(transaction=handle.transaction, data={"topic": "t"}))
 

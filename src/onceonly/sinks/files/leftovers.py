@@ -53,19 +53,23 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
                 transaction = DROPPED + match[1]
             elif not _TRANSACTION.fullmatch(name):
                 continue
-            elif _Pairs(store, options.target, root / name).published():
-                transaction = PUBLISHED + name
             else:
-                transaction = name
+                pairs = _Pairs(store, options.target, root / name)
+                if not pairs.are_there:
+                    continue
+                transaction = PUBLISHED + name if pairs.published() else name
             found.append(Leftover(transaction=transaction, data={"staging": str(root / name)}))
     except OSError as error:
         raise unavailable(f"the temporary files in {root} could not be listed", error) from error
     return found
 
 
-def abort(store: Store, options: FilesOptions, handle: Handle, durable: set[str]) -> None:
+def abort(
+    store: Store, options: FilesOptions, handle: Handle, *, durable: set[str], root: Path | None
+) -> None:
     """Drop a transaction's temporary names; never a final one. Idempotent.
 
+    ``root`` is the folder of this query's transactions, None where nobody has said yet which query it is;
     ``durable`` are the transactions whose final names this process has made durable. Raises ``UnavailableError``,
     ``LogError`` for a folder that is not one of the sink's, ``InDoubtError`` for a handle that is not.
     """
@@ -75,6 +79,7 @@ def abort(store: Store, options: FilesOptions, handle: Handle, durable: set[str]
     transaction = handle.transaction.removeprefix(PUBLISHED).removeprefix(DROPPED)
     aside = folder.with_name(f".{transaction}.dropped")
     is_ours = len(folder.parts) > _LEVELS and folder.parents[_LEVELS - 1] == options.staging
+    is_ours = is_ours and root in {None, folder.parent}
     if not (
         is_ours
         and ".." not in folder.parts
@@ -83,7 +88,7 @@ def abort(store: Store, options: FilesOptions, handle: Handle, durable: set[str]
     ):
         raise LogError(
             f"Transaction {handle.transaction} names {folder}, which is no folder of its own below "
-            f"{options.staging}; nothing was removed.",
+            f"{root or options.staging}; nothing was removed.",
             next_step="set the options path and staging back to what they were when it was prepared; where they "
             "never changed, report this",
         )
@@ -121,6 +126,9 @@ class _Pairs:
         self._store = store
         self._target = target
         self._pairs = [(path, target / path.relative_to(folder)) for path in store.files(folder)]
+        self._copied: list[Path] = []
+        # While somebody only asks, a living run may drop it.
+        self.are_there = bool(self._pairs) or store.size(folder) is not None
 
     def published(self) -> bool:
         # One without files may be about to write its first.
@@ -133,12 +141,11 @@ class _Pairs:
 
     def clear_copies(self) -> None:
         """Take away what broken-off copies left beside the final names; best effort."""
-        for temporary, final in self._pairs:
-            if not self._store.same(temporary, final):
-                with contextlib.suppress(OSError):
-                    for name in self._store.names(final.parent):
-                        if name.startswith(f".{final.name}.") and name.endswith(COPYING):
-                            self._store.delete(final.parent / name)
+        for final in self._copied:
+            with contextlib.suppress(OSError):
+                for name in self._store.names(final.parent):
+                    if name.startswith(f".{final.name}.") and name.endswith(COPYING):
+                        self._store.delete(final.parent / name)
 
     def _is_published(self, temporary: Path, final: Path) -> bool:
         store = self._store
@@ -147,4 +154,8 @@ class _Pairs:
         size = store.size(final)
         if size is None or size != store.size(temporary):
             return False
-        return store.checksum(temporary) == store.checksum(final)
+        self._copied.append(final)
+        try:
+            return store.checksum(temporary) == store.checksum(final)
+        except FileNotFoundError:
+            return False

@@ -8,11 +8,13 @@ from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import checks, committer, leftovers
 from onceonly.sinks.files.options import DECLARED, FilesOptions
+from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.store import LocalStore, Store, unavailable
 from onceonly.sinks.files.writer import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -29,9 +31,11 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         self._files = FilesOptions.of(self.options, options)
         self._store: Store = LocalStore()
         self._durable: set[str] = set()
+        self._root: Path | None = None
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns and targets, make the folders, and note how the files are to be read."""
+        self._root = staging_folder(self._files.staging, context.query, context.sink)
         return checks.check(self._store, self._files, context)
 
     def identity(self) -> Mapping[str, str | int]:
@@ -66,7 +70,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
 
     def abort(self, handle: Handle) -> None:
         """Drop the temporary names, and with their folder the place where a paused attempt could go on."""
-        leftovers.abort(self._store, self._files, handle, self._durable)
+        leftovers.abort(self._store, self._files, handle, durable=self._durable, root=self._root)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the epoch durable, and put its manifest."""

@@ -258,17 +258,18 @@ def named(error: OSError, path: Path) -> str:
     place = error.filename or path
     if error.errno not in FORBIDDEN:
         return f"{place}: {reason(error)}"
-    try:
-        owner = f"user {Path(place).stat().st_uid}"
-    except OSError:
-        owner = "an unknown user"
+    owner = "it belongs to an unknown user"
+    for found in (Path(place), *Path(place).parents):
+        with contextlib.suppress(OSError):
+            owner = f"{'it' if found == Path(place) else found} belongs to user {found.stat().st_uid}"
+            break
     try:
         links = _PROTECTED_LINKS.read_text().strip()
     except OSError:
         links = "unknown"
     to = f", to be {error.filename2}" if error.filename2 else ""
     return (
-        f"{place}{to}: {reason(error)}; it belongs to {owner}, this process is user {os.geteuid()}, and "
+        f"{place}{to}: {reason(error)}; {owner}, this process is user {os.geteuid()}, and "
         f"fs.protected_hardlinks is {links} (with 1, a user links only files that he owns or may write)"
     )
 
