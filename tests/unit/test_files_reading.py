@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.acceptance.doc_blocks import extract
 from tests.unit.files_bench import Files, quick, rows
 
 import onceonly
@@ -13,8 +14,9 @@ from onceonly import files
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.files import reading
 
-if TYPE_CHECKING:
-    from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
+
+from doc_blocks import extract
 
 __all__ = ["quick"]  # a fixture
 
