@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from onceonly.testing import MemoryDisk, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import Leftover, QueryContext
@@ -126,3 +126,18 @@ def test_a_sweep_that_is_overtaken_changes_nothing(quick: Path) -> None:
     coordinator.decide(plan, votes)
     assert sorted(job.bench.target.rglob("*")) == seen[0]
     assert len(job.bench.staged()) == 2 * SLOTS
+
+
+def test_a_sweep_under_an_older_checkpoint_is_refused_and_changes_nothing(quick: Path) -> None:
+    job = Job(quick, power=False)
+    bench = job.bench
+    bench.prepared(rows(1), epoch=12)
+    done, dropped = bench.prepared(rows(2), epoch=13), bench.prepared(rows(3), epoch=14)
+    bench.sink().commit(done)
+    aside = Path(str(dropped.data["staging"]))
+    aside.rename(aside.with_name(f".{aside.name}.dropped"))
+    assert sorted(each.epoch or 0 for each in bench.sink().recover(bench.context)) == [12, 13, 14]
+    before = sorted(bench.target.rglob("*"))
+    with pytest.raises(errors.LogError, match="an older checkpoint was restored"):
+        job.live()
+    assert sorted(bench.target.rglob("*")) == before

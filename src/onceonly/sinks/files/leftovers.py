@@ -58,7 +58,8 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
                 if not pairs.are_there:
                     continue
                 transaction = PUBLISHED + name if pairs.published() else name
-            found.append(Leftover(transaction=transaction, data={"staging": str(root / name)}))
+            epoch = int(name.lstrip(".").partition("-")[0])
+            found.append(Leftover(transaction=transaction, data={"staging": str(root / name)}, epoch=epoch))
     except OSError as error:
         raise unavailable(f"the temporary files in {root} could not be listed", error) from error
     return found
