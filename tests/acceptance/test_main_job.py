@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -33,7 +31,10 @@ def run_demo(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
 
 
 def test_exactly_once_under_kills(tmp_path: Path) -> None:
-    status, report, told = run_demo(tmp_path, "--events", "20000", "--kills", "3", "--seed", "7")
+    kept = tmp_path / "kept"
+    status, report, told = run_demo(
+        tmp_path, "--events", "20000", "--kills", "3", "--seed", "7", "--keep", str(kept)
+    )
     assert status == 0, told
     assert report.keys() >= KEYS
     assert report["clean"] is True
@@ -47,6 +48,38 @@ def test_exactly_once_under_kills(tmp_path: Path) -> None:
     assert "CLEAN for exactly-once" in told
     assert "<svg" in (tmp_path / "picture.html").read_text(encoding="utf-8")
     assert not _jobs()
+    assert_operator_sees(kept, report)
+
+
+def assert_operator_sees(kept: Path, report: dict[str, Any]) -> None:
+    """List and show what the demo has left, with no Spark to be had and no broker running."""
+    listed = {
+        Path(each["path"]).name: each for each in told_without_spark("checkpoints", "list", "--all", kept)
+    }
+    for query, epochs in report["epochs_by_query"].items():
+        assert listed[query]["run"]["state"] == "down"
+        assert listed[query]["epochs_known"] >= epochs
+        assert {epoch["state"] for epoch in listed[query]["epochs"][1:]} == {"complete"}
+    newest = listed["results"]["epochs"][1]
+    assert newest["sinks"].keys() == {"kafka", "files"}
+    shown = told_without_spark("checkpoints", "show", newest["name"], kept / "checkpoints" / "results")
+    epoch = shown[0]["epoch"]
+    assert {handle["state"] for handle in epoch["handles"] if handle["transaction"]} == {"committed"}
+    assert epoch["sources"][0]["partitions"]
+    assert epoch["spark"]["operators"][0]["rows_total"] > 0
+    assert all(each["transactions"] == [] for each in told_without_spark("transactions", "list", kept))
+
+
+def told_without_spark(*words: object) -> list[dict[str, Any]]:
+    program = (
+        "import sys; sys.modules.update(pyspark=None, pyarrow=None, pandas=None, confluent_kafka=None, kafka=None)\n"
+        "from onceonly.cli import main; sys.argv[0] = 'onceonly'; main()"
+    )
+    command = [sys.executable, "-c", program, *map(str, words), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["checkpoints"]
+    return found
 
 
 def test_at_least_once_shows_its_duplicates(tmp_path: Path) -> None:

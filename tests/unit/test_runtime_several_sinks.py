@@ -124,6 +124,22 @@ def _die_once(step: str) -> Callable[[str, object], None]:
     return hook
 
 
+def test_what_is_tidied_up_after_its_end_is_not_said_to_be_aborted() -> None:
+    job = Job()
+    seen: list[str] = []
+    coordinator = Coordinator(
+        log=job.log_of(job.disk),
+        actor="driver",
+        clock=job.clock,
+        watch=lambda step: seen.append(str(step["kind"])),
+    )
+    coordinator.join("a", Participant(sink=job.sinks["a"], guarantee=Guarantee.EXACTLY_ONCE))
+    job.sinks["a"].recover = lambda context: [Leftover(transaction="a.ended", is_open=False)]  # type: ignore[method-assign]  # as above
+    job.sinks["a"].abort = lambda handle: seen.append(handle.transaction)  # type: ignore[method-assign]  # as above
+    coordinator.plan(0, run="r")
+    assert seen == ["link.persisted", "a.ended", "tidied", "epoch.planned"]
+
+
 def test_an_older_checkpoint_over_a_newer_world_stops_before_anything_is_swept() -> None:
     job = Job()
     job.live(1)

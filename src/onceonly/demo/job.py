@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 EVENTS, CLEAN, RESULTS = "events", "clean", "results"
 QUERIES = (CLEAN, RESULTS)
-FILES = "files"
+FILES = "results-files"
 EXIT_TYPED_ERROR = 3
 _SCHEMA = "id LONG, app_id STRING, user STRING, event_time LONG"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -110,7 +110,7 @@ class JobOptions:
 
     def files(self) -> dict[str, str]:
         """Give the options of the file sink of the query ``results``."""
-        path = str(self.folder / FILES / RESULTS)
+        path = str(self.folder / FILES)
         return {"path": path, "format": "json", "onceonly.guarantee": self.guarantee}
 
 

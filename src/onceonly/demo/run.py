@@ -55,7 +55,7 @@ def run_demo(options: DemoOptions, console: Console) -> Result:
                 feed.feed(servers, EVENTS, data.flights(rows), display.fed)
                 run = Lives(options, folder, servers, display, watch, started)
                 run.to_the_end()
-            found = audit(servers, rows, clean=CLEAN, results=RESULTS, files=folder / FILES / RESULTS)
+            found = audit(servers, rows, clean=CLEAN, results=RESULTS, files=folder / FILES)
         lines = run.lines + run.log.fresh()
         result = Result(
             guarantee=options.guarantee,

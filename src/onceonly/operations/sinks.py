@@ -136,7 +136,7 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
                 continue
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
             with _asking(checkpoint, name):
-                leftovers = list(each.sink.recover(context))
+                leftovers = [found for found in each.sink.recover(context) if found.is_open]
             found += [(name, item.transaction) for item in leftovers if item.transaction not in named]
     return found
 

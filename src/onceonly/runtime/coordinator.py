@@ -313,7 +313,8 @@ class Coordinator:
             newer = [each for _, each in found if each.epoch is not None and each.epoch > link.epoch]
             for name, leftover in found if not newer else ():
                 self._sinks[name].abort(leftover.handle)
-                self._record("swept", link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+                kind = "swept" if leftover.is_open else "tidied"
+                self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
             return protocol.SweepFailed(f"sink {name}: {error}")

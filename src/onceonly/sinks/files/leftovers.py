@@ -59,7 +59,14 @@ def recover(store: Store, options: FilesOptions, context: QueryContext) -> list[
                     continue
                 transaction = PUBLISHED + name if pairs.published() else name
             epoch = int(name.lstrip(".").partition("-")[0])
-            found.append(Leftover(transaction=transaction, data={"staging": str(root / name)}, epoch=epoch))
+            found.append(
+                Leftover(
+                    transaction=transaction,
+                    data={"staging": str(root / name)},
+                    epoch=epoch,
+                    is_open=transaction == name,
+                )
+            )
     except OSError as error:
         raise unavailable(f"the temporary files in {root} could not be listed", error) from error
     return found
