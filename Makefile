@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -50,7 +50,11 @@ demo: setup
 test: setup lint types imports docs
 	$(BIN)/pytest -m "not integration and not acceptance"
 	$(BIN)/pytest -m integration
-	$(BIN)/pytest -m acceptance
+	$(BIN)/pytest -m "acceptance and not long"
+
+# Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
+test-all: test
+	$(BIN)/pytest -m long
 
 lint: setup
 	$(BIN)/ruff check

@@ -25,7 +25,8 @@ def classes(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("classes")
     bench = Bench(kafka, folder)
     bench.feed([("k", "v")] * 10)
-    bench.args = [f"--java=-XX:ArchiveClassesAtExit={folder / 'job.jsa'} -Xlog:disable"]
+    # The broker may have started a moment ago, and know its coordinators a moment later.
+    bench.args = ["--restart", "5", f"--java=-XX:ArchiveClassesAtExit={folder / 'job.jsa'} -Xlog:disable"]
     bench.run()
     return folder / "job.jsa"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Change: TypeAlias = Callable[[DataFrame], DataFrame]
 
 HERE = str(Path(__file__).parent)
-WAIT_S = 90
+WAIT_S = 300
 _NOW: dict[str, Any] = {"availableNow": True}
 ROWS = [(n, f"app{n % 3}") for n in range(60)]
 

@@ -76,8 +76,8 @@ def test_a_record_over_the_brokers_limit_stops_before_anything_of_its_epoch_show
     ("columns", "names"),
     [
         (["key", "cast(value as string) as text"], "value"),
-        (["key", "cast(cast(value as string) as int) as value"], "int"),
-        (["value", "'4' as partition"], "partition"),
+        pytest.param(["key", "cast(cast(value as string) as int) as value"], "int", marks=pytest.mark.long),
+        pytest.param(["value", "'4' as partition"], "partition", marks=pytest.mark.long),
     ],
 )
 def test_wrong_columns_are_named_with_what_they_must_be(bench: Bench, columns: list[str], names: str) -> None:
@@ -196,7 +196,7 @@ def test_a_second_driver_takes_over_and_the_first_changes_nothing(bench: Bench) 
     bench.assert_nothing_left_open()
 
 
-@pytest.mark.parametrize("road", ["format", "foreachBatch"])
+@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
 def test_a_password_in_the_options_is_nowhere_to_be_found(bench: Bench, road: str) -> None:
     canary = "canary-7f3a9c"
     bench.feed(ROWS)

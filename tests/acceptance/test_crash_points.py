@@ -11,11 +11,12 @@ from harness import Watcher
 if TYPE_CHECKING:
     from harness import Bench
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1800)]
 
 ROWS = [(f"k{number % 17}", str(number)) for number in range(900)]
+MORE_ROWS = [(f"k{number % 17}", str(number)) for number in range(1800)]
 SMALL_EPOCHS = ["--per-epoch", "50"]
-ROADS = ("format", "foreachBatch")
+ROADS = ("format", pytest.param("foreachBatch", marks=pytest.mark.long))
 BY_FORMAT = (
     "slot.during_write",
     "slot.after_prepare",
@@ -51,8 +52,36 @@ KILLS = {
         ("commit.before_return", 2, "commit.before_return"),
     ],
 }
+STEPS = [(point, nth) for kills in KILLS.values() for point, nth, _ in kills]
 
 
+def test_every_row_is_there_once_after_a_kill_at_each_step(bench: Bench) -> None:
+    bench.args = SMALL_EPOCHS
+    bench.feed(MORE_ROWS)
+    for point, nth in STEPS:
+        bench.run_and_kill_at(point, nth)
+    bench.run()
+    bench.assert_exactly_once(MORE_ROWS)
+    bench.assert_nothing_left_open()
+
+
+def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(bench: Bench) -> None:
+    """One decision for all three; a reader that watches the files meanwhile never sees a part of anything."""
+    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.feed(MORE_ROWS)
+    with Watcher(bench) as watcher:
+        for point, nth in STEPS:
+            # Three sinks pass the steps of a slot and of a handle more often.
+            bench.run_and_kill_at(point, nth * 2 if point.startswith(("slot.", "commit.")) else nth)
+        bench.run()
+    assert watcher.wrong == []
+    assert len(watcher.epochs) == len(MORE_ROWS) // 50
+    assert watcher.looks > 100
+    bench.assert_exactly_once(MORE_ROWS, *ALL)
+    bench.assert_nothing_left_open(*ALL)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("when", list(KILLS))
 def test_every_row_is_there_once_after_kills(bench: Bench, when: str) -> None:
     """Kill at each step, and kill the recovery from it, one after the other in the life of one checkpoint."""
@@ -66,9 +95,10 @@ def test_every_row_is_there_once_after_kills(bench: Bench, when: str) -> None:
     bench.assert_nothing_left_open()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", list(KILLS))
 def test_kafka_files_and_the_docs_sink_are_equal_after_kills(bench: Bench, when: str) -> None:
-    """One decision for all three; a reader that watches the files meanwhile never sees a part of anything."""
+    """As above, with a kill in each recovery."""
     bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
     with Watcher(bench) as watcher:
@@ -108,6 +138,7 @@ def _is_ahead(bench: Bench, one: str, other: str) -> bool:
     return len(bench.rows_in(one)) > len(bench.rows_in(other))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sink", ["files", "sqlite"])
 def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -> None:
     bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks()]
@@ -176,7 +207,12 @@ def test_killed_planners_and_commit_processes_double_nothing(bench: Bench) -> No
 
 
 @pytest.mark.parametrize(
-    ("road", "store"), [("foreachBatch", "default"), ("foreachBatch", "rocksdb"), ("format", "rocksdb")]
+    ("road", "store"),
+    [
+        pytest.param("foreachBatch", "default", marks=pytest.mark.long),
+        pytest.param("foreachBatch", "rocksdb", marks=pytest.mark.long),
+        ("format", "rocksdb"),
+    ],
 )
 def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str) -> None:
     # Over an hour of event time, so that the watermark passes windows in mid-run.

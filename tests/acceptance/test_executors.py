@@ -19,9 +19,9 @@ ROWS = [(f"k{number % 17}", str(number)) for number in range(400)]
 @pytest.mark.parametrize(
     ("road", "point"),
     [
-        ("format", "slot.during_write"),
+        pytest.param("format", "slot.during_write", marks=pytest.mark.long),
         ("format", "slot.after_prepare"),
-        ("foreachBatch", "slot.after_prepare"),
+        pytest.param("foreachBatch", "slot.after_prepare", marks=pytest.mark.long),
     ],
 )
 def test_an_executor_killed_in_mid_epoch_doubles_nothing(bench: Bench, road: str, point: str) -> None:

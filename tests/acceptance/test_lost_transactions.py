@@ -36,7 +36,7 @@ def wait_until_open(bench: Bench, number: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("road", ["format", "foreachBatch"])
+@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("point", "nth", "left"), [("link.after_put", 2, 2), ("commit.before_handle", 4, 1)])
 def test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row(
     impatient_kafka: EmbeddedKafka, tmp_path: Path, road: str, point: str, nth: int, left: int
