@@ -33,6 +33,7 @@ def with_option(bench: Bench, *pairs: str) -> None:
     bench.args = [part for pair in pairs for part in ("--option", pair)]
 
 
+@pytest.mark.long
 def test_an_unknown_option_is_named_with_the_nearest_known_one(bench: Bench) -> None:
     bench.feed(ROWS)
     with_option(bench, "kafka.lingre.ms=5")
@@ -45,6 +46,7 @@ def test_an_unknown_option_is_named_with_the_nearest_known_one(bench: Bench) -> 
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_a_missing_topic_is_named_where_it_may_not_be_created(
     strict_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -54,6 +56,7 @@ def test_a_missing_topic_is_named_where_it_may_not_be_created(
     assert f"{bench.name}-nowhere" in bench.run_to_an_error()
 
 
+@pytest.mark.long
 def test_a_time_out_above_the_brokers_maximum_names_both(strict_kafka: EmbeddedKafka, tmp_path: Path) -> None:
     bench = Bench(strict_kafka, tmp_path)
     bench.feed(ROWS)
@@ -72,6 +75,7 @@ def test_a_record_over_the_brokers_limit_stops_before_anything_of_its_epoch_show
     assert bench.read(f"{bench.name}-small") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
@@ -138,6 +142,7 @@ def test_a_damaged_decision_is_refused_and_named(bench: Bench) -> None:
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_a_copied_checkpoint_is_refused(bench: Bench) -> None:
     bench.feed(ROWS)
     bench.run_and_kill_at("link.after_put", 2)
@@ -164,6 +169,7 @@ def test_other_options_are_refused_while_handles_are_pending(bench: Bench) -> No
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_another_cluster_is_refused_while_handles_are_pending(
     bench: Bench, strict_kafka: EmbeddedKafka
 ) -> None:

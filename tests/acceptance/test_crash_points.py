@@ -189,6 +189,7 @@ def test_a_task_that_spark_tries_again_doubles_nothing(bench: Bench, road: str) 
     bench.assert_nothing_left_open()
 
 
+@pytest.mark.long
 def test_killed_planners_and_commit_processes_double_nothing(bench: Bench) -> None:
     # Only those Python processes die; the driver's JVM lives on and starts the query again.
     points = [
@@ -206,6 +207,7 @@ def test_killed_planners_and_commit_processes_double_nothing(bench: Bench) -> No
     bench.assert_nothing_left_open()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("road", "store"),
     [
@@ -243,6 +245,7 @@ def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str)
     bench.assert_nothing_left_open()
 
 
+@pytest.mark.long
 def test_at_least_once_loses_nothing_and_says_that_it_doubles(bench: Bench) -> None:
     bench.args = ["--guarantee", "at-least-once"]
     bench.feed(ROWS)

@@ -261,6 +261,7 @@ def test_a_target_of_sparks_own_sink_is_refused_and_left_alone(road: FileRoad) -
     assert sorted(road.out().rglob("*")) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
 @pytest.mark.parametrize("road", ["format"], indirect=True)
 def test_the_other_guarantees_are_real(road: FileRoad, guarantee: str) -> None:

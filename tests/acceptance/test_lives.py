@@ -94,6 +94,7 @@ spark.stop()
     assert open_transactions(bench.kafka.bootstrap_servers, bench.query_id_of(bench.target)) == []
 
 
+@pytest.mark.long
 def test_one_query_fails_and_is_restarted_while_the_other_goes_on(bench: Bench) -> None:
     bench.feed(ROWS)
     other = f"{bench.target}-poisoned"
@@ -192,6 +193,7 @@ spark.stop()
     assert len(seen) <= len(ROWS) + 50
 
 
+@pytest.mark.long
 def test_a_password_is_in_no_plan_and_on_no_page_of_sparks_ui(bench: Bench) -> None:
     bench.feed(ROWS)
     run(

@@ -37,7 +37,10 @@ def wait_until_open(bench: Bench, number: int) -> None:
 
 
 @pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
-@pytest.mark.parametrize(("point", "nth", "left"), [("link.after_put", 2, 2), ("commit.before_handle", 4, 1)])
+@pytest.mark.parametrize(
+    ("point", "nth", "left"),
+    [pytest.param("link.after_put", 2, 2, marks=pytest.mark.long), ("commit.before_handle", 4, 1)],
+)
 def test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row(
     impatient_kafka: EmbeddedKafka, tmp_path: Path, road: str, point: str, nth: int, left: int
 ) -> None:

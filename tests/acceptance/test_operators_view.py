@@ -179,6 +179,7 @@ def _bare_environment(folder: Path) -> Path:
     return venv / "bin/python"
 
 
+@pytest.mark.long
 def test_what_is_undecided_is_aborted_and_the_job_goes_on(job: Job) -> None:
     """Runs last on this job."""
     abandoned = staged(job.ledger)
