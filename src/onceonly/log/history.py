@@ -50,18 +50,23 @@ class Segment:
 def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
     """Give the line of an epoch that has at least one link."""
     last = chain[-1]
-    sinks: dict[str, tuple[int, int]] = {}
-    for vote in last.output:
-        rows, transactions = sinks.get(vote.sink, (0, 0))
-        sinks[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
     return Summary(
         epoch=last.epoch,
         kind=last.kind,
         links=len(chain),
-        sinks=sinks,
+        sinks=by_sink(last),
         outcomes=receipt.outcomes if receipt else {},
         seconds=round(receipt.seconds, 3) if receipt else 0.0,
     )
+
+
+def by_sink(link: Link) -> dict[str, tuple[int, int]]:
+    """Give rows and transactions of each sink's output."""
+    sinks: dict[str, tuple[int, int]] = {}
+    for vote in link.output:
+        rows, transactions = sinks.get(vote.sink, (0, 0))
+        sinks[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
+    return sinks
 
 
 def block_end(epoch: int, size: int = SIZES[0]) -> int:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onceonly.log.history import by_sink
 from onceonly.model import Guarantee, LinkKind
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, note
         state=_state(last, receipt, noted=noted),
         reason=last.reason,
         links=len(chain),
-        sinks=_sums(last) if last.kind is LinkKind.COMMIT else {},
+        sinks=by_sink(last) if last.kind is LinkKind.COMMIT else {},
         outcomes=receipt.outcomes if receipt else {},
         seconds=receipt.seconds if receipt else None,
         pending=sum(handle.state is HandleState.PENDING for handle in handles(chain, receipt)),
@@ -153,11 +154,3 @@ def _outcome(vote: Vote, link: Link, chain: Sequence[Link], receipt: Receipt | N
     if link.guarantee is Guarantee.AT_MOST_ONCE and not _VISIBLE.issuperset(receipt.outcomes):
         return HandleState.TRIED
     return HandleState.COMMITTED
-
-
-def _sums(link: Link) -> dict[str, tuple[int, int]]:
-    sums: dict[str, tuple[int, int]] = {}
-    for vote in link.output:
-        rows, transactions = sums.get(vote.sink, (0, 0))
-        sums[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
-    return sums
