@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 
 class LedgerSink(TwoPhaseCommitSink[IO[str]]):
-    """Options: ``folder``, and ``only`` (refuse rows that have other columns)."""
+    """Options: ``folder``, ``only`` (refuse rows that have other columns), and a ``password``."""
 
     name = "ledger"
     declared: ClassVar[tuple[Option, ...]] = (
         Option(name="folder", doc="where the rows go", required=True),
         Option(name="only", doc="the columns that are taken, separated by commas"),
         Option(name="onceonly.ledger.note", doc="a name below onceonly. that is the sink's own"),
+        Option(name="password", doc="nothing asks for it; it must be shown nowhere", secret=True),
     )
     capabilities = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}), recovers=True)
 

@@ -34,7 +34,7 @@ def failure_of(query: StreamingQuery) -> errors.OnceonlyError:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"onceonly.guarante": "x"}, "did you mean 'onceonly.guarantee'?"),
+        ({"onceonly.guarante": "x"}, "did you mean onceonly.guarantee?"),
         ({"onceonly.guarantee": "at-least-once"}, "set onceonly.guarantee to one of exactly-once"),
         ({"only": "id,name"}, "the ledger takes the columns id,name, not id,app"),
     ],
