@@ -6,9 +6,13 @@ taken when the point is passed for the n-th time (default 1), counted over *all*
 
 ``commit.before_handle[files]`` is the point as it is passed for the sink ``files``.
 
+``ONCEONLY_FAILPOINTS="@/path/file"`` reads the same text, commas or lines, from a file, and reads it again when the
+file changes, so that a running job can be armed anew (``arm`` writes it). There ``link.after_put=kill#17`` gives an
+arming an id: it counts from the moment when it was armed and fires once, whatever fired before under another id.
+
 Actions: ``kill`` (SIGKILL to this process), ``pause`` (announce and wait: an outside hand kills the whole process
-tree while this step stands still, or lets it go on by putting a file ``resume`` into the folder), ``raise`` (an
-ordinary exception).
+tree while this step stands still, or lets it go on by putting a file ``resume``, or ``resume#17`` for one id, into
+the folder), ``raise`` (an ordinary exception).
 """
 
 from __future__ import annotations
@@ -17,7 +21,12 @@ import os
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NAMES: dict[str, str] = {
     "plan.before_resolve": "planner: before the chain is read",
@@ -43,9 +52,23 @@ NAMES: dict[str, str] = {
 _ENV = "ONCEONLY_FAILPOINTS"
 _ENV_DIR = "ONCEONLY_FAILPOINTS_DIR"
 
+_ACTIONS = frozenset({"kill", "pause", "raise"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Arming:
+    """One action at the n-th pass of one point. Passes and firing are noted under its ``key``."""
+
+    point: str
+    action: str
+    nth: int
+    key: str
+
+
 _lock = threading.Lock()
 _counts: dict[str, int] = {}
-_armed: tuple[str, dict[str, tuple[str, int]]] = ("", {})
+# What was read last, and what it was read from.
+_armed: tuple[tuple[object, ...], dict[str, list[_Arming]]] = ((), {})
 
 
 class FailpointError(RuntimeError):
@@ -62,69 +85,101 @@ def hit(name: str, *, of: str = "") -> None:
         return
     if of:
         hit(f"{name}[{of}]")
-    action, nth = _parse(spec).get(name, ("", 0))
-    if not action or _count(name) != nth:
-        return
-    _announce(name)
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if action == "pause":
-        _wait_for_resume()
-        return
-    message = f"failpoint {name}"
-    raise FailpointError(message)
+    armings = _read(spec).get(name, ())
+    # Every arming counts the pass, also beside one that acts.
+    for arming in [each for each in armings if _count(each.key) == each.nth]:
+        _act(arming)
+
+
+def arm(file: Path, armings: Iterable[str]) -> None:
+    """Write the file that ``ONCEONLY_FAILPOINTS=@file`` names, in one step. Tests, campaign; one at a time.
+
+    Raises:
+        ValueError: an arming names no known point or action.
+    """
+    text = "\n".join(armings)
+    _parse(text)
+    written = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    written.write_text(text, encoding="utf-8")
+    written.replace(file)
 
 
 def fired(folder: Path) -> list[str]:
-    """Name the points that have fired, in a folder given as ``ONCEONLY_FAILPOINTS_DIR``. Tests, demo."""
+    """Name what has fired, in a folder given as ``ONCEONLY_FAILPOINTS_DIR``: ``point`` or ``point#id``. Tests, demo."""
     return sorted(path.name.removesuffix(".fired") for path in folder.glob("*.fired"))
 
 
-def _parse(spec: str) -> dict[str, tuple[str, int]]:
-    global _armed  # noqa: PLW0603  a cache of one environment variable
-    if _armed[0] == spec:
+def _read(spec: str) -> dict[str, list[_Arming]]:
+    """Give what is armed, parsed once for each text or each state of the file."""
+    global _armed  # noqa: PLW0603  a cache of what was read last
+    if not spec.startswith("@"):
+        if _armed[0] != (spec,):
+            _armed = ((spec,), _parse(spec))
         return _armed[1]
-    points: dict[str, tuple[str, int]] = {}
-    for part in filter(None, (part.strip() for part in spec.split(","))):
+    path = spec[1:]
+    try:
+        # Written by rename, a new text has a new inode; the time tells it from a number that is used again.
+        status = os.stat(path)  # noqa: PTH116  on every pass: without the cost of a Path
+        state = (spec, status.st_mtime_ns, status.st_ino, status.st_size)
+        if _armed[0] != state:
+            _armed = (state, _parse(Path(path).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    return _armed[1]
+
+
+def _parse(text: str) -> dict[str, list[_Arming]]:
+    points: dict[str, list[_Arming]] = {}
+    for part in filter(None, (part.strip() for part in text.replace("\n", ",").split(","))):
         name, _, rest = part.partition("=")
+        rest, _, own = rest.partition("#")
         action, _, nth = rest.partition("@")
-        if (
-            name.partition("[")[0] not in NAMES
-            or action not in {"kill", "pause", "raise"}
-            or not (nth or "1").isdigit()
-        ):
+        if name.partition("[")[0] not in NAMES or action not in _ACTIONS or not (nth or "1").isdigit():
             message = f"{_ENV} arms {part!r}; known points: {', '.join(NAMES)}; actions: kill, pause, raise"
             raise ValueError(message)
-        points[name] = (action, int(nth or "1"))
-    _armed = (spec, points)
+        key = f"{name}#{own}" if own else name
+        points.setdefault(name, []).append(_Arming(name, action, int(nth or "1"), key))
     return points
 
 
-def _count(name: str) -> int:
+def _act(arming: _Arming) -> None:
+    _announce(arming.key)
+    if arming.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if arming.action == "pause":
+        _wait_for_resume(arming)
+        return
+    message = f"failpoint {arming.point}"
+    raise FailpointError(message)
+
+
+def _count(key: str) -> int:
     """Give the number of this pass. Shared between processes by exclusive file creation."""
     folder = os.environ.get(_ENV_DIR)
     with _lock:
         if folder is None:
-            _counts[name] = _counts.get(name, 0) + 1
-            return _counts[name]
-        number = _counts.get(f"{folder}/{name}", 0)
+            _counts[key] = _counts.get(key, 0) + 1
+            return _counts[key]
+        number = _counts.get(f"{folder}/{key}", 0)
         while True:
             number += 1
             try:
-                os.close(os.open(Path(folder) / f"{name}.{number}", os.O_CREAT | os.O_EXCL))
+                os.close(os.open(Path(folder) / f"{key}.{number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue
-            _counts[f"{folder}/{name}"] = number
+            _counts[f"{folder}/{key}"] = number
             return number
 
 
-def _wait_for_resume() -> None:
+def _wait_for_resume(arming: _Arming) -> None:
     folder = os.environ.get(_ENV_DIR)
-    while folder is None or not (Path(folder) / "resume").exists():
+    _, mark, own = arming.key.partition("#")
+    names = ["resume", f"resume{mark}{own}"]
+    while folder is None or not any((Path(folder) / name).exists() for name in names):
         time.sleep(0.01)
 
 
-def _announce(name: str) -> None:
+def _announce(key: str) -> None:
     folder = os.environ.get(_ENV_DIR)
     if folder is not None:
-        (Path(folder) / f"{name}.fired").write_text(str(os.getpid()), encoding="utf-8")
+        (Path(folder) / f"{key}.fired").write_text(str(os.getpid()), encoding="utf-8")

@@ -116,6 +116,60 @@ def test_a_point_can_be_armed_for_one_sink_alone(monkeypatch: pytest.MonkeyPatch
         failpoints.hit("commit.before_handle", of="files")
 
 
+def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "armed"
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"@{file}")
+    hit(NAME)  # no file, nothing armed
+
+    failpoints.arm(file, [f"{NAME}=raise#1"])
+    with pytest.raises(FailpointError):
+        hit(NAME)
+    hit(NAME)
+    failpoints.arm(file, [f"{NAME}=raise@2#2", "receipt.after_put=raise#3"])
+    hit(NAME)
+    with pytest.raises(FailpointError):
+        hit(NAME)
+    failpoints.arm(file, [])
+    hit("receipt.after_put")
+
+
+def test_an_arming_with_an_id_fires_once_for_all_processes_and_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, folder = tmp_path / "armed", tmp_path / "fired"
+    folder.mkdir()
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"@{file}")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(folder))
+    statuses: list[int] = []
+    for number in (1, 2):
+        failpoints.arm(file, [f"{NAME}=kill#{number}"])
+        statuses += [_process().wait(60), _process().wait(60)]
+
+    assert statuses == [-signal.SIGKILL, 0, -signal.SIGKILL, 0]
+    assert failpoints.fired(folder) == [f"{NAME}#1", f"{NAME}#2"]
+
+
+def test_a_pause_with_an_id_is_resumed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=pause#2")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+    (tmp_path / "resume#1").touch()
+    process = _process()
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        (tmp_path / "resume#2").touch()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+def test_a_wrong_arming_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="known points"):
+        failpoints.arm(tmp_path / "armed", ["nowhere=kill"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_point_is_passed_somewhere_and_every_passing_is_known() -> None:
     passed: set[str] = set()
     for path in SOURCE.rglob("*.py"):
