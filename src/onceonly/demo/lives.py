@@ -13,8 +13,8 @@ from onceonly.demo.follow import Event, EventLog
 from onceonly.demo.job import CLEAN, JobOptions
 from onceonly.demo.killer import RANDOM_MOMENT, Kill, plan_kills
 from onceonly.demo.options import DemoError, DemoOptions
-from onceonly.demo.process import JobProcess
 from onceonly.model import Guarantee
+from onceonly.testing.process import JobProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

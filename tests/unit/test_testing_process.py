@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from onceonly.demo.process import JobProcess
+from onceonly.testing.process import JobProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""One life of the job: a process tree that is started, watched, and killed as a whole."""
+"""One life of a job: a process tree that is started, watched, and killed as a whole. Needs psutil."""
 
 from __future__ import annotations
 
