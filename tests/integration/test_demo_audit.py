@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from onceonly.demo.audit import Audit, audit
 from onceonly.errors import UnavailableError
-from onceonly.testing.auditor import open_transactions, read_committed
+from onceonly.testing.auditor.kafka import open_transactions, read_committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

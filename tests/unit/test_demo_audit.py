@@ -10,7 +10,7 @@ import pytest
 
 from onceonly.demo.audit import Audit, judge, recompute
 from onceonly.model import Guarantee
-from onceonly.testing.auditor import Record
+from onceonly.testing.auditor.kafka import Record
 
 DAY_S = 86_400
 ROWS = pd.DataFrame(

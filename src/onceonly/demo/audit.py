@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.demo.data import WINDOW
 from onceonly.model import Guarantee
-from onceonly.testing.auditor import open_transactions, read_committed
+from onceonly.testing.auditor.kafka import open_transactions, read_committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from onceonly.testing.auditor import Record
+    from onceonly.testing.auditor.kafka import Record
 
 WindowKey: TypeAlias = tuple[str, int]
 """app_id and the window's beginning, seconds since 1970."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from onceonly import events
-from onceonly.testing.auditor import plain_consumer
+from onceonly.testing.auditor.kafka import plain_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
