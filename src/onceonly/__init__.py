@@ -17,6 +17,7 @@ __all__ = [
     "CommitDelayedError",
     "Committed",
     "ConfigurationError",
+    "EpochTimeoutError",
     "ExponentialDelay",
     "FailureRate",
     "FixedDelay",

@@ -5,6 +5,7 @@ from onceonly.errors import AdoptionError as AdoptionError
 from onceonly.errors import CheckpointMovedError as CheckpointMovedError
 from onceonly.errors import CommitDelayedError as CommitDelayedError
 from onceonly.errors import ConfigurationError as ConfigurationError
+from onceonly.errors import EpochTimeoutError as EpochTimeoutError
 from onceonly.errors import InDoubtError as InDoubtError
 from onceonly.errors import LogError as LogError
 from onceonly.errors import OnceonlyError as OnceonlyError

@@ -58,6 +58,13 @@ class WriteFailedError(OnceonlyError):
     restartable = True
 
 
+class EpochTimeoutError(OnceonlyError):
+    """An epoch took longer than its limit, or than its transactions live. It is not decided, and is run again."""
+
+    code = "EPOCH_TIMEOUT"
+    restartable = True
+
+
 class RecordRefusedError(OnceonlyError):
     """The outside system will never take this row (too large, no topic). The row stays in the source."""
 

@@ -183,7 +183,8 @@ class Plan:
     ``id`` is drawn anew whenever an epoch is planned; votes and links carry it. ``index`` is the number that
     the next link must have: a put that finds it taken has been superseded. ``decided`` is the link to compare
     with (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are
-    what each sink's check found out on the driver.
+    what each sink's check found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it
+    takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine.
     """
 
     id: str
@@ -198,3 +199,5 @@ class Plan:
     decided: Link | None = None
     lost: tuple[Vote, ...] = ()
     carried: tuple[Vote, ...] = ()
+    limit_s: float | None = None
+    planned_s: float = 0.0

@@ -100,6 +100,7 @@ class Sink(Protocol):
     def write(self, transaction: Any, batch: pa.RecordBatch) -> None: ...  # noqa: ANN401
     def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
     def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
+    def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str: ...
     def commit(self, handle: Handle) -> Outcome: ...
     def abort(self, handle: Handle) -> None: ...
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
@@ -160,6 +161,16 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def discard(self, transaction: T) -> None:
         """Drop a transaction that will not be voted, best effort. Executor, after an error in this attempt."""
 
+    def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:  # noqa: ARG002
+        """Say why prepared transactions may not live until they are committed; empty where nothing speaks against it.
+
+        For a target that drops transactions after a time. Driver, once a try at an epoch, before its decision is
+        put; only looks. None of the transactions is older than ``age_s`` seconds; ``facts`` are what ``check``
+        found. A reason voids the epoch, which is run again. An empty answer is no promise: ``commit`` still
+        tells what became of each. Raise ``UnavailableError`` where the target had to be asked and does not answer.
+        """
+        return ""
+
     @abstractmethod
     def commit(self, handle: Handle) -> Outcome:
         """Make the rows visible. Driver, from several threads, idempotent and repeatable from any process.
@@ -170,7 +181,10 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
     @abstractmethod
     def abort(self, handle: Handle) -> None:
-        """Remove the transaction, and fence it so that a paused writer cannot finish it. Driver, idempotent."""
+        """Remove the transaction, and fence it so that a paused writer cannot finish it.
+
+        Driver, from several threads, idempotent.
+        """
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Learn that every handle of an epoch is committed, before its receipt is written. Driver, idempotent.

@@ -5,6 +5,7 @@ Everything outside the protocol is simulated with the worst manners that the rea
 * the log's put is atomic, but a link is seen by everybody before it is synced, and lost with the machine;
 * a sink's transaction may expire at any time; the answer to a commit may be lost after the act; a task that was
   given up begins or prepares late; a slot is tried twice and only one of the two votes is collected;
+* an epoch is found late when all its votes are in, or its transactions are said to expire soon;
 * a driver stands still for ever, or for a while, between any two steps, also inside a put and inside a sweep;
 * Spark runs an epoch again until its ``decide`` returned, calls ``abort`` after a failed commit too, deals the
   rows to other slots on a replay, and forgets with the machine that its last epoch was committed.
@@ -52,6 +53,7 @@ DEALS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("r0",), ("r1", "r2")),
     (("r0", "r1", "r2"),),
 )
+LIMIT_S = 60.0
 EPOCHS_MAX = 5
 STEPS_MAX = 400
 STEPS_TO_PLACE_MAX = 30
@@ -61,6 +63,7 @@ STOPS = {
     p.StopReason.OVERTAKEN,
     p.StopReason.IN_DOUBT,
     p.StopReason.DELAYED,
+    p.StopReason.LATE,
     p.StopReason.LOST,
     p.StopReason.MISMATCH,
 }
@@ -72,6 +75,8 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "acted": ("commit t",),
     "twin": ("task",),
     "late": ("task",),
+    "slow": ("check",),
+    "expiring": ("check",),
 }
 """What can go wrong, and at which steps."""
 
@@ -330,6 +335,7 @@ class World:
                 guarantee=self.guarantee,
                 continues=continues,
                 barrier=(f"end of {epoch}",),
+                limit_s=LIMIT_S,
             )
             plan = yield from self._drive(driver, *p.begin(context))
             if plan is None:
@@ -427,6 +433,11 @@ class World:
             case p.ReadChain(epoch):
                 yield "read"
                 return self._read(epoch)
+            case p.CheckPrepared(_, link):
+                # A check that sees nothing is no promise: what is voted may expire unseen, before it or after.
+                fault = yield f"check of {link.name}"
+                late = tuple(sorted(names(link.votes))) if fault == "expiring" else ()
+                return p.Checked(2 * LIMIT_S if fault == "slow" else 0.0, late)
             case p.PutLink(link):
                 return (yield from self._put(driver, link))
             case p.SyncLink(link):

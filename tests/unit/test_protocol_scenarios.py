@@ -4,10 +4,11 @@ A scenario is a text file in ``scenarios/``: what happens, a line ``----``, and 
 change that is meant to alter answers, ``ONCEONLY_REWRITE=1 pytest`` writes them anew; the diff is the review.
 
     link NAME = COMMIT|ABORT PLAN [SINK/SLOT=TRANSACTION:ROWS:SUM …] [| carried SINK/SLOT=…]
-    begin EPOCH PLAN [continues=PLAN] [application=…] [guarantee=…] [barrier=…] [store=…] [sinks=a,…]
+    begin EPOCH PLAN [continues=PLAN] [application=…] [guarantee=…] [barrier=…] [store=…] [sinks=a,…] [limit=SECONDS]
     chain [LINK …] [receipt[=INDEX]] [previous=LINK] [unreceipted] [newest=EPOCH]      (of the epoch asked for)
     persisted | taken LINK | doubt | received | swept | sweep-failed
     outcome TRANSACTION committed|already|later|lost|unknown
+    checked AGE [TRANSACTION …]                 (the epoch's age in seconds, and what is said to expire)
     votes [SINK/SLOT=… …]      (of the plan that runs; ``-`` stands for no handle)
     abandon [SINK/SLOT=… …]
 """
@@ -100,7 +101,7 @@ class Scenario:
         self.moves.add((type(state), type(event)))
         return p.step(state, event)
 
-    def _event(self, word: str, rest: Sequence[str]) -> p.Event:
+    def _event(self, word: str, rest: Sequence[str]) -> p.Event:  # noqa: PLR0911  one line for each word
         match word:
             case "chain":
                 return self._chain(rest)
@@ -117,6 +118,8 @@ class Scenario:
                 return p.Swept(1)
             case "sweep-failed":
                 return p.SweepFailed("out of reach")
+            case "checked":
+                return p.Checked(float(rest[0]), tuple(f"{name} is too old" for name in rest[1:]))
             case "outcome":
                 return p.Resolved(self.owed[rest[0]], OUTCOMES[rest[1]])
         message = f"not a word of this language: {word}"
@@ -133,6 +136,7 @@ class Scenario:
             continues=more.get("continues"),
             barrier=(more.get("barrier", "end"),),
             settings={name: {"store": more.get("store", "s")} for name in more.get("sinks", "a").split(",")},
+            limit_s=float(more["limit"]) if "limit" in more else None,
         )
 
     def _define(self, rest: Sequence[str]) -> None:
@@ -201,6 +205,8 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
     match command:
         case p.ReadChain(epoch):
             return f"ReadChain {epoch}"
+        case p.CheckPrepared(_, link):
+            return f"CheckPrepared {link.name}, votes [{_names(link.votes)}]"
         case p.PutLink(link):
             return f"PutLink {link.name} {link.kind} by {link.plan}{_held(link)}"
         case p.SyncLink(link):

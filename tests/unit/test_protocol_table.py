@@ -45,6 +45,7 @@ STATES: tuple[p.State, ...] = (
     s.Resolving(CONTEXT, LINK),
     s.Receipting(LINK, CONTEXT),
     s.Running(PLAN),
+    s.Checking(PLAN, LINK),
     s.Deciding(PLAN, LINK),
     s.Committing(PLAN, LINK),
     s.SweepingEnd(LINK),
@@ -63,6 +64,7 @@ EVENTS: tuple[p.Event, ...] = (
     p.Swept(0),
     p.SweepFailed(""),
     p.VotesCollected(()),
+    p.Checked(0.0),
 )
 ILLEGAL = [
     (state, event)

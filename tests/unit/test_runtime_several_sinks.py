@@ -255,7 +255,7 @@ def test_the_watcher_is_given_every_step() -> None:
     plan = coordinator.plan(0, run="r")
     coordinator.decide(plan, votes_of(job, plan, SINKS))
     assert seen == [
-        *("link.persisted", "epoch.planned", "votes.collected", "link.persisted"),
+        *("link.persisted", "epoch.planned", "votes.collected", "epoch.checked", "link.persisted"),
         *["handle.committed"] * 4,
         *["epoch.completed"] * 2,
         *("receipt.persisted", "epoch.done"),

@@ -20,6 +20,7 @@ The laws, which the property tests hold against it through crashes at every step
 4. A run that finds its link number taken stops and changes nothing. No task of a run writes before a link of
    that run stands in the log, so that an older run cannot overlook it.
 5. What is unknown is neither done nor failed: the protocol stops and keeps everything as it is.
+6. An epoch that is late is not decided. Once its link is put, no clock changes what it says.
 
 Presumed abort: an epoch without a link has not happened. See Gray and Lamport, "Consensus on Transaction
 Commit" (2006), for the vocabulary of two-phase commit; the chain of links is what replaces the coordinator's
@@ -28,6 +29,7 @@ memory after a crash.
 
 from onceonly.protocol.commands import (
     AbortHandle,
+    CheckPrepared,
     Command,
     CommitHandle,
     PutLink,
@@ -43,6 +45,7 @@ from onceonly.protocol.commands import (
 from onceonly.protocol.events import (
     Aborted,
     ChainRead,
+    Checked,
     Event,
     LinkInDoubt,
     LinkPersisted,
@@ -60,6 +63,8 @@ __all__ = [
     "AbortHandle",
     "Aborted",
     "ChainRead",
+    "CheckPrepared",
+    "Checked",
     "Command",
     "CommitHandle",
     "Context",

@@ -25,6 +25,14 @@ class PutLink:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckPrepared:
+    """Measure the epoch's age, and ask the sinks which of the link's handles will end soon. Answer: ``Checked``."""
+
+    plan: Plan
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
 class SyncLink:
     """Make a link that was read durable: its writer may have died before it was. Answer: ``LinkPersisted``."""
 
@@ -89,6 +97,7 @@ class StopReason(enum.StrEnum):
     OVERTAKEN = "overtaken"
     IN_DOUBT = "in doubt"
     DELAYED = "delayed"
+    LATE = "late"
     LOST = "lost"
     MISMATCH = "mismatch"
     BARRIER = "barrier"
@@ -108,6 +117,7 @@ class Stop:
 
 Command: TypeAlias = (
     ReadChain
+    | CheckPrepared
     | PutLink
     | SyncLink
     | CommitHandle

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee, LinkKind, Lost, Mode
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import Command, PutLink, Report, StopReason
+from onceonly.protocol.commands import CheckPrepared, Command, PutLink, Report, StopReason
 from onceonly.protocol.matching import difference, match
 from onceonly.protocol.moves import (
     Move,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def voted(state: s.Running, event: e.VotesCollected) -> Move:
-    """All slots voted commit: decide, compare (drain), or match with what was lost (tentative)."""
+    """All slots voted commit: check and decide, compare (drain), or match with what was lost (tentative)."""
     plan = state.plan
     foreign = _foreign(plan, event.votes)
     if foreign:
@@ -61,7 +61,17 @@ def _decide(plan: Plan, votes: tuple[Vote, ...], rest: tuple[Vote, ...] = ()) ->
     link = replace(
         new_link(plan, LinkKind.COMMIT, run=votes[0].run if votes else ""), votes=votes, carried=plan.carried
     )
-    return s.Deciding(plan, link, rest), (PutLink(link),)
+    return s.Checking(plan, link, rest), (CheckPrepared(plan, link),)
+
+
+def checked(state: s.Checking, event: e.Checked) -> Move:
+    """In time: put the decision. Late: stop before it, so that the try is given up and run again."""
+    limit_s = state.plan.limit_s
+    if limit_s is not None and event.age_s > limit_s:
+        return stop(StopReason.LATE, f"it took {event.age_s:.1f} s, and its limit is {limit_s:g} s")
+    if event.expiring:
+        return stop(StopReason.LATE, "; ".join(event.expiring))
+    return s.Deciding(state.plan, state.link, state.rest), (PutLink(state.link),)
 
 
 def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:

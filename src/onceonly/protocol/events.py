@@ -84,6 +84,14 @@ class VotesCollected:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """The epoch is ``age_s`` seconds old; ``expiring`` says which prepared transactions are gone or about to be."""
+
+    age_s: float
+    expiring: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """A slot failed or stayed silent, or the query was stopped: VOTE_ABORT."""
 
@@ -101,5 +109,6 @@ Event: TypeAlias = (
     | Swept
     | SweepFailed
     | VotesCollected
+    | Checked
     | Aborted
 )

@@ -219,6 +219,8 @@ def _plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = 
         uses=context.uses,
         facts=context.facts,
         decided=decided,
+        # A drain decides nothing: however long it takes, there is nothing to void.
+        limit_s=None if mode is Mode.DRAIN else context.limit_s,
     )
 
 

@@ -9,7 +9,7 @@ Planning (driver, before any task)::
 
 Deciding (driver, after the votes)::
 
-    Running ─▶ Deciding ─▶ Committing ─▶ Receipting ─▶ SweepingEnd ─▶ Done
+    Running ─▶ Checking ─▶ Deciding ─▶ Committing ─▶ Receipting ─▶ SweepingEnd ─▶ Done
 
 Giving up (driver, after VOTE_ABORT)::
 
@@ -34,7 +34,7 @@ class Context:
     ``plan`` is the id drawn for this try; it begins with ``application``, the name of the Spark application, and
     a dot, where that is known. ``continues`` is the id of the plan that this same process made for
     the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
-    needs no claim.
+    needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes.
     """
 
     epoch: int
@@ -47,6 +47,7 @@ class Context:
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,15 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Checking:
+    """All votes are in; before their COMMIT link is put, it is seen whether the epoch is still in time."""
+
+    plan: Plan
+    link: Link
+    rest: tuple[Vote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Deciding:
     """Our COMMIT link is being put. ``rest`` are tentative votes that it does not name."""
 
@@ -195,6 +205,7 @@ State: TypeAlias = (
     | Resolving
     | Receipting
     | Running
+    | Checking
     | Deciding
     | Committing
     | SweepingEnd

@@ -62,6 +62,7 @@ _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.Resolving, e.Resolved): planning.resolving,
     (s.Receipting, e.ReceiptPersisted): planning.receipt_put,
     (s.Running, e.VotesCollected): deciding.voted,
+    (s.Checking, e.Checked): deciding.checked,
     (s.Deciding, e.LinkPersisted): deciding.decided,
     (s.Deciding, e.LinkTaken): superseded,
     (s.Deciding, e.LinkInDoubt): link_in_doubt,

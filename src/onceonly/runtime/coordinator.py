@@ -53,7 +53,8 @@ class Coordinator:
     """The coordinator of two-phase commit for one query; sinks take part once they have joined.
 
     ``actor`` names the process in the event log; ``application`` is the same in all processes of one Spark
-    application; ``commit_timeout_s`` bounds the retries of one commit phase; ``watch`` is given every step that
+    application; ``commit_timeout_s`` bounds the retries of one commit phase; ``epoch_timeout_s`` is how long an epoch
+    may take from its plan to its decision, None for as long as it takes; ``watch`` is given every step that
     the event log would record.
     """
 
@@ -64,6 +65,7 @@ class Coordinator:
         actor: str,
         application: str = "",
         commit_timeout_s: float = 60.0,
+        epoch_timeout_s: float | None = None,
         clock: Clock | None = None,
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class Coordinator:
         self._actor = actor
         self._application = application
         self._clock = clock or SystemClock()
+        self._epoch_timeout_s = epoch_timeout_s
         self._watch = watch
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
@@ -119,6 +122,7 @@ class Coordinator:
             settings={name: dict(each.sink.identity()) for name, each in taking_part.items()},
             uses={name: each.use for name, each in taking_part.items() if each.use is not None},
             facts={name: self._facts[name] for name in names},
+            limit_s=self._epoch_timeout_s,
         )
         started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
         if started is None:
@@ -139,7 +143,7 @@ class Coordinator:
         run = votes[0].run if votes else ""
         self._record("votes.collected", plan.epoch, run=run, votes=len(votes), mode=plan.mode.value)
         if plan.mode is not Mode.DRAIN:
-            failpoints.hit("link.before_put")
+            failpoints.hit("link.before_check")
         state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
         self._drive(state, commands, epoch=plan.epoch, run=run)
         self._log.fold()
@@ -185,7 +189,8 @@ class Coordinator:
             if isinstance(command, protocol.Stop):
                 raise error_of(command, query=self._log.query, epoch=epoch)
             if isinstance(command, protocol.StartTasks):
-                plan = command.plan
+                # No transaction of this plan is older than this moment.
+                plan = replace(command.plan, planned_s=self._clock.monotonic())
                 continue
             if isinstance(command, protocol.CommitHandle):
                 batch = [command]
@@ -219,6 +224,8 @@ class Coordinator:
                         newest=newest,
                     )
                 ]
+            case protocol.CheckPrepared(plan, link):
+                return [self._check_prepared(plan, link)]
             case protocol.PutLink(link):
                 return [self._put(link)]
             case protocol.SyncLink(link):
@@ -246,7 +253,36 @@ class Coordinator:
         message = f"unknown command {command!r}"
         raise TypeError(message)
 
+    def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
+        """Look how old the epoch is, and whether its transactions will live until they are committed.
+
+        Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
+        epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
+        """
+        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
+        expiring: list[str] = []
+        for name, handles in _handles(link.votes).items():
+            try:
+                why = self._sinks[name].expiring(handles, plan.facts.get(name, {}), age_s)
+            except OnceonlyError:
+                raise
+            except Exception as error:
+                raise UnavailableError(
+                    f"Query {self._log.query}, chk-{plan.epoch}: the sink {name} could not say whether its "
+                    f"transactions are still open after {age_s:.1f} s: {type(error).__name__}: {error}",
+                    next_step="Start the query again: nothing was decided, and the epoch is run again.",
+                ) from error
+            if why:
+                expiring.append(f"sink {name}: {why}")
+        self._record(
+            "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
+        )
+        return protocol.Checked(age_s, tuple(expiring))
+
     def _put(self, link: Link) -> protocol.Event:
+        # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
+        if not link.reason:
+            failpoints.hit("link.before_put")
         try:
             standing = self._log.put_link(link)
         except InDoubtError as error:
@@ -255,7 +291,6 @@ class Coordinator:
             self._record("link.taken", link.epoch, run=link.run, index=link.index)
             return protocol.LinkTaken(standing)
         self._record("link.persisted", link.epoch, run=link.run, link=link.kind.value, index=link.index)
-        # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
         failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
         return protocol.LinkPersisted(link)
 
@@ -279,14 +314,10 @@ class Coordinator:
 
     def _complete(self, link: Link) -> None:
         """Tell each sink of a link that its epoch is committed as a whole."""
-        handles: dict[str, list[Handle]] = {}
-        for vote in link.output:
-            if vote.handle is not None:
-                handles.setdefault(vote.sink, []).append(vote.handle)
-        for name, committed in handles.items():
+        for name, committed in _handles(link.output).items():
             failpoints.hit("complete.before", of=name)
             try:
-                self._sinks[name].complete(self._context(name), link.epoch, tuple(committed))
+                self._sinks[name].complete(self._context(name), link.epoch, committed)
             except OnceonlyError:
                 raise
             except Exception as error:
@@ -341,6 +372,15 @@ class Coordinator:
             self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
         if events.enabled():
             events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
+    """Give the handles of each sink that has some."""
+    handles: dict[str, list[Handle]] = {}
+    for vote in votes:
+        if vote.handle is not None:
+            handles.setdefault(vote.sink, []).append(vote.handle)
+    return {name: tuple(each) for name, each in handles.items()}
 
 
 def _common(guarantees: Collection[Guarantee]) -> Guarantee:

@@ -79,6 +79,7 @@ class Desk:
             actor=actor,
             application=application,
             commit_timeout_s=settings.commit_timeout_s,
+            epoch_timeout_s=settings.epoch_timeout_s,
         )
 
     def enlist(self, settings: SinkSettings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> None:

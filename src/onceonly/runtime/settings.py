@@ -23,7 +23,8 @@ SINK = "onceonly.sink"
 ADOPT = "onceonly.adopt"
 HISTORY = "onceonly.history"
 COMMIT_TIMEOUT = "onceonly.commit.timeout"
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT)
+EPOCH_TIMEOUT = "onceonly.epoch.timeout"
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, EPOCH_TIMEOUT)
 _SINK = (GUARANTEE, SINK)
 PREFIX = "onceonly."
 # The name becomes a part of transactional ids, group names and file names.
@@ -38,6 +39,8 @@ class QuerySettings:
     adopt: bool = False
     history: int = 100
     commit_timeout_s: float = 60.0
+    # How long an epoch may take only its user knows; too short a default would run one again for ever.
+    epoch_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +104,13 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
     """Read the runtime's own options of a query, by their lower-case names. Anywhere; pure."""
     if not given.get(CHECKPOINT):
         raise no_checkpoint()
+    timeout = given.get(EPOCH_TIMEOUT)
     return QuerySettings(
         checkpoint=given[CHECKPOINT],
         adopt=_flag(ADOPT, given.get(ADOPT, "false")),
         history=int(_number(HISTORY, given.get(HISTORY, "100"), minimum=1, whole=True)),
         commit_timeout_s=_number(COMMIT_TIMEOUT, given.get(COMMIT_TIMEOUT, "60"), minimum=0.001),
+        epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=0.001),
     )
 
 

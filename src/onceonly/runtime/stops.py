@@ -31,6 +31,14 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "The target system did not take it within the time; what is decided stays decided.",
         "Start the query again when the target answers; a supervised query does so by its restart strategy.",
     ),
+    StopReason.LATE: (
+        errors.EpochTimeoutError,
+        "The epoch came too late, so it was not decided; what it had prepared is removed.",
+        (
+            "Let the query start again, as a supervised one does: the epoch runs anew. If it is late every time, "
+            "raise onceonly.epoch.timeout, or the transaction time-out that is named."
+        ),
+    ),
     StopReason.LOST: (
         errors.TransactionLostError,
         "Decided transactions were dropped by the target; this is proven, and they are fenced.",

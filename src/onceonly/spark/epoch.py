@@ -47,6 +47,7 @@ def epoch(
     adopt: bool = False,
     history: int = 100,
     commit_timeout_s: float = 60.0,
+    epoch_timeout_s: float | None = None,
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -63,12 +64,19 @@ def epoch(
     epoch without any write is evaluated all the same, as Spark's state needs it.
 
     ``adopt`` takes over a checkpoint that another sink has used, ``history`` is how many epochs keep their
-    details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds.
+    details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds; ``epoch_timeout_s`` is how long an
+    epoch may take from its plan to its decision, None for as long as it takes.
     """
     return Epoch(
         df,
         batch_id,
-        QuerySettings(checkpoint=log, adopt=adopt, history=history, commit_timeout_s=commit_timeout_s),
+        QuerySettings(
+            checkpoint=log,
+            adopt=adopt,
+            history=history,
+            commit_timeout_s=commit_timeout_s,
+            epoch_timeout_s=epoch_timeout_s,
+        ),
     )
 
 
