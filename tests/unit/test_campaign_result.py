@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.testing.auditor.anomalies import Anomaly
 from onceonly.testing.campaign import result as results
 from onceonly.testing.campaign.result import Result, Round
 
@@ -48,7 +49,7 @@ def test_a_campaign_without_a_finding_is_clean() -> None:
     assert (found.verdict, found.why) == ("clean", ())
     assert found.crashes == 4
     assert found.faults == found.armed == {"kill link.after_put": 4}
-    assert found.anomalies == {"lost": 0, "duplicated": 0}
+    assert found.anomalies == found.matrix[0].anomalies == dict.fromkeys(map(str, Anomaly), 0)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,24 @@ def test_what_the_guarantee_allows_is_told_and_is_no_anomaly() -> None:
     found = fold(like(guarantee="at-least-once", allowed={"duplicated": 12}))
     assert found.verdict == "clean"
     assert found.matrix[0].allowed == found.allowed == {"duplicated": 12}
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "anomalies", "allowed"),
+    [
+        ("exactly-once", {"lost": 1, "duplicated": 2}, {}),
+        ("at-least-once", {"lost": 1}, {"duplicated": 2}),
+        ("at-most-once", {"duplicated": 2}, {"lost": 1}),
+    ],
+)
+def test_what_the_auditor_counts_is_parted_by_the_guarantee(
+    guarantee: str, anomalies: dict[str, int], allowed: dict[str, int]
+) -> None:
+    counts = {**dict.fromkeys(Anomaly, 0), Anomaly.LOST: 1, Anomaly.DUPLICATED: 2}
+    broken, forgiven = results.split(counts, guarantee)
+    assert {name: count for name, count in broken.items() if count} == anomalies
+    assert forgiven == allowed
+    assert broken.keys() == set(map(str, Anomaly))
 
 
 def test_the_matrix_sums_up_each_connector_under_each_guarantee() -> None:
@@ -179,6 +198,15 @@ def test_a_file_that_is_no_report_is_named(tmp_path: Path, data: bytes, message:
     path.write_bytes(data)
     with pytest.raises(ConfigurationError, match=message):
         results.read(path)
+
+
+def test_a_report_of_before_an_anomaly_was_known_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    results.write(path, fold(CLEAN))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    del told["anomalies"]["orphan"]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert results.read(path) == fold(CLEAN)
 
 
 @pytest.mark.parametrize("key", ["crashes", "verdict", "anomalies"])
