@@ -20,7 +20,7 @@ class Anomaly(enum.StrEnum):
     sentence: str
     """What it means."""
 
-    def __new__(cls, name: str, sentence: str) -> Self:
+    def __new__(cls, name: str, sentence: str = "") -> Self:  # looking one up needs the name alone
         self = str.__new__(cls, name)
         self._value_ = name
         self.sentence = sentence

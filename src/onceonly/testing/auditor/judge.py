@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee
 from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
+from onceonly.testing.auditor.epochs import check_epochs, check_log
+from onceonly.testing.auditor.lookup import Facts, Findings, unknown_sink
+from onceonly.testing.auditor.visible import SinkCheck
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +34,20 @@ class Verdict:
 
 
 def judge(world: World, guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> Verdict:
-    """Compare what is visible with what went in and with what was decided. Anywhere; pure."""
-    counts: dict[Anomaly, int] = dict.fromkeys(Anomaly, 0)
-    known = {each.value for each in world.inputs}
-    for sink in world.sinks:
-        seen = Counter(row.value for row in world.at_end if row.sink == sink)
-        counts[Anomaly.LOST] += len(known - seen.keys())
-        counts[Anomaly.DUPLICATED] += sum(count - 1 for count in seen.values() if count > 1)
-        counts[Anomaly.FOREIGN] += sum(count for value, count in seen.items() if value not in known)
-    return Verdict(guarantee=guarantee, anomalies=counts)
+    """Compare what is visible with what went in and with what was decided. Anywhere; pure.
+
+    One defect may have several names: half a transaction of one of two sinks is torn, lost and a partial epoch.
+
+    Raises:
+        ConfigurationError: the world is none that can be judged, for example two inputs with the same value.
+    """
+    facts, findings = Facts(world), Findings()
+    shown = {sink: SinkCheck(sink, world, facts, findings).run() for sink in world.sinks}
+    for row in (*world.at_end, *world.during):
+        if row.sink not in shown:
+            raise unknown_sink(row.sink, world.sinks)
+    check_epochs(world, facts, shown, findings)
+    check_log(world, facts, findings)
+    for orphan in world.orphans:
+        findings.add(Anomaly.ORPHAN, orphan.sink, orphan.what)
+    return Verdict(guarantee=guarantee, anomalies=findings.counts, examples=findings.examples)

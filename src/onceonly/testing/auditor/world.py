@@ -67,7 +67,8 @@ class Decision:
     ``slots`` are those of the last link, carried ones too; ``void`` are transactions that an earlier link named
     and the last one does not. ``decided_s`` is when the first COMMIT link was durable, None where nobody noted it:
     no transaction of the epoch may be visible before. ``spark_commit`` says whether ``commits/N`` is there, None
-    where Spark no longer keeps it.
+    where Spark no longer keeps it. ``contradictions`` are what the files say against each other, or a file that
+    cannot be believed.
 
     Folded epochs come as one value, from ``first`` to ``epoch``, with one slot for each sink: the log keeps no more.
     """
@@ -81,6 +82,7 @@ class Decision:
     decided_s: float | None = None
     receipt: bool = False
     spark_commit: bool | None = None
+    contradictions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -109,7 +111,8 @@ class World:
     one row, its newest. ``at_end`` is what a fresh reader gets after the faults are over, ``during`` what watching
     readers got meanwhile. ``uncommitted`` is what is in the targets beyond the point where a ``read_committed``
     reader stands now. ``decisions`` is None where there is no log to compare with. ``drained`` says that the query
-    has had the time to write all its input; if not, only what lies before the last barrier is due.
+    has had the time to write all its input; if not, only what lies before the last settled barrier is due.
+    Rows of ``keyless`` sinks show no key.
     """
 
     sinks: tuple[str, ...]
@@ -120,4 +123,5 @@ class World:
     decisions: Sequence[Decision] | None = None
     orphans: Sequence[Orphan] = ()
     upserts: frozenset[str] = frozenset()
+    keyless: frozenset[str] = frozenset()
     drained: bool = True
