@@ -1,0 +1,397 @@
+"""The faults: values with a name that are armed, fire, and are healed, one after the other.
+
+A new kind is a frozen dataclass with the methods of :class:`Fault`, and an entry in :data:`KINDS` that draws one.
+Everything random is drawn when the value is made, so that a plan is a list of values and the same seed gives
+the same one. Campaign's process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from onceonly import failpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly.testing.campaign.points import Points
+
+# Passed only while a decided handle is committed again: something must fail between link and receipt before.
+_RECOVERY = ("plan.before_recommit", "plan.after_recommit")
+# Passed only in the first epoch after a start.
+_AT_START = ("plan.after_claim",)
+_OPENER = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
+# Where a pause or a broker's death is most telling: while rows are written, prepared, decided and committed.
+_BROKER_STEPS = (
+    "slot.during_write",
+    "slot.before_prepare",
+    "link.after_put",
+    "commit.before_handle",
+    "sweep.before",
+)
+_PASSES_MAX = 3
+
+
+class Stage(Protocol):
+    """What faults act upon: the job of a round and the servers around it."""
+
+    @property
+    def points(self) -> Points:
+        """The crash points of every job."""
+        ...
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        """The broker of source, target and transactions."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def workers(self) -> Sequence[int]:
+        """Give the pids of the job's Python workers, planner and commit process among them, in a stable order."""
+        ...
+
+    def kill_driver(self) -> None:
+        """SIGKILL the job's whole tree, and start its next life."""
+        ...
+
+
+class Fault(Protocol):
+    """One fault. ``arm`` gives what ``fired`` and ``heal`` are asked with; each is called in this order.
+
+    ``crashes`` is how many processes or process trees have died when it has fired.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def crashes(self) -> int: ...
+
+    def arm(self, stage: Stage) -> str:
+        """Prepare it. Gives a crash point's key, or the moment at which it is due."""
+        ...
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        """Say when it fired. Asked again and again; what is due at a moment is done here."""
+        ...
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        """After it has fired: the rest of it, and what makes the world whole again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtPoint:
+    """A Python process is killed, or raises, at a crash point; the query, or the task, is run again in its driver."""
+
+    point: str
+    action: str = "kill"
+    nth: int = 1
+    crashes: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.action} {self.point}"
+
+    def arm(self, stage: Stage) -> str:
+        opener = _OPENER.get(self.point)
+        if opener:
+            stage.points.arm(opener, self.action)
+        return stage.points.arm(self.point, self.action, self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A process stands still at a crash point for a while, and goes on."""
+
+    point: str
+    nth: int
+    seconds: float
+    crashes: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"pause {self.point}"
+
+    def arm(self, stage: Stage) -> str:
+        return _arm_pause(stage, self.point, self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.sleep(self.seconds)
+        stage.points.resume(arming)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillDriverAt:
+    """The whole process tree of the job dies while a step stands still."""
+
+    point: str
+    nth: int
+    crashes: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"kill driver at {self.point}"
+
+    def arm(self, stage: Stage) -> str:
+        return _arm_pause(stage, self.point, self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillDriver:
+    """The whole process tree of the job dies at a random moment."""
+
+    delay_s: float
+    name: str = "kill driver at a random moment"
+    crashes: int = 1
+
+    def arm(self, stage: Stage) -> str:
+        return _due(stage, self.delay_s)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return float(arming) if stage.now() >= float(arming) else None
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillWorker:
+    """One of the job's Python workers dies at a random moment. ``which`` chooses, in [0, 1)."""
+
+    delay_s: float
+    which: float
+    name: str = "kill worker at a random moment"
+    crashes: int = 1
+
+    def arm(self, stage: Stage) -> str:
+        return _due(stage, self.delay_s)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return _signal_worker(stage, arming, self.which, signal.SIGKILL) and stage.now()
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeWorker:
+    """One of the job's Python workers is stopped (SIGSTOP) for a while, and goes on."""
+
+    delay_s: float
+    which: float
+    seconds: float
+    name: str = "freeze worker"
+    crashes: int = 0
+
+    def arm(self, stage: Stage) -> str:
+        return _due(stage, self.delay_s)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        pid = _signal_worker(stage, arming, self.which, signal.SIGSTOP)
+        if pid is None:
+            return None
+        struck = stage.now()
+        try:
+            stage.sleep(self.seconds)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return struck
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillBroker:
+    """The broker gets SIGKILL while a step of the protocol stands still, and comes back."""
+
+    point: str
+    nth: int
+    down_s: float
+    crashes: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"kill broker at {self.point}"
+
+    def arm(self, stage: Stage) -> str:
+        return _arm_pause(stage, self.point, self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.kafka.kill()
+        try:
+            stage.points.resume(arming)
+            stage.sleep(self.down_s)
+        finally:
+            stage.kafka.start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBroker:
+    """The broker is shut down in order at a random moment, and comes back."""
+
+    delay_s: float
+    down_s: float
+    name: str = "stop broker"
+    crashes: int = 0
+
+    def arm(self, stage: Stage) -> str:
+        return _due(stage, self.delay_s)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return float(arming) if stage.now() >= float(arming) else None
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kafka.stop()
+        try:
+            stage.sleep(self.down_s)
+        finally:
+            stage.kafka.start()
+
+
+# --- the registry -----------------------------------------------------------------------------------------
+
+Draw: TypeAlias = "Callable[[Random, str], Fault]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of fault: how often it is drawn among the others, where, and how one is drawn.
+
+    ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
+    card, the empty name. ``dear`` faults cost a new driver or broker, seconds instead of one.
+    """
+
+    draw: Draw
+    weight: int
+    points: Callable[[str], Sequence[str]] = lambda _: ("",)
+    dear: bool = False
+
+
+def in_one_process(connector: str) -> bool:
+    """Say whether planner and commit are the driver itself, so that their death is the driver's: several sinks."""
+    return "+" in connector
+
+
+def _every(_: str) -> Sequence[str]:
+    return tuple(failpoints.NAMES)
+
+
+def _in_workers(connector: str) -> Sequence[str]:
+    """Points whose process can die without the driver."""
+    return [name for name in failpoints.NAMES if name.startswith("slot.") or not in_one_process(connector)]
+
+
+def _ordinary(_: str) -> Sequence[str]:
+    return [name for name in failpoints.NAMES if name not in _OPENER]
+
+
+def _on_broker(_: str) -> Sequence[str]:
+    return _BROKER_STEPS
+
+
+KINDS: dict[str, Kind] = {
+    "kill": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=24, points=_in_workers
+    ),
+    "raise": Kind(
+        draw=lambda draw, point: AtPoint(point=point, action="raise", nth=_nth(draw, point), crashes=0),
+        weight=4,
+        points=_ordinary,
+    ),
+    "pause": Kind(
+        draw=lambda draw, point: Pause(point=point, nth=_nth(draw, point), seconds=draw.uniform(0.1, 1.5)),
+        weight=3,
+        points=_ordinary,
+    ),
+    "kill worker": Kind(
+        draw=lambda draw, _: KillWorker(delay_s=draw.uniform(0, 0.6), which=draw.random()), weight=5
+    ),
+    "freeze worker": Kind(
+        draw=lambda draw, _: FreezeWorker(
+            delay_s=draw.uniform(0, 0.6), which=draw.random(), seconds=draw.uniform(0.3, 2.0)
+        ),
+        weight=1,
+    ),
+    "kill driver at": Kind(
+        draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
+        weight=3,
+        points=_every,
+        dear=True,
+    ),
+    "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),
+    "kill broker": Kind(
+        draw=lambda draw, point: KillBroker(point=point, nth=_nth(draw, point), down_s=draw.uniform(0, 1.0)),
+        weight=1,
+        points=_on_broker,
+        dear=True,
+    ),
+    "stop broker": Kind(
+        draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
+        weight=1,
+        dear=True,
+    ),
+}
+
+
+def _nth(draw: Random, point: str) -> int:
+    return 1 if point in _OPENER else draw.randint(1, _PASSES_MAX)
+
+
+def _arm_pause(stage: Stage, point: str, nth: int) -> str:
+    opener = _OPENER.get(point)
+    if opener:
+        stage.points.arm(opener, "raise")
+    return stage.points.arm(point, "pause", nth)
+
+
+def _due(stage: Stage, delay_s: float) -> str:
+    return repr(stage.now() + delay_s)
+
+
+def _signal_worker(stage: Stage, arming: str, which: float, number: signal.Signals) -> int | None:
+    """Signal one of the workers when it is time; give its pid, None while there is nobody to be signalled."""
+    if stage.now() < float(arming):
+        return None
+    workers = stage.workers()
+    if not workers:
+        return None
+    pid = workers[int(which * len(workers))]
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return None
+    return pid

@@ -1,0 +1,137 @@
+"""The lives of a campaign's job: each a process tree of its own, the next one kept warm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psutil
+
+from onceonly.errors import SetupError
+from onceonly.testing.campaign.task import ERROR, READY, STOP, Task
+from onceonly.testing.process import JobProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_READY_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.02
+_DAEMON = "pyspark.daemon"
+
+
+@dataclass(slots=True)
+class Life:
+    """One process tree of the job. Campaign's process, its main thread."""
+
+    folder: Path
+    process: JobProcess
+
+    @property
+    def events(self) -> Path:
+        """Where it writes the event log."""
+        return self.folder / "events"
+
+    def is_ready(self) -> bool:
+        """Say whether it waits for a task, or has one."""
+        return (self.folder / READY).exists()
+
+    def workers(self) -> list[int]:
+        """Give the pids of its Python workers, oldest first: those that Spark's daemons have forked."""
+        found: list[tuple[float, int]] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.process.root.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    parent = process.parent()
+                    if parent is not None and all(
+                        _DAEMON in " ".join(p.cmdline()) for p in (process, parent)
+                    ):
+                        found.append((process.create_time(), process.pid))
+        return [pid for _, pid in sorted(found)]
+
+    def error(self) -> str:
+        """Say why it ended by itself."""
+        with contextlib.suppress(OSError):
+            failure = json.loads((self.folder / ERROR).read_text(encoding="utf-8"))
+            return f"{failure['code']}: {failure['what']}"
+        return self.process.last_lines()
+
+    def kill(self) -> None:
+        """SIGKILL the whole tree. Idempotent."""
+        self.process.kill()
+
+    def stop(self) -> bool:
+        """Let the query end in order; kill what is still there then. Say whether it did."""
+        (self.folder / STOP).touch()
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while self.process.exit_code is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        ended = self.process.exit_code == 0
+        self.process.kill()
+        return ended
+
+
+@dataclass(slots=True)
+class Lives:
+    """Starts lives, the next one while this one runs, so that a driver's death costs a query's start alone.
+
+    Campaign's process, its main thread: a child dies with the thread that has started it.
+    """
+
+    folder: Path
+    env: Mapping[str, str]
+    count: int = 0
+    _spare: Life | None = None
+    _running: list[Life] = field(default_factory=list)
+
+    def next(self, task: Task, *, spare: bool = True) -> Life:
+        """Give a life that has the task; start the one after it, if it will be needed.
+
+        Raises:
+            SetupError: Spark did not come up.
+        """
+        life = self._spare or self._start()
+        self._spare = None
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not life.is_ready():
+            if life.process.exit_code is not None or time.monotonic() > deadline:
+                raise SetupError(
+                    f"the campaign's job did not come up; the last lines of its log:\n{life.process.last_lines()}",
+                    next_step="see whether Java and PySpark work here, and whether memory is short",
+                )
+            time.sleep(_POLL_S)
+        task.give(life.folder)
+        if spare:
+            self._spare = self._start()
+        return life
+
+    def forget(self, life: Life) -> None:
+        """Remove what a life has left on disk."""
+        life.kill()
+        self._running.remove(life)
+        shutil.rmtree(life.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Kill all of them. Idempotent."""
+        for life in self._running:
+            life.kill()
+
+    def _start(self) -> Life:
+        self.count += 1
+        folder = self.folder / f"life-{self.count}"
+        (folder / "events").mkdir(parents=True)
+        process = JobProcess.start(
+            [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(folder)],
+            log=folder / "job.log",
+            env={**self.env, "ONCEONLY_EVENTS": str(folder / "events")},
+            cwd=folder,
+        )
+        life = Life(folder, process)
+        self._running.append(life)
+        return life

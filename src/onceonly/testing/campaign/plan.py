@@ -1,0 +1,58 @@
+"""Decides, from a seed, what a round feeds and which faults strike it. Pure: the same seed gives the same plan."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.testing.campaign.faults import KINDS
+from onceonly.testing.campaign.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.testing.campaign.faults import Fault, Kind
+
+FAULTS_MIN, FAULTS_MAX = 15, 40
+_GAP_MAX_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """A fault, and how long the job runs undisturbed before it is armed."""
+
+    gap_s: float
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One round. A shorter one is a prefix of it: ``blows`` do not depend on how many of them are carried out."""
+
+    seed: int
+    number: int
+    connector: str
+    workload: Workload
+    blows: tuple[Blow, ...]
+
+
+def plan_round(
+    seed: int, number: int, connector: str, *, kinds: Mapping[str, Kind] = KINDS, dear: bool = True
+) -> Plan:
+    """Draw a round. ``dear`` takes in the faults that cost seconds instead of one."""
+    draw = random.Random(f"{seed}/{number}/{connector}")
+    workload = Workload.draw(draw)
+    offered = {name: kind for name, kind in kinds.items() if dear or not kind.dear}
+    decks: dict[str, list[str]] = {name: [] for name in offered}
+    names, weights = list(offered), [kind.weight for kind in offered.values()]
+    blows: list[Blow] = []
+    for _ in range(draw.randint(FAULTS_MIN, FAULTS_MAX)):
+        name = draw.choices(names, weights)[0]
+        kind, deck = offered[name], decks[name]
+        if not deck:
+            # Every point once, before one comes again.
+            deck += kind.points(connector)
+            draw.shuffle(deck)
+        blows.append(Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop())))
+    return Plan(seed=seed, number=number, connector=connector, workload=workload, blows=tuple(blows))

@@ -1,0 +1,317 @@
+"""One round: a query of its own under a plan of faults, drained, stopped, and audited."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.testing.auditor import World, judge
+from onceonly.testing.campaign import result, watch
+from onceonly.testing.campaign.result import Round
+from onceonly.testing.campaign.task import Task
+from onceonly.testing.campaign.watch import Watch
+from onceonly.testing.campaign.workload import Feeder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly.model import Guarantee
+    from onceonly.testing.auditor import Verdict
+    from onceonly.testing.campaign.display import Display
+    from onceonly.testing.campaign.lives import Life, Lives
+    from onceonly.testing.campaign.plan import Blow, Plan
+    from onceonly.testing.campaign.points import Points
+
+_POLL_S = 0.01
+_LOOK_S = 0.2
+_FIRE_TIMEOUT_S = 30.0
+_RECOVER_TIMEOUT_S = 90.0
+_DRAIN_TIMEOUT_S = 120.0
+# What was visible at the crash reaches the watching reader a little later.
+_READER_LAG_S = 0.05
+_OWN_ENDS_MAX = 3
+_KEPT = "world.jsonl"
+
+
+@dataclass(slots=True)
+class Arena:
+    """What the rounds of one invocation share."""
+
+    folder: Path
+    kafka: EmbeddedKafka
+    points: Points
+    lives: Lives
+    display: Display
+    commit: str = ""
+
+
+@dataclass(slots=True)
+class Scene:
+    """One round while it runs; what its faults act upon. Campaign's process, its main thread."""
+
+    arena: Arena
+    plan: Plan
+    guarantee: Guarantee
+    task: Task
+    watch: Watch
+    life: Life
+    lives: list[Life] = field(default_factory=list)
+    armed: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    crashes: int = 0
+    recovery_s: list[float] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+    # --- what faults ask for: see faults.Stage --------------------------------------------------------------
+
+    @property
+    def points(self) -> Points:
+        return self.arena.points
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        return self.arena.kafka
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def workers(self) -> Sequence[int]:
+        return self.life.workers()
+
+    def kill_driver(self) -> None:
+        self.life.kill()
+        self._live_again()
+
+    # --- the round ------------------------------------------------------------------------------------------
+
+    def strike(self, blow: Blow) -> None:
+        """Carry out one fault, and wait until the query shows new rows again."""
+        fault = blow.fault
+        time.sleep(blow.gap_s)
+        self.arena.display.step = fault.name
+        self.armed[fault.name] += 1
+        arming = fault.arm(self)
+        struck: list[float] = []
+
+        def has_fired() -> bool:
+            moment = fault.fired(self, arming)
+            struck.extend([] if moment is None else [moment])
+            return moment is not None
+
+        if self.until(has_fired, _FIRE_TIMEOUT_S):
+            fault.heal(self, arming)
+            self.fired[fault.name] += 1
+            self.crashes += fault.crashes
+        self.points.disarm()
+        if struck:
+            self._recover(struck[0], crash=bool(fault.crashes))
+
+    def settle(self, fed: int) -> None:
+        """Wait until everything that was fed is visible, and Spark has noted its last epoch."""
+        self.arena.display.step = "draining"
+        due = dict.fromkeys(self.task.sinks, fed)
+        checkpoint = Path(self.task.checkpoint)
+
+        def drained() -> bool:
+            seen = self.watch.counts()
+            return all(seen[sink] >= due[sink] for sink in due) and _newest(
+                checkpoint / "offsets"
+            ) == _newest(checkpoint / "commits")
+
+        if not self.until(drained, _DRAIN_TIMEOUT_S):
+            self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
+
+    def end(self) -> None:
+        """Stop the job in order."""
+        if not self.life.stop():
+            self.trouble.append(f"the job did not stop in order: {self.life.error()}")
+
+    def _recover(self, struck: float, *, crash: bool) -> None:
+        if not self.until(lambda: self.watch.first_after(struck + _READER_LAG_S), _RECOVER_TIMEOUT_S):
+            self.trouble.append(
+                f"nothing new was visible {_RECOVER_TIMEOUT_S:g} s after {self.arena.display.step}"
+            )
+            return
+        seen = self.watch.first_after(struck + _READER_LAG_S)
+        if crash and seen is not None:
+            self.recovery_s.append(round(seen - struck, 3))
+
+    def until(self, condition: Callable[[], object], timeout_s: float) -> bool:
+        """Wait for a condition while the job is kept alive; say whether it came true."""
+        deadline = time.monotonic() + timeout_s
+        look = 0.0
+        while not condition():
+            now = time.monotonic()
+            if now > deadline:
+                return False
+            if now > look:
+                look = now + _LOOK_S
+                self._look()
+            time.sleep(_POLL_S)
+        return True
+
+    def _look(self) -> None:
+        """Show how far it is, and start the job again if it has ended by itself."""
+        display = self.arena.display
+        display.fired, display.rows = self.fired.total(), min(self.watch.counts().values())
+        if self.life.process.exit_code is not None:
+            self.trouble.append(f"the job ended by itself: {self.life.error()}")
+            if len(self.trouble) > _OWN_ENDS_MAX:
+                raise UnavailableError(
+                    f"the job ended by itself again and again: {self.trouble[-1]}",
+                    next_step="read the job's log in the kept folder",
+                )
+            self._live_again()
+
+    def _live_again(self) -> None:
+        self.life = self.arena.lives.next(self.task)
+        self.lives.append(self.life)
+
+
+def run_round(
+    arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None = None
+) -> tuple[Round, Path | None]:
+    """Run a round until its plan is done or so many crashes have happened; audit it.
+
+    Gives the round, and the folder that is kept of it if it was not clean.
+    """
+    started, begun = datetime.now(UTC), time.monotonic()
+    name = f"{plan.seed}-{plan.number}-{plan.connector.replace('+', '-')}"
+    folder = arena.folder / f"round-{name}"
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    task = _task(arena.kafka, plan, guarantee, name, folder)
+    verdict: Verdict | None = None
+    world: World | None = None
+    not_audited = ""
+    with ExitStack() as close:
+        reader = Watch(task)
+        close.callback(reader.close)
+        feeder = Feeder(task.servers, task.source, plan.workload)
+        life = arena.lives.next(task)
+        scene = Scene(arena, plan, guarantee, task, reader, life, [life])
+        try:
+            feeder.start()
+            scene.until(reader.seen, _RECOVER_TIMEOUT_S)
+            for blow in plan.blows:
+                arena.display.armed = len(plan.blows)
+                if crashes_max is not None and scene.crashes >= crashes_max:
+                    break
+                scene.strike(blow)
+            scene.settle(feeder.stop())
+            scene.end()
+            reader.close()
+            arena.display.step = "audit"
+            world = _world(task, reader)
+            verdict = judge(world, guarantee)
+        except OnceonlyError as error:
+            not_audited = error.what
+        finally:
+            arena.points.disarm()
+    anomalies, allowed = result.split(verdict.anomalies if verdict else {}, guarantee.value)
+    done = Round(
+        seed=plan.seed,
+        number=plan.number,
+        connector=plan.connector,
+        guarantee=guarantee.value,
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seconds=round(time.monotonic() - begun, 1),
+        rows=len(world.inputs) if world else 0,
+        epochs=_newest(Path(task.checkpoint) / "commits") + 1,
+        crashes=scene.crashes,
+        armed=dict(scene.armed),
+        faults=dict(scene.fired),
+        anomalies=anomalies,
+        allowed=allowed,
+        examples=(verdict.examples if verdict else ())[:10],
+        recovery_s=tuple(scene.recovery_s),
+        not_audited=not_audited,
+        commit=arena.commit,
+    )
+    for text in scene.trouble:
+        arena.display.say(f"  {done.name}: {text}")
+    if done.verdict == "clean" and not scene.trouble:
+        _remove(arena, scene, folder)
+        return done, None
+    _keep(arena, scene, folder, world)
+    return done, folder
+
+
+def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
+    # A round that was interrupted is run again from its beginning, on topics of its own.
+    own = f"{name}-{os.getpid()}"
+    task = Task(
+        servers=kafka.bootstrap_servers,
+        source=f"in-{own}",
+        target=f"out-{own}",
+        files=str(folder / "files"),
+        checkpoint=str(folder / "checkpoint"),
+        connector=plan.connector,
+        guarantee=guarantee.value,
+        per_epoch=plan.workload.per_epoch,
+    )
+    kafka.create_topic(task.source, partitions=plan.workload.partitions)
+    kafka.create_topic(task.target, partitions=plan.workload.targets)
+    return task
+
+
+def _world(task: Task, reader: Watch) -> World:
+    return World(
+        sinks=task.sinks,
+        inputs=watch.inputs(task),
+        at_end=list(watch.at_end(task)),
+        during=reader.seen(),
+        drained=True,
+    )
+
+
+def _remove(arena: Arena, scene: Scene, folder: Path) -> None:
+    for life in scene.lives:
+        arena.lives.forget(life)
+    shutil.rmtree(folder, ignore_errors=True)
+    admin = arena.kafka.admin()
+    for answer in admin.delete_topics([scene.task.source, scene.task.target]).values():
+        answer.result(_RECOVER_TIMEOUT_S)
+
+
+def _keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None:
+    """Put together what tells what happened: logs, events, and all rows that went in and came out."""
+    for number, life in enumerate(scene.lives, 1):
+        life.kill()
+        shutil.copytree(life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark"))
+        arena.lives.forget(life)
+    if world is not None:
+        with (folder / _KEPT).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in _lines(world))
+
+
+def _lines(world: World) -> Iterator[str]:
+    for each in world.inputs:
+        yield json.dumps({"in": each.partition, "at": each.position, "value": each.value.decode()})
+    for kind, rows in (("end", world.at_end), ("during", world.during)):
+        for row in rows:
+            value = (row.value or b"").decode(errors="replace")
+            yield json.dumps(
+                {kind: row.sink, "place": row.place, "order": row.order, "t": row.seen_s, "value": value}
+            )
+
+
+def _newest(folder: Path) -> int:
+    try:
+        return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
+    except FileNotFoundError:
+        return -1

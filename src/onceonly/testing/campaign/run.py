@@ -1,0 +1,167 @@
+"""The campaign: round after round on one broker, until enough has crashed or the time is over."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from onceonly.embedded.jars import ensure_jars
+from onceonly.embedded.java import find_java
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import ConfigurationError
+from onceonly.model import Guarantee
+from onceonly.testing.campaign import page, result
+from onceonly.testing.campaign.display import Display
+from onceonly.testing.campaign.lives import Lives
+from onceonly.testing.campaign.plan import plan_round
+from onceonly.testing.campaign.points import Points
+from onceonly.testing.campaign.round import Arena, run_round
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onceonly.testing.campaign.result import Result
+
+CONNECTORS = ("kafka", "files", "kafka+files")
+_PACKAGES = ("onceonly", "pyspark", "confluent-kafka", "kafka-python")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignOptions:
+    """What is asked for. ``crashes`` are those of the whole report, ``minutes`` those of this invocation."""
+
+    connectors: tuple[str, ...] = CONNECTORS
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    crashes: int | None = None
+    minutes: float | None = None
+    seed: int = 1
+    json: Path | None = None
+    html: Path | None = None
+    dear: bool = True
+    number: int | None = None
+    """Run this round alone, again."""
+
+
+def run_campaign(options: CampaignOptions, console: Console) -> Result:
+    """Run rounds until the report holds what is asked for; it is written after each. Campaign's process.
+
+    Blocks for minutes or hours, ends every process that it has started, and goes on where the report in ``json``
+    ends. What is not clean is kept in a folder beside the report, or in a temporary one, and named.
+
+    Raises:
+        SetupError: the machine lacks something.
+        ConfigurationError: the report is none, or of a newer version.
+    """
+    done = _report(options)
+    if options.number is None and options.crashes is None and options.minutes is None:
+        raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
+    ends = time.monotonic() + 60 * options.minutes if options.minutes else None
+    if _is_enough(options, done):
+        return done
+    ensure_jars(console)
+    with ExitStack() as close:
+        folder = Path(tempfile.mkdtemp(prefix="onceonly-verify-"))
+        close.callback(_remove_empty, folder)
+        kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
+        close.callback(kafka.kill)
+        points = Points(folder / "points")
+        lives = Lives(folder / "lives", points.env)
+        close.callback(lives.close)
+        display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
+        arena = Arena(folder, kafka, points, lives, display, commit=_commit())
+        display.say(f"seed {options.seed}; work in {folder}")
+        if options.number is not None:
+            return _one_more(arena, options, done, options.number)
+        while not _is_enough(options, done) and (ends is None or time.monotonic() < ends):
+            done = _one_more(arena, options, done, result.next_number(done, options.seed))
+    return done
+
+
+def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int) -> Result:
+    connector = options.connectors[(number - 1) % len(options.connectors)]
+    plan = plan_round(options.seed, number, connector, dear=options.dear)
+    arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}")
+    wanted = options.crashes - done.crashes if options.crashes else None
+    found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
+    done = result.add(done, found)
+    arena.display.crashes = done.crashes
+    arena.display.anomalies = sum(done.anomalies.values())
+    arena.display.say(
+        f"round {number}, {connector}: {found.verdict}; {found.crashes} crashes by "
+        f"{sum(found.faults.values())} faults, {found.rows} rows in {found.epochs} epochs, {found.seconds:.0f} s"
+        + (f"; kept in {kept}" if kept else "")
+    )
+    for text in (*found.doubts, *found.examples):
+        arena.display.say(f"  {text}")
+    _write(options, done)
+    return done
+
+
+def _report(options: CampaignOptions) -> Result:
+    if options.json is not None and options.json.exists():
+        found = result.read(options.json)
+        return result.fold(found.rounds, seed=options.seed, machine=_machine(), versions=_versions())
+    return result.fold([], seed=options.seed, machine=_machine(), versions=_versions())
+
+
+def _is_enough(options: CampaignOptions, done: Result) -> bool:
+    return options.crashes is not None and done.crashes >= options.crashes
+
+
+def _write(options: CampaignOptions, done: Result) -> None:
+    if options.json is not None:
+        result.write(options.json, done)
+    if options.html is not None:
+        page.write(options.html, done)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove all but the rounds that are kept; the folder too, if there are none."""
+    for path in folder.iterdir():
+        if not path.name.startswith("round-"):
+            shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _machine() -> dict[str, str | int | float]:
+    java = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False, timeout=30)
+    return {
+        "cores": os.cpu_count() or 0,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": f"{platform.system()} {platform.release()}",
+        "java": (java.stderr.splitlines() or [""])[0],
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "commit": _commit()}
+    for package in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def _commit() -> str:
+    """Name the code that runs, where it is a work tree of git; with ``+`` if it was changed."""
+    with suppress(OSError, subprocess.SubprocessError):
+        git = ["git", "-C", str(Path(__file__).parent)]
+        found = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        )
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True
+        )
+        return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    return ""

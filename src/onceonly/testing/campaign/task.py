@@ -1,0 +1,42 @@
+"""What a job of a campaign is told, and the files over which it is told so: values for both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run time
+
+import msgspec
+
+READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
+"""Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
+EXIT_TYPED_ERROR = 3
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One query: Kafka → unchanged → the sinks of ``connector``, which share a decision if they are several."""
+
+    servers: str
+    source: str
+    target: str
+    files: str
+    checkpoint: str
+    connector: str
+    guarantee: str
+    per_epoch: int
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(self.connector.split("+"))
+
+    def options(self, sink: str) -> dict[str, str]:
+        """Give the options of one of its sinks."""
+        own = {
+            "kafka": {"kafka.bootstrap.servers": self.servers, "topic": self.target},
+            "files": {"path": self.files, "format": "json"},
+        }[sink]
+        return {**own, "onceonly.guarantee": self.guarantee}
+
+    def give(self, life: Path) -> None:
+        """Give it to a job that waits for one."""
+        written = life / f"{TASK}.tmp"
+        written.write_bytes(msgspec.json.encode(self))
+        written.replace(life / TASK)
