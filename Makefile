@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -74,8 +74,16 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
+# Writes the guarantee matrix of README and docs from the report of the long campaign.
+proof-pages: setup
+	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
+
 unit: setup
-	$(BIN)/pytest -m "not integration and not acceptance"
+	$(BIN)/pytest -m "not integration and not acceptance" --ignore tests/mutation
+
+# Known defects, put into a copy of the code one at a time: each must turn its tests red. `make test` does it, too.
+mutants: setup
+	$(BIN)/python -m tests.mutation.mutate
 
 integration: setup
 	$(BIN)/pytest -m integration

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
+from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
+from onceonly.testing.campaign import matrix, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from docutils import nodes
     from sphinx.application import Sphinx
     from sphinx.util.typing import ExtensionMetadata
 
@@ -82,8 +85,46 @@ class Failpoints(Table):
             yield f"`{name}`", where.replace("|", "\\|")
 
 
+class Anomalies(Table):
+    """What the auditor looks for."""
+
+    head = "| anomaly | what it means | allowed under |\n|---|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give them in the auditor's order."""
+        for anomaly in Anomaly:
+            allowed = ", ".join(guarantee for guarantee, names in ALLOWED.items() if anomaly in names)
+            yield f"`{anomaly}`", anomaly.sentence, allowed
+
+
+RECORDED = Path(__file__).parent / "proof" / "result.json"
+"""The report of the long campaign, once there is one."""
+
+
+class Proof(SphinxDirective):
+    """A link to the campaign's report, which is drawn when the site is built."""
+
+    def run(self) -> list[nodes.Node]:
+        """Give nothing where no report has been recorded: the page says so itself."""
+        self.env.note_dependency(str(RECORDED))
+        if not RECORDED.exists():
+            return []
+        link = nodes.reference("", "The whole report", refuri="../proof/report.html", internal=True)
+        return [nodes.paragraph("", "", link, nodes.Text(" shows every round, fault and recovery time."))]
+
+
+def draw_report(app: Sphinx, failure: Exception | None) -> None:
+    """Draw the campaign's report into the site."""
+    report = None if failure or app.builder.format != "html" else matrix.recorded(RECORDED)
+    if report is not None:
+        page.write(Path(app.outdir) / "proof" / "report.html", report)
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Make the tables known."""
     app.add_directive("onceonly-errors", Errors)
     app.add_directive("onceonly-failpoints", Failpoints)
+    app.add_directive("onceonly-anomalies", Anomalies)
+    app.add_directive("onceonly-proof", Proof)
+    app.connect("build-finished", draw_report)
     return {"parallel_read_safe": True}

@@ -45,6 +45,14 @@ def test_the_site_builds_with_the_tables_that_are_made_from_the_code(site: Path)
     assert "IN_DOUBT" in (site / "reference" / "errors.html").read_text(encoding="utf-8")
     assert "link.after_put" in (site / "reference" / "failpoints.html").read_text(encoding="utf-8")
     assert "supervise" in (site / "reference" / "api.html").read_text(encoding="utf-8")
+    assert "torn_transaction" in (site / "reference" / "campaign.html").read_text(encoding="utf-8")
+
+
+def test_the_site_has_the_campaigns_report_where_one_is_recorded(site: Path) -> None:
+    recorded = (ROOT / "docs" / "proof" / "result.json").exists()
+    shown = (site / "reference" / "guarantee-matrix.html").read_text(encoding="utf-8")
+    assert (site / "proof" / "report.html").exists() is recorded
+    assert ('href="../proof/report.html"' in shown) is recorded
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:

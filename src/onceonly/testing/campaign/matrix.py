@@ -1,0 +1,134 @@
+"""The guarantee matrix as Markdown, written into pages between two marks, so that nobody types a figure.
+
+``python -m onceonly.testing.campaign.matrix docs/proof/result.json`` writes it into README and into the docs' page;
+``make proof-pages`` calls that. A report that is not there yet is said not to be there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.testing.campaign.folding import listed, spread
+from onceonly.testing.campaign.result import read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.testing.campaign.values import Result, Row
+
+BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
+"""The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
+_NONE = "No run has been recorded yet."
+_WHY_MAX = 10
+
+
+def short(result: Result | None) -> str:
+    """Give the matrix and one sentence of what it stands on. Pure."""
+    if result is None or not result.rounds:
+        return _NONE
+    head = "| sink | guarantee | crashes survived | rows checked | anomalies | verdict |\n|---|---|--:|--:|--:|---|"
+    return "\n".join([head, *map(_row, result.matrix), "", _summary(result), *_doubts(result)])
+
+
+def whole(result: Result | None) -> str:
+    """Give the matrix, recovery times, and how often each fault fired. Pure."""
+    if result is None or not result.rounds:
+        return _NONE
+    parts = [short(result), *_recovery(result)]
+    names = sorted({*result.armed, *result.faults})
+    if names:
+        rows = [
+            f"| {_cell(name)} | {result.armed.get(name, 0):,} | {result.faults.get(name, 0):,} |"
+            for name in names
+        ]
+        parts.append("\n".join(["| fault | armed | fired |\n|---|--:|--:|", *rows]))
+    return "\n\n".join(parts)
+
+
+def placed(page: str, block: str, *, where: str) -> str:
+    """Give a page with the block between its marks. Pure; ``where`` names the page in errors.
+
+    Raises:
+        ConfigurationError: the marks are not there, or not once.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in before + after:
+        raise ConfigurationError(
+            f"{where} must have {BEGIN} and, after it, {END}, once each", next_step="put them in"
+        )
+    return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
+
+
+def recorded(path: Path) -> Result | None:
+    """Read the report that the pages show, or give None where none has been recorded. Raises as ``read`` does."""
+    return read(path) if path.exists() else None
+
+
+def write(root: Path, result: Result | None) -> None:
+    """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
+    for page, block in ((SHORT, short(result)), (WHOLE, whole(result))):
+        text = (root / page).read_text(encoding="utf-8")
+        (root / page).write_text(placed(text, block, where=str(page)), encoding="utf-8")
+
+
+def _row(row: Row) -> str:
+    found = listed(row.anomalies) or "0"
+    had = f" (allowed: {listed(row.allowed)})" if sum(row.allowed.values()) else ""
+    return f"| {row.connector} | {row.guarantee} | {row.crashes:,} | {row.rows:,} | {found}{had} | {row.verdict} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _summary(result: Result) -> str:
+    days = sorted({each.started[:10] for each in result.rounds})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    seeds = ", ".join(map(str, sorted({each.seed for each in result.rounds})))
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return (
+        f"{result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: **{result.verdict}**. "
+        f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired. {versions}."
+    )
+
+
+def _doubts(result: Result) -> list[str]:
+    lines = [f"- {why}" for why in result.why[:_WHY_MAX]]
+    more = len(result.why) - _WHY_MAX
+    return ["", *lines, *([f"- and {more:,} more"] if more > 0 else [])] if lines else []
+
+
+def _recovery(result: Result) -> list[str]:
+    told = []
+    for name, times in (
+        ("onceonly", [s for each in result.rounds for s in each.recovery_s]),
+        ("Spark's own sink, in the same run,", [s for each in result.rounds for s in each.spark_recovery_s]),
+    ):
+        median, worst = spread(times)
+        if median is not None:
+            told.append(f"{name} median {median:.1f} s, worst {worst:.1f} s of {len(times):,}")
+    return [f"From a death to the first new row: {'; '.join(told)}."] if told else []
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages of the project in the current folder from the report that is named."""
+    try:
+        (path,) = arguments
+    except ValueError:
+        sys.stderr.write("usage: python -m onceonly.testing.campaign.matrix docs/proof/result.json\n")
+        return 64
+    try:
+        write(Path(), recorded(Path(path)))
+    except OnceonlyError as error:
+        sys.stderr.write(f"error: {error.what}; {error.next_step}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

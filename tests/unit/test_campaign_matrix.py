@@ -1,0 +1,146 @@
+"""The figures in README and docs are those of the recorded report, and nobody types them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from onceonly.errors import ConfigurationError
+from onceonly.testing.campaign import matrix, result
+from onceonly.testing.campaign.result import Result, Round
+from onceonly.testing.campaign.tables import faults_table, table
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "docs" / "proof" / "result.json"
+
+
+def one(number: int = 1, *, fired: int = 1_200, lost: int = 0, guarantee: str = "exactly-once") -> Round:
+    return Round(
+        seed=7,
+        number=number,
+        connector="kafka",
+        guarantee=guarantee,
+        started=f"2026-11-{20 + number}T19:20:00Z",
+        seconds=41.2,
+        rows=4_000,
+        epochs=33,
+        crashes=1_200,
+        armed={"kill link.after_put": 1_200},
+        faults={"kill link.after_put": fired},
+        anomalies={"lost": lost},
+        allowed={} if guarantee == "exactly-once" else {"duplicated": 5},
+        examples=("id 12 is [lost]",) if lost else (),
+        recovery_s=(2.0, 4.0),
+    )
+
+
+def fold(*rounds: Round) -> Result:
+    return result.fold(rounds, seed=7, machine={"cores": 2}, versions={"onceonly": "0.1.0", "kafka": "4.1.0"})
+
+
+# ------------------------------------------------------------------------------------------- pages
+@pytest.mark.parametrize(("page", "block"), [(matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)])
+def test_the_page_shows_the_recorded_report(page: Path, block: object) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert callable(block)
+    shown = block(matrix.recorded(RECORDED))
+    assert matrix.placed(text, shown, where=str(page)) == text, "run `make proof-pages`"
+
+
+def test_the_matrix_is_a_table() -> None:
+    shown = matrix.short(fold(one(), one(2), one(3, guarantee="at-least-once")))
+    assert "| kafka | exactly-once | 2,400 | 8,000 | 0 | clean |" in shown
+    assert "| kafka | at-least-once | 1,200 | 4,000 | 0 (allowed: duplicated 5) | clean |" in shown
+    assert "3,600 crashes in 3 rounds, 2026-11-21 to 2026-11-23, seed 7: **clean**" in shown
+    assert shown.endswith("onceonly 0.1.0, kafka 4.1.0.")
+
+
+def test_the_docs_page_has_every_fault_and_the_recovery() -> None:
+    shown = matrix.whole(fold(one()))
+    assert "| kill link.after_put | 1,200 | 1,200 |" in shown
+    assert "onceonly median 3.0 s, worst 4.0 s of 2." in shown
+
+
+def test_a_bad_report_is_shown_as_it_is() -> None:
+    shown = matrix.short(fold(one(lost=3), one(2, fired=1)))
+    assert "| lost 3 | anomalies |" in shown
+    assert "**anomalies**" in shown
+    assert "- 3 lost" in shown
+    assert "- round 2 of seed 7 (kafka): kill link.after_put was armed 1200 times, fired 1" in shown
+
+
+@pytest.mark.parametrize("report", [None, fold()])
+def test_without_a_run_there_is_no_figure(report: Result | None) -> None:
+    for shown in (matrix.short(report), matrix.whole(report)):
+        assert shown == "No run has been recorded yet."
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "no marks",
+        f"{matrix.BEGIN} only",
+        f"{matrix.END} before {matrix.BEGIN}",
+        f"{matrix.BEGIN}{matrix.END}{matrix.BEGIN}{matrix.END}",
+    ],
+)
+def test_a_page_without_its_marks_is_named(page: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"page\.md must have"):
+        matrix.placed(page, "block", where="page.md")
+
+
+def test_the_pages_are_written_by_the_command(tmp_path: Path) -> None:
+    (tmp_path / matrix.WHOLE).parent.mkdir(parents=True)
+    for page in (matrix.SHORT, matrix.WHOLE):
+        (tmp_path / page).write_text(f"before\n{matrix.BEGIN}old{matrix.END}\nafter\n", encoding="utf-8")
+    result.write(tmp_path / "result.json", fold(one()))
+    command = [sys.executable, "-m", "onceonly.testing.campaign.matrix", "result.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for page, block in ((matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)):
+        shown = block(fold(one()))
+        expected = f"before\n{matrix.BEGIN}\n\n{shown}\n\n{matrix.END}\nafter\n"
+        assert (tmp_path / page).read_text(encoding="utf-8") == expected
+
+
+def test_the_command_names_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "damaged.json").write_text("{", encoding="utf-8")
+    assert matrix.main(["damaged.json"]) == 2
+    assert "damaged.json is not a whole report" in capsys.readouterr().err
+    assert matrix.main([]) == 64
+
+
+# ---------------------------------------------------------------------------------------- terminal
+def seen(*rounds: Round) -> str:
+    console = Console(width=140, no_color=True)
+    report = fold(*rounds)
+    with console.capture() as capture:
+        console.print(table(report))
+        console.print(faults_table(report))
+    return capture.get()
+
+
+def test_the_terminal_shows_matrix_verdict_and_faults() -> None:
+    shown = " ".join(seen(one()).replace("│", " ").split())
+    assert "kafka exactly-once 1 1,200 1,200 4,000 0 clean" in shown
+    assert "CLEAN · 1,200 crashes · 1 rounds · recovery 3.0 s median, 4.0 s worst" in shown
+    assert "kill link.after_put 1,200 1,200" in shown
+
+
+def test_the_terminal_says_why_it_is_not_clean_and_how_to_see_it_again() -> None:
+    shown = seen(one(lost=3), one(2, fired=7))
+    assert "ANOMALIES" in shown
+    assert "id 12 is [lost]" in shown
+    assert f"again: {one().command}" in shown
+    assert "armed 1200 times, fired 7" in shown
+
+
+def test_an_empty_report_is_shown_too() -> None:
+    assert "no round has been run" in seen()
