@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent / "integration"))  # what its tests share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

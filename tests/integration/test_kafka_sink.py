@@ -7,27 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
-from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import KafkaSink, marker
-from onceonly.sinks.kafka.admin import Admin
+from onceonly.ports import QueryContext
+from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.committer import fence
-from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import this_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,105 +31,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
-# Time-outs are looked for often, so that a test that waits for one is short.
-PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
-
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(properties=PROPERTIES) as kafka:
         yield kafka
-
-
-class Query:
-    """One query with one Kafka sink on a topic of its own."""
-
-    def __init__(self, broker: EmbeddedKafka, **options: str) -> None:
-        self.id = uuid.uuid4().hex
-        self.topic = f"t-{self.id}"
-        broker.create_topic(self.topic, partitions=2)
-        self.options = {
-            "kafka.bootstrap.servers": broker.bootstrap_servers,
-            "topic": self.topic,
-            **options,
-        }
-        self.sink = KafkaSink(self.options)
-        self.context = QueryContext(query=self.id, sink="kafka", guarantee=Guarantee.EXACTLY_ONCE)
-        self.facts = dict(self.sink.check(self.context))
-
-    def attempt(self, epoch: int = 0, slot: int = 0, run: str = "run") -> WriteContext:
-        return WriteContext(
-            query=self.id,
-            sink="kafka",
-            run=run,
-            epoch=epoch,
-            plan=f"plan-{epoch}",
-            slot=slot,
-            attempt=uuid.uuid4().hex,
-            guarantee=self.context.guarantee,
-            facts=self.facts,
-        )
-
-    def prepare(self, *values: str, epoch: int = 0, slot: int = 0, run: str = "run") -> Handle:
-        transaction = self.sink.begin_transaction(self.attempt(epoch, slot, run))
-        self.sink.write(transaction, pa.RecordBatch.from_pydict({"value": list(values)}))
-        handle = self.sink.pre_commit(transaction)
-        assert handle is not None
-        return Handle(transaction=handle.transaction, data=json.loads(json.dumps(dict(handle.data))))
-
-    def commit(self, handle: Handle) -> object:
-        """As the runtime does: RetryLater is tried again, within bounds."""
-        outcome: object = None
-        for _ in range(500):
-            outcome = self.sink.commit(handle)
-            if not isinstance(outcome, RetryLater):
-                break
-            time.sleep(0.01)
-        return outcome
-
-    def read(self, isolation: str = "read_committed") -> list[str]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.options["kafka.bootstrap.servers"],
-                "group.id": uuid.uuid4().hex,
-                "isolation.level": isolation,
-                "enable.partition.eof": True,
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.assign([TopicPartition(self.topic, number, 0) for number in (0, 1)])
-        values: list[str] = []
-        ended = 0
-        deadline = time.monotonic() + 30
-        while ended < 2 and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
-                ended += 1
-            else:
-                values.append((message.value() or b"").decode())
-        consumer.close()
-        return sorted(values)
-
-    def until_read(self, *values: str) -> None:
-        """Markers of a commit reach the data partitions milliseconds after its answer."""
-        wait_for(lambda: self.read() == sorted(values), f"{values} in {self.topic}")
-
-    def open_transactions(self) -> list[str]:
-        return [leftover.transaction for leftover in self.sink.recover(self.context)]
-
-    def admin(self) -> Admin:
-        return Admin(KafkaOptions.parse(self.options))
-
-
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
 
 
 def test_nothing_is_visible_before_the_commit_and_everything_after(broker: EmbeddedKafka) -> None:

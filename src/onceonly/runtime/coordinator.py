@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from onceonly.errors import (
 from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
-from onceonly.runtime.commits import CommitLoop
+from onceonly.runtime.commits import THREADS_MAX, CommitLoop
 from onceonly.runtime.stops import error_of
 
 if TYPE_CHECKING:
@@ -330,22 +331,21 @@ class Coordinator:
 
     def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
         failpoints.hit("sweep.before")
-        found: list[tuple[str, Leftover]] = []
+        found: dict[str, list[Leftover]] = {}
         name = ""
         try:
             for name, sink in self._sinks.items():
                 if sink.capabilities.recovers:
                     leftovers = sink.recover(self._context(name))
-                    found += [(name, each) for each in leftovers if each.transaction not in keep]
+                    found[name] = [each for each in leftovers if each.transaction not in keep]
             # List, look, fence, in this order: see the command's docstring.
             chain = self._log.chain(link.epoch)
             if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
                 return protocol.LinkTaken(chain[-1] if chain else link)
-            newer = [each for _, each in found if each.epoch is not None and each.epoch > link.epoch]
-            for name, leftover in found if not newer else ():
-                self._sinks[name].abort(leftover.handle)
-                kind = "swept" if leftover.is_open else "tidied"
-                self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+            everything = [each for leftovers in found.values() for each in leftovers]
+            newer = [each for each in everything if each.epoch is not None and each.epoch > link.epoch]
+            for name, each in found.items() if not newer else ():
+                self._void(link, name, each)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
             log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
             return protocol.SweepFailed(f"sink {name}: {error}")
@@ -356,7 +356,20 @@ class Coordinator:
                 "Nothing was swept.",
                 next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
             )
-        return protocol.Swept(len(found))
+        return protocol.Swept(len(everything))
+
+    def _void(self, link: Link, name: str, leftovers: Sequence[Leftover]) -> None:
+        """Abort what is left open; many at a time, as readers stand still before the first that is open."""
+
+        def one(leftover: Leftover) -> None:
+            self._sinks[name].abort(leftover.handle)
+            kind = "swept" if leftover.is_open else "tidied"
+            self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+
+        if leftovers:
+            threads = min(THREADS_MAX, len(leftovers))
+            with ThreadPoolExecutor(threads, thread_name_prefix="onceonly-sweep") as pool:
+                list(pool.map(one, leftovers))
 
     def _abort(self, vote: Vote) -> None:
         if vote.handle is None:

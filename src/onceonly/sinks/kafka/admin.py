@@ -116,6 +116,10 @@ class Admin:
         """Look the coordinator up again next time."""
         self.client().forget(kind, key)
 
+    def remember(self, kind: int, key: str, node: int) -> None:
+        """Take a broker for the coordinator of a key, until it says that it is not."""
+        self.client().remember(kind, key, node)
+
     def patiently(self, seconds: float, thing: str, attempt: Callable[[], T]) -> T:
         """Repeat ``attempt`` while it raises ``NotAnsweredError``, at most for ``seconds``.
 
@@ -193,6 +197,11 @@ class _Client:
             refuse_forbidden(getattr(error.__cause__, "errno", 0) or 0, key)
             raise
         return node
+
+    def remember(self, kind: int, key: str, node: int) -> None:
+        from kafka.protocol.metadata import CoordinatorType
+
+        self.kafka._manager.cluster._coordinators[CoordinatorType(kind), key] = node  # noqa: SLF001
 
     def forget(self, kind: int, key: str) -> None:
         from kafka.protocol.metadata import CoordinatorType

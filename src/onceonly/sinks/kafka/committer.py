@@ -173,14 +173,17 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
         if answer.error_code != NONE:
             refuse_forbidden(answer.error_code, prefix)
             raise NotAnsweredError(f"broker {broker} answers error {answer.error_code}")
-        found += [
-            Leftover(
-                transaction=state.transactional_id,
-                data={"transactional_id": state.transactional_id, "cluster_id": admin.cluster_id},
-            )
+        names = [
+            state.transactional_id
             for state in answer.transaction_states
             if state.transactional_id.startswith(prefix)
             and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS
+        ]
+        for name in names:  # saves a look-up for each; should it move, its new place is looked up
+            admin.remember(TRANSACTION, name, broker)
+        found += [
+            Leftover(transaction=name, data={"transactional_id": name, "cluster_id": admin.cluster_id})
+            for name in names
         ]
     return found
 

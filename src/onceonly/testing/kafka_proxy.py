@@ -1,0 +1,261 @@
+"""A network that misbehaves: a proxy between clients and one Kafka broker on loopback, which knows requests.
+
+It cuts the connection before a request arrives, drops the answer after the broker has acted, holds an answer
+back, sends a request twice, and sends a request of long ago again. Plain text only.
+
+::
+
+    with KafkaProxy() as proxy, EmbeddedKafka(properties=proxy.properties) as kafka:
+        proxy.forward_to(kafka.bootstrap_servers)
+        proxy.arm(Api.END_TXN, Fault.DROP_ANSWER)
+        ...  # clients use proxy.address
+        assert proxy.done[Api.END_TXN, Fault.DROP_ANSWER] == 1
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import struct
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONNECT_TIMEOUT_S = 10.0
+_FRAME_BYTES_MAX = 200 * 2**20
+
+
+class Api(enum.IntEnum):
+    """Requests that faults are for, by their ``api_key`` (https://kafka.apache.org/protocol#protocol_api_keys)."""
+
+    PRODUCE = 0
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    LIST_TRANSACTIONS = 66
+
+
+class Fault(enum.Enum):
+    """What happens to one request."""
+
+    CUT = "cut"
+    """The connection is closed before the request reaches the broker."""
+    DROP_ANSWER = "drop answer"
+    """The broker acts; the connection is closed in place of its answer."""
+    HOLD_ANSWER = "hold answer"
+    """The broker acts; its answer waits for ``KafkaProxy.let_go``."""
+    TWICE = "twice"
+    """The broker gets the request once more, on a connection of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it was on the wire, without its length."""
+
+    api: int
+    version: int
+    correlation: int
+    body: bytes
+
+
+class KafkaProxy:
+    """Forwards to one broker. Made and used by one thread; each connection has two threads of its own."""
+
+    def __init__(self) -> None:
+        self.done: Counter[tuple[Api, Fault]] = Counter()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._target: tuple[str, int] | None = None
+        self._armed: dict[Api, deque[Fault]] = {}
+        self._kept: dict[int, list[Request]] = {}
+        self._lock = threading.Lock()
+        self._go = threading.Event()
+        self._sockets: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._closed = threading.Event()
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for ``bootstrap.servers``."""
+        return f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What the broker must be told, so that clients come back to the proxy."""
+        return {"advertised.listeners": f"BROKER://{self.address}"}
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self.let_go()
+        # A thread that waits in accept() is woken by a connection, not by close().
+        with contextlib.suppress(OSError), socket.create_connection(self._server.getsockname(), 1):
+            pass
+        self._server.close()
+        self.cut_all()
+        for thread in self._threads:
+            thread.join(_CONNECT_TIMEOUT_S)
+
+    def forward_to(self, address: str) -> None:
+        """Name the broker; until then, connections are refused by closing them."""
+        host, _, port = address.rpartition(":")
+        self._target = (host, int(port))
+
+    def arm(self, api: Api, *faults: Fault) -> None:
+        """Do this to the next requests of a kind, one fault each."""
+        with self._lock:
+            self._armed.setdefault(api, deque()).extend(faults)
+
+    def disarm(self) -> None:
+        """Do nothing more to any request."""
+        with self._lock:
+            self._armed.clear()
+
+    def let_go(self) -> None:
+        """Deliver the answers that are held back, and hold back no more."""
+        self._go.set()
+
+    def cut_all(self) -> None:
+        """Close every connection, as a switch does that restarts."""
+        with self._lock:
+            sockets = list(self._sockets)
+        for each in sockets:
+            _shut(each)
+
+    def requests(self, api: Api) -> list[Request]:
+        """Give the requests of a kind that came so far."""
+        with self._lock:
+            return list(self._kept.get(api, ()))
+
+    def send_again(self, request: Request) -> bytes:
+        """Deliver a request of before once more, late; give the answer's body after its correlation id."""
+        assert self._target is not None  # noqa: S101  forward_to was called before a request could come
+        with socket.create_connection(self._target, _CONNECT_TIMEOUT_S) as broker:
+            _put(broker, request.body)
+            answer = _take(broker)
+        return answer[4:] if answer else b""
+
+    # --- the threads ---------------------------------------------------------------------------------------
+
+    def _start(self, work: object, *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True, name="kafka-proxy")  # type: ignore[arg-type]  # a bound method
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            if self._closed.is_set() or self._target is None:
+                client.close()
+                continue
+            try:
+                broker = socket.create_connection(self._target, _CONNECT_TIMEOUT_S)
+            except OSError:
+                client.close()
+                continue
+            broker.settimeout(None)
+            for each in (client, broker):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._sockets |= {client, broker}
+            pending: dict[int, tuple[Api, Fault]] = {}
+            self._start(self._requests, client, broker, pending)
+            self._start(self._answers, client, broker, pending)
+
+    def _requests(
+        self, client: socket.socket, broker: socket.socket, pending: dict[int, tuple[Api, Fault]]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while body := _take(client):
+                api_key, version, correlation = struct.unpack_from(">hhi", body)
+                request = Request(api_key, version, correlation, body)
+                fault = self._fault(request)
+                if fault is not None:
+                    api = Api(request.api)
+                    if fault is Fault.CUT:
+                        self._note(api, fault)
+                        break
+                    if fault is Fault.TWICE:
+                        self.send_again(request)
+                        self._note(api, fault)
+                    else:
+                        pending[request.correlation] = (api, fault)
+                _put(broker, body)
+        self._end(client, broker)
+
+    def _answers(
+        self, client: socket.socket, broker: socket.socket, pending: dict[int, tuple[Api, Fault]]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while body := _take(broker):
+                armed = pending.pop(struct.unpack_from(">i", body)[0], None)
+                if armed is not None:
+                    self._note(*armed)
+                    if armed[1] is Fault.DROP_ANSWER:
+                        break
+                    self._go.wait()
+                _put(client, body)
+        self._end(client, broker)
+
+    def _fault(self, request: Request) -> Fault | None:
+        with self._lock:
+            self._kept.setdefault(request.api, []).append(request)
+            if request.api not in set(Api):
+                return None
+            waiting = self._armed.get(Api(request.api))
+            return waiting.popleft() if waiting else None
+
+    def _note(self, api: Api, fault: Fault) -> None:
+        with self._lock:
+            self.done[api, fault] += 1
+
+    def _end(self, *sockets: socket.socket) -> None:
+        for each in sockets:
+            _shut(each)
+            with self._lock:
+                self._sockets.discard(each)
+
+
+def _take(source: socket.socket) -> bytes:
+    """Read one message; empty at the end of the stream."""
+    head = _exactly(source, 4)
+    if not head:
+        return b""
+    (length,) = struct.unpack(">i", head)
+    if not 0 < length < _FRAME_BYTES_MAX:
+        return b""
+    return _exactly(source, length)
+
+
+def _exactly(source: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = source.recv(min(length - len(parts), 1 << 16))
+        if not part:
+            return b""
+        parts += part
+    return bytes(parts)
+
+
+def _put(target: socket.socket, body: bytes) -> None:
+    target.sendall(struct.pack(">i", len(body)) + body)
+
+
+def _shut(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

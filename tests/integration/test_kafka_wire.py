@@ -1,0 +1,229 @@
+"""Connections cut, answers dropped and held, requests delivered twice and epochs later: each row is there once."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from kafka_query import PROPERTIES, Query, wait_for
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, RetryLater
+from onceonly.sinks.kafka import admin
+from onceonly.testing.kafka_proxy import Api, Fault, KafkaProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+ENDED = {Committed(), AlreadyCommitted()}
+
+
+class Wire:
+    """A broker behind a proxy; queries reach it through the proxy, and their readers do not."""
+
+    def __init__(self, proxy: KafkaProxy, kafka: EmbeddedKafka) -> None:
+        self.proxy = proxy
+        self.kafka = kafka
+
+    def query(self, **options: str) -> Query:
+        return Query(self.kafka, **{"kafka.bootstrap.servers": self.proxy.address, **options})
+
+    def last(self, api: Api, handle: Handle) -> bytes:
+        """Give the newest request of a kind that names the transaction; send it again, late."""
+        name = str(handle.data["transactional_id"]).encode()
+        found = [each for each in self.proxy.requests(api) if name in each.body]
+        assert found, f"no {api.name} for {name.decode()} was sent"
+        return self.proxy.send_again(found[-1])
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    with KafkaProxy() as proxy, EmbeddedKafka(properties={**PROPERTIES, **proxy.properties}) as kafka:
+        proxy.forward_to(kafka.bootstrap_servers)
+        yield Wire(proxy, kafka)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.DROP_ANSWER, Fault.TWICE])
+def test_a_commit_whose_answer_is_missing_or_that_arrives_twice_commits_once(
+    wire: Wire, fault: Fault
+) -> None:
+    query = wire.query()
+    handle = query.prepare("a", "b")
+    before = wire.proxy.done[Api.END_TXN, fault]
+    wire.proxy.arm(Api.END_TXN, fault)
+    if fault is not Fault.TWICE:
+        assert isinstance(query.sink.commit(handle), RetryLater)
+    assert query.commit(handle) in ENDED
+    assert wire.proxy.done[Api.END_TXN, fault] == before + 1
+    query.until_read("a", "b")
+
+
+def test_an_answer_that_is_late_is_neither_success_nor_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admin, "_REQUEST_TIMEOUT_MS", 1_000)
+    with KafkaProxy() as proxy, EmbeddedKafka(properties={**PROPERTIES, **proxy.properties}) as kafka:
+        proxy.forward_to(kafka.bootstrap_servers)
+        query = Query(kafka, **{"kafka.bootstrap.servers": proxy.address})
+        handle = query.prepare("a")
+        proxy.arm(Api.END_TXN, Fault.HOLD_ANSWER)
+        assert isinstance(query.sink.commit(handle), RetryLater)
+        proxy.let_go()
+        assert query.commit(handle) in ENDED
+        query.until_read("a")
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        Api.PRODUCE,
+        Api.FIND_COORDINATOR,
+        Api.INIT_PRODUCER_ID,
+        Api.ADD_PARTITIONS_TO_TXN,
+        Api.ADD_OFFSETS_TO_TXN,
+        Api.TXN_OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+    ],
+)
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.DROP_ANSWER])
+def test_a_connection_lost_while_an_attempt_writes_or_prepares_costs_no_row(
+    wire: Wire, api: Api, fault: Fault
+) -> None:
+    query = wire.query()
+    before = wire.proxy.done[api, fault]
+    wire.proxy.arm(api, fault)
+    handle = None
+    for run in ("one", "two", "three"):  # an attempt may vote abort, and is then tried again
+        try:
+            handle = query.prepare(*map(str, range(100)), run=run)
+        except OnceonlyError:
+            continue
+        break
+    assert handle is not None
+    if api not in {each.api for each in wire.proxy.requests(api)}:
+        pytest.fail(f"no {api.name} was sent")
+    assert wire.proxy.done[api, fault] == before + 1
+    assert query.read() == []
+    assert query.commit(handle) in ENDED
+    for leftover in query.sink.recover(query.context):
+        query.sink.abort(leftover.handle)
+    query.until_read(*map(str, range(100)))
+
+
+def test_every_connection_cut_in_mid_write_costs_no_row_and_no_order(wire: Wire) -> None:
+    query = wire.query()
+    transaction = query.sink.begin_transaction(query.attempt())
+    for start in range(0, 1_000, 100):
+        rows = [str(number) for number in range(start, start + 100)]
+        query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": rows, "key": ["k"] * 100}))
+        wire.proxy.cut_all()
+    handle = query.sink.pre_commit(transaction)
+    assert handle is not None
+    assert query.commit(handle) in ENDED
+    query.until_read(*map(str, range(1_000)))
+
+
+def test_a_commit_delivered_again_epochs_later_ends_no_other_transaction(wire: Wire) -> None:
+    query = wire.query()
+    done = [query.prepare("0", epoch=0)]
+    assert query.commit(done[0]) in ENDED
+    done.append(query.prepare("1", epoch=1))
+    assert query.commit(done[1]) in ENDED
+    pending = query.prepare("2", epoch=2)
+    assert pending.transaction in {each.transaction for each in done}, "an id is used again"
+    for handle in done:
+        answer = wire.last(Api.END_TXN, handle)
+        if handle.transaction == pending.transaction:
+            # No tagged fields, four bytes of throttle time, the error: it is not taken for the next transaction.
+            assert struct.unpack_from(">xih", answer)[1] != 0
+    query.until_read("0", "1")
+    assert query.commit(pending) in ENDED
+    query.until_read("0", "1", "2")
+
+
+def test_an_abort_delivered_again_epochs_later_is_known_as_a_loss_and_doubles_nothing(wire: Wire) -> None:
+    """Fencing outdates whoever holds the id, so the late one takes a transaction down; the proof finds out."""
+    query = wire.query()
+    swept = query.prepare("void", run="old")
+    query.sink.abort(swept)
+    pending = query.prepare("a", run="new")
+    wire.last(Api.INIT_PRODUCER_ID, swept)
+    outcome = query.commit(pending)
+    if isinstance(outcome, Lost):  # the id was the same
+        outcome = query.commit(query.prepare("a", run="newer"))
+    assert outcome in ENDED
+    query.until_read("a")
+
+
+def test_a_late_fence_of_the_same_id_is_a_proven_loss(wire: Wire) -> None:
+    query = wire.query()
+    handle = query.prepare("a", run="one")
+    wire.last(Api.INIT_PRODUCER_ID, handle)
+    assert isinstance(query.commit(handle), Lost)
+    assert query.commit(query.prepare("a", run="two")) in ENDED
+    query.until_read("a")
+
+
+def test_a_sweep_that_cannot_list_gives_no_part_of_the_list(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onceonly.sinks.kafka import committer
+
+    monkeypatch.setattr(committer, "_LIST_S", 0.5)
+    query = wire.query()
+    handle = query.prepare("a")
+    wire.proxy.arm(Api.LIST_TRANSACTIONS, *[Fault.CUT] * 200)
+    with pytest.raises(UnavailableError, match="list of transactions"):
+        query.sink.recover(query.context)
+    wire.proxy.disarm()
+    assert query.open_transactions() == [handle.transaction]
+    assert query.commit(handle) in ENDED
+
+
+def test_a_broker_killed_while_many_handles_are_committed_shows_each_row_once(wire: Wire) -> None:
+    query = wire.query()
+    handles = [query.prepare(str(slot), slot=slot) for slot in range(16)]
+    done: list[object] = []
+
+    def commit(part: list[Handle]) -> None:
+        done.extend(query.commit(each) for each in part)
+
+    threads = [threading.Thread(target=commit, args=(handles[number::4],)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(done) >= 2, "the first commits")
+    wire.kafka.kill()
+    wire.kafka.start()
+    for thread in threads:
+        thread.join(60)
+    # Who gave up in time is asked again, as the next run of the query would.
+    assert [query.commit(each) for each in handles if query.commit(each) not in ENDED] == []
+    query.until_read(*map(str, range(16)))
+
+
+def test_a_broker_killed_while_rows_are_written_and_again_while_they_are_prepared(wire: Wire) -> None:
+    query = wire.query()
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a", "b"]}))
+    wire.kafka.kill()
+    wire.kafka.start()
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["c"]}))
+    wire.kafka.kill()
+    held: list[Handle | None] = []
+    preparing = threading.Thread(target=lambda: held.append(query.sink.pre_commit(transaction)))
+    preparing.start()
+    wire.kafka.start()
+    preparing.join(60)
+    (handle,) = held
+    assert handle is not None
+    assert query.commit(handle) in ENDED
+    query.until_read("a", "b", "c")
