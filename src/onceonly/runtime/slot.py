@@ -8,6 +8,7 @@ from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Mode, Plan, Vote
 from onceonly.runtime.checksum import RowChecksum
+from onceonly.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,14 +19,22 @@ if TYPE_CHECKING:
     from onceonly.ports import Sink, WriteContext
 
 
-def run_slot(sink: Sink, plan: Plan, context: WriteContext, batches: Iterable[pa.RecordBatch]) -> Vote:
+def run_slot(
+    sink: Sink,
+    plan: Plan,
+    context: WriteContext,
+    batches: Iterable[pa.RecordBatch],
+    deadline: Deadline | None = None,
+) -> Vote:
     """Run one attempt and give its vote. Executor, once an attempt.
 
     A drain consumes the rows (the plan's state stores need it) and writes nothing; so does a sink that has lost
     nothing of an epoch of which another one has. An attempt without rows
     votes without a handle, as an empty transaction cannot be committed. An error drops the transaction, best
-    effort, and is VOTE_ABORT.
+    effort, and is VOTE_ABORT; so is being late, which is seen at every step (``deadline`` is the plan's limit from
+    now on, if it is not given).
     """
+    deadline = deadline or Deadline(plan.limit_s, context)
     checksum = RowChecksum()
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in batches:
@@ -39,16 +48,22 @@ def run_slot(sink: Sink, plan: Plan, context: WriteContext, batches: Iterable[pa
                 continue
             if not begun:
                 failpoints.hit("slot.before_begin")
+                deadline.check("beginning its transaction")
                 transaction = sink.begin_transaction(context)
                 begun = True
                 _record("slot.begun", context)
             checksum.add(batch)
+            deadline.check("writing")
             sink.write(transaction, batch)
             failpoints.hit("slot.during_write")
+            deadline.check("waiting for rows")
         if not begun:
+            deadline.check("about to vote")
             return _vote(context, checksum, None)
         failpoints.hit("slot.before_prepare")
+        deadline.check("preparing")
         handle = sink.pre_commit(transaction)
+        deadline.check("about to vote")
     except BaseException as error:
         _record("slot.failed", context, error=type(error).__name__)
         if begun:

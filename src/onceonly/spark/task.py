@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
+from onceonly.runtime.deadline import Deadline, in_time
 from onceonly.runtime.held import Held
 from onceonly.runtime.registry import build
 from onceonly.runtime.slot import run_slot
@@ -40,15 +41,20 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     """Write one slot and give its vote. Executor worker, once an attempt.
 
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
-    not see the query's checkpoint; then nothing was written.
+    not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
     """
     _settle()
     context = _context(assignment)
     _share(assignment)
     settings = assignment.settings
     key = (assignment.sink, settings.key, assignment.query)
-    with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
-        return run_slot(sink, assignment.plan, context, batches)
+    deadline = Deadline(assignment.plan.limit_s, context)
+
+    def attempt() -> Vote:
+        with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
+            return run_slot(sink, assignment.plan, context, batches, deadline)
+
+    return in_time(deadline, attempt)
 
 
 def _context(assignment: Assignment) -> WriteContext:

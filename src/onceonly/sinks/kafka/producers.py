@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, WriteFailedError
 from onceonly.events import record
-from onceonly.sinks.kafka.admin import NONE, TRANSACTION, Admin, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.ageing import describe
 from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.marker import part
 
@@ -240,13 +241,8 @@ def make_producer(config: Mapping[str, str]) -> Any:  # noqa: ANN401  confluent-
 
 def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:
     """Read the producer id and epoch that the coordinator has just given out for an id of ours."""
-    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
-    refuse_forbidden(state.error_code, transactional_id)
+    state = describe(admin, transactional_id)
     if state.error_code != NONE:
-        admin.forget(TRANSACTION, transactional_id)
         raise NotAnsweredError(f"error {state.error_code}")
     return state.producer_id, state.producer_epoch
 

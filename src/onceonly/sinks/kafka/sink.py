@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import checks, committer, writer
+from onceonly.sinks.kafka import ageing, checks, committer, writer
 from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -66,6 +66,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def discard(self, transaction: writer.PlainWrite) -> None:
         """Destroy the attempt's producer; the driver sweeps its transaction."""
         transaction.discard()
+
+    def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
+        """Ask the brokers for transactions that may have come near their time-out."""
+        return ageing.expiring(self._admin, handles, facts, age_s)
 
     def commit(self, handle: Handle) -> Outcome:
         """Send EndTxn, and ask the marker where its answer does not say enough."""

@@ -1,0 +1,80 @@
+"""Whether prepared transactions will live until they are committed. Driver; only looks.
+
+The broker aborts a transaction that is open for longer than its time-out. What it says of a transaction is no proof
+(a committed one may be shown as aborted, see the committer), so it leads to one thing only: the epoch is given up
+before it is decided. Once it is decided, the marker tells what became of it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly.sinks.kafka.admin import NONE, TRANSACTION, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.committer import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onceonly.model import Handle
+    from onceonly.sinks.kafka.admin import Admin
+
+ASKED_FROM = 0.5
+"""The share of the time-out from which on the broker is asked: 7.5 of the usual 15 minutes."""
+REFUSED_FROM = 0.8
+"""The share of the time-out from which on a transaction is too old to be decided: 3 of 15 minutes are left."""
+
+_ASK_S = 10.0
+_NAMED_MAX = 3
+# The only state in which a transaction can still be committed: org.apache.kafka TransactionState.ONGOING.
+_ONGOING = "Ongoing"
+# TRANSACTIONAL_ID_NOT_FOUND of the protocol: the id has expired, or the broker has lost it.
+NOT_FOUND = 105
+
+
+def expiring(admin: Admin, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
+    """Say which transactions are gone or about to be dropped; empty where nothing speaks against them.
+
+    None of them is older than ``age_s``, so a young epoch costs no question. Raises ``UnavailableError`` after
+    bounded time, ``ConfigurationError`` for a missing permission.
+    """
+    timeout_s = int(facts.get("transaction_timeout_ms", 0)) / 1000
+    if not timeout_s or age_s < ASKED_FROM * timeout_s:
+        return ""
+    found = [why for why in (_why(admin, Prepared.of(handle), timeout_s, age_s) for handle in handles) if why]
+    named = "; ".join(found[:_NAMED_MAX])
+    return f"{len(found)} of {len(handles)} transactions: {named}" if found else ""
+
+
+def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka-python is untyped
+    """Ask the coordinator of an id what it shows of it; for people, and where no proof is needed. Any process.
+
+    ``error_code`` of the answer is 0 or ``NOT_FOUND``. Raises ``NotAnsweredError``, ``ConfigurationError``.
+    """
+    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
+    refuse_forbidden(state.error_code, transactional_id)
+    if state.error_code not in {NONE, NOT_FOUND}:
+        admin.forget(TRANSACTION, transactional_id)
+        raise NotAnsweredError(f"error {state.error_code}")
+    return state
+
+
+def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float) -> str:
+    name = prepared.transactional_id
+    state = admin.patiently(_ASK_S, f"description of {name}", lambda: describe(admin, name))
+    if state.error_code == NOT_FOUND:
+        return f"{name} is not known to Kafka any more"
+    shown = (state.producer_id, state.producer_epoch)
+    if state.transaction_state != _ONGOING or shown != (prepared.producer_id, prepared.producer_epoch):
+        return f"{name} is not open any more: Kafka shows {state.transaction_state}"
+    # The broker's clock against ours, which may differ. Then the epoch's own age counts: it is never less.
+    told_s = time.time() - state.transaction_start_time_ms / 1000
+    lived_s = told_s if 0 <= told_s <= age_s else age_s
+    if lived_s < REFUSED_FROM * timeout_s:
+        return ""
+    return (
+        f"{name} is {lived_s:.1f} s old, and Kafka drops it at {timeout_s:g} s (kafka.transaction.timeout.ms)"
+    )
