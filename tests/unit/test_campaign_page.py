@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from onceonly.errors import UnavailableError
 from onceonly.testing.auditor.anomalies import Anomaly
 from onceonly.testing.campaign import drawings, page, result
 from onceonly.testing.campaign.result import Result, Round
@@ -90,6 +91,12 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert "http" not in text
     assert not re.search(r"url\(|@import", text)
     assert "prefers-color-scheme: dark" in text
+
+
+def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match=r"file.report\.html"):
+        page.write(tmp_path / "file" / "report.html", fold(CLEAN))
 
 
 @pytest.mark.parametrize(

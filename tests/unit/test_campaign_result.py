@@ -157,6 +157,12 @@ def test_an_interrupted_campaign_goes_on_with_the_next_round_of_its_seed() -> No
     assert [results.next_number(found, seed) for seed in (7, 8, 9)] == [5, 10, 1]
 
 
+def test_a_round_says_how_it_is_run_again() -> None:
+    again = "onceonly verify --sink kafka --guarantee exactly-once --seed 7 --round 1"
+    assert CLEAN.command == again
+    assert like(dear=False).command == f"{again} --no-dear"
+
+
 # -------------------------------------------------------------------------------------------- on disk
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "new" / "result.json"

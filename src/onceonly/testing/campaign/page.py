@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from onceonly.testing.auditor.anomalies import Anomaly
 from onceonly.testing.campaign import drawings
 from onceonly.testing.campaign.folding import listed, spread
+from onceonly.testing.campaign.result import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,9 +32,8 @@ _WORDS = {
 
 
 def write(path: Path, result: Result) -> None:
-    """Write the page. Raises ``OSError``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draw(result), encoding="utf-8")
+    """Write the page. Raises ``UnavailableError`` where that is not possible."""
+    save(path, draw(result).encode())
 
 
 def draw(result: Result) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "merge",
     "next_number",
     "read",
+    "save",
     "split",
     "verdict",
     "write",
@@ -99,7 +100,12 @@ def encode(result: Result) -> bytes:
 
 
 def write(path: Path, result: Result) -> None:
-    """Replace the report in one step: a reader, or a crash, finds the old one or the new one.
+    """Replace the report. Raises as ``save`` does."""
+    save(path, encode(result))
+
+
+def save(path: Path, data: bytes) -> None:
+    """Replace a file in one step: a reader, or a crash, finds the old one or the new one, whole.
 
     Raises:
         UnavailableError: it cannot be written.
@@ -108,7 +114,7 @@ def write(path: Path, result: Result) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:
-                file.write(encode(result))
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
                 # Temporary files are their owner's alone; a report is for everybody.

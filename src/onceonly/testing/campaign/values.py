@@ -45,6 +45,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The same of Spark's own sink, in the same run."""
     not_audited: str = ""
     """Why the outside world could not be read, where it could not."""
+    dear: bool = True
+    """Whether faults that take seconds each were among those drawn; part of what the seed means."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
@@ -58,7 +60,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What runs this round again: the same workload, the same faults."""
         return (
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
-            f"--seed {self.seed} --round {self.number}"
+            f"--seed {self.seed} --round {self.number}{'' if self.dear else ' --no-dear'}"
         )
 
     @property
