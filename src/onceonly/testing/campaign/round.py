@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.testing.auditor import World, judge
+from onceonly.testing.auditor.log import read_decisions
 from onceonly.testing.campaign import result, watch
 from onceonly.testing.campaign.result import Round
 from onceonly.testing.campaign.task import Task
@@ -40,7 +41,7 @@ _DRAIN_TIMEOUT_S = 120.0
 # What was visible at the crash reaches the watching reader a little later.
 _READER_LAG_S = 0.05
 _OWN_ENDS_MAX = 3
-_KEPT = "world.jsonl"
+_KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ class Scene:
         time.sleep(blow.gap_s)
         self.arena.display.step = fault.name
         self.armed[fault.name] += 1
+        begun = self.now()
         arming = fault.arm(self)
         struck: list[float] = []
 
@@ -116,8 +118,16 @@ class Scene:
             self.fired[fault.name] += 1
             self.crashes += fault.crashes
         self.points.disarm()
+        healed = self.now()
         if struck:
             self._recover(struck[0], crash=bool(fault.crashes))
+        self._note(
+            blow,
+            armed_s=begun,
+            fired_s=struck[0] if struck else None,
+            healed_s=healed,
+            recovered_s=self.now(),
+        )
 
     def settle(self, fed: int) -> None:
         """Wait until everything that was fed is visible, and Spark has noted its last epoch."""
@@ -148,6 +158,12 @@ class Scene:
         seen = self.watch.first_after(struck + _READER_LAG_S)
         if crash and seen is not None:
             self.recovery_s.append(round(seen - struck, 3))
+
+    def _note(self, blow: Blow, **times: float | None) -> None:
+        """Write down what was done when, for whoever reads a round that was kept."""
+        line = {"fault": blow.fault.name, "what": str(blow.fault), **times}
+        with (Path(self.task.checkpoint).parent / _BLOWS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
     def until(self, condition: Callable[[], object], timeout_s: float) -> bool:
         """Wait for a condition while the job is kept alive; say whether it came true."""
@@ -216,7 +232,7 @@ def run_round(
             scene.end()
             reader.close()
             arena.display.step = "audit"
-            world = _world(task, reader)
+            world = _world(task, reader, scene)
             verdict = judge(world, guarantee)
         except OnceonlyError as error:
             not_audited = error.what
@@ -269,13 +285,19 @@ def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, fol
     return task
 
 
-def _world(task: Task, reader: Watch) -> World:
+def _world(task: Task, reader: Watch, scene: Scene) -> World:
+    events = Path(task.checkpoint).parent / "events"
+    events.mkdir()
+    for life in scene.lives:
+        life.kill()
+        for path in life.events.glob("*.jsonl"):
+            path.replace(events / path.name)
     return World(
         sinks=task.sinks,
         inputs=watch.inputs(task),
         at_end=list(watch.at_end(task)),
         during=reader.seen(),
-        drained=True,
+        decisions=read_decisions(task.checkpoint, events),
     )
 
 

@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly.errors import UnavailableError
 from onceonly.testing.auditor import Input, Seen
 from onceonly.testing.auditor.kafka import plain_consumer, read_committed
+from onceonly.testing.campaign.workload import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceonly.testing.auditor.kafka import Record
     from onceonly.testing.campaign.task import Task
 
 _POLL_S = 0.02
@@ -115,12 +118,15 @@ def at_end(task: Task) -> Iterator[Seen]:
 def inputs(task: Task) -> list[Input]:
     """Read the input back from its topic."""
     return [
-        Input(
-            json.loads(each.value or b"")["id"],
-            f"{task.source}/{each.partition}",
-            each.offset,
-            each.key,
-            each.value or b"",
-        )
-        for each in read_committed(task.servers, task.source)
+        _input(each, f"{task.source}/{each.partition}") for each in read_committed(task.servers, task.source)
     ]
+
+
+def _input(record: Record, partition: str) -> Input:
+    value = record.value or b""
+    if not is_whole(value):
+        raise UnavailableError(
+            f"{partition} at {record.offset}: what the campaign fed is not what the broker gives back",
+            next_step="run the round again; a broker that changes rows cannot be audited against",
+        )
+    return Input(json.loads(value)["id"], partition, record.offset, record.key, value)

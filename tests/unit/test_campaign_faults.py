@@ -1,0 +1,240 @@
+"""Each fault arms what it says, fires once it has happened, and leaves the world whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import psutil
+import pytest
+
+from onceonly import failpoints
+from onceonly.testing.campaign.faults import (
+    AtPoint,
+    FreezeWorker,
+    KillBroker,
+    KillDriver,
+    KillDriverAt,
+    KillWorker,
+    Pause,
+    StopBroker,
+)
+from onceonly.testing.campaign.points import Points
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onceonly.embedded.kafka import EmbeddedKafka
+
+POINT = "link.before_put"
+
+
+@dataclass
+class Recorder:
+    """A broker that notes what is done to it."""
+
+    done: list[str]
+
+    def kill(self) -> None:
+        self.done.append("broker killed")
+
+    def stop(self) -> None:
+        self.done.append("broker stopped")
+
+    def start(self) -> None:
+        self.done.append("broker started")
+
+
+@dataclass
+class FakeStage:
+    """A stage with real crash points and real processes for workers, and a clock of its own."""
+
+    points: Points
+    pids: list[int] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    time: float = 1000.0
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        return cast("EmbeddedKafka", Recorder(self.done))
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.done.append("slept")
+
+    def workers(self) -> list[int]:
+        return self.pids
+
+    def kill_driver(self) -> None:
+        self.done.append("driver killed")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeStage:
+    stage = FakeStage(Points(tmp_path / "points"))
+    for name, value in stage.points.env.items():
+        monkeypatch.setenv(name, value)
+    return stage
+
+
+@contextmanager
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+def test_a_point_that_raises_fires_when_it_is_passed(stage: FakeStage) -> None:
+    fault = AtPoint(point=POINT, action="raise", nth=2, crashes=0)
+    arming = fault.arm(stage)
+    failpoints.hit(POINT)
+    assert fault.fired(stage, arming) is None
+    with pytest.raises(failpoints.FailpointError):
+        failpoints.hit(POINT)
+
+    assert fault.fired(stage, arming) == pytest.approx(time.time(), abs=30)
+
+
+def test_a_second_arming_of_the_same_point_fires_by_itself(stage: FakeStage) -> None:
+    fault = AtPoint(point=POINT, action="raise")
+    for _ in range(2):
+        arming = fault.arm(stage)
+        assert fault.fired(stage, arming) is None
+        with pytest.raises(failpoints.FailpointError):
+            failpoints.hit(POINT)
+        assert fault.fired(stage, arming)
+        stage.points.disarm()
+        failpoints.hit(POINT)
+
+
+@pytest.mark.parametrize(
+    ("point", "opener"),
+    [("plan.after_claim", "link.before_put"), ("plan.before_recommit", "link.after_put")],
+)
+def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
+    point: str, opener: str, stage: FakeStage
+) -> None:
+    fault = AtPoint(point=point, action="raise")
+    arming = fault.arm(stage)
+    with pytest.raises(failpoints.FailpointError):
+        failpoints.hit(opener)
+    assert fault.fired(stage, arming) is None
+    with pytest.raises(failpoints.FailpointError):
+        failpoints.hit(point)
+    assert fault.fired(stage, arming)
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"),
+    [
+        (Pause(point=POINT, nth=1, seconds=1), ["slept"]),
+        (KillBroker(point=POINT, nth=1, down_s=1), ["broker killed", "slept", "broker started"]),
+        (KillDriverAt(point=POINT, nth=1), ["driver killed"]),
+    ],
+)
+def test_a_step_stands_still_until_the_fault_is_over(
+    fault: Pause | KillBroker | KillDriverAt, done: list[str], stage: FakeStage
+) -> None:
+    arming = fault.arm(stage)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"from onceonly import failpoints; failpoints.hit({POINT!r})"]
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while fault.fired(stage, arming) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert process.poll() is None
+        fault.heal(stage, arming)
+        stage.points.disarm()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait(60)
+    assert stage.done == done
+
+
+def test_a_worker_dies_when_it_is_time(stage: FakeStage) -> None:
+    fault = KillWorker(delay_s=1.0, which=0.99)
+    arming = fault.arm(stage)
+    with child() as first, child() as second:
+        stage.pids = [first.pid, second.pid]
+        assert fault.fired(stage, arming) is None
+        stage.time += 2
+        assert fault.fired(stage, arming)
+        assert second.wait(60) == -signal.SIGKILL
+        assert first.poll() is None
+
+
+def test_a_worker_is_not_said_to_be_dead_where_there_is_none(stage: FakeStage) -> None:
+    fault = KillWorker(delay_s=0.0, which=0.5)
+    arming = fault.arm(stage)
+
+    assert fault.fired(stage, arming) is None
+    with child() as gone:
+        pass
+    stage.pids = [gone.pid]
+    assert fault.fired(stage, arming) is None
+
+
+def test_a_frozen_worker_goes_on(stage: FakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = FreezeWorker(delay_s=0.0, which=0.0, seconds=1.0)
+    arming = fault.arm(stage)
+    seen: list[str] = []
+    with child() as process:
+        stage.pids = [process.pid]
+
+        def look(_: float) -> None:
+            deadline = time.monotonic() + 60
+            while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+                assert time.monotonic() < deadline
+            seen.append("stopped")
+
+        monkeypatch.setattr(stage, "sleep", look)
+        assert fault.fired(stage, arming)
+        deadline = time.monotonic() + 60
+        while psutil.Process(process.pid).status() == psutil.STATUS_STOPPED:
+            assert time.monotonic() < deadline
+    assert seen == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"),
+    [
+        (KillDriver(delay_s=1.0), ["driver killed"]),
+        (StopBroker(delay_s=1.0, down_s=0.1), ["broker stopped", "slept", "broker started"]),
+    ],
+)
+def test_what_is_due_at_a_moment_waits_for_it(
+    fault: KillDriver | StopBroker, done: list[str], stage: FakeStage
+) -> None:
+    arming = fault.arm(stage)
+    assert fault.fired(stage, arming) is None
+    stage.time += 1.5
+    assert fault.fired(stage, arming) == 1001.0
+    fault.heal(stage, arming)
+
+    assert stage.done == done
+
+
+def test_disarming_lets_go_what_stands_and_fires_no_more(stage: FakeStage) -> None:
+    stage.points.arm(POINT, "raise")
+    stage.points.disarm()
+    failpoints.hit(POINT)
+    key = stage.points.arm(POINT, "pause")
+    stage.points.disarm()
+
+    assert (stage.points.folder / "fired" / f"resume#{key.partition('#')[2]}").exists()
+    assert os.listdir(stage.points.folder / "fired")  # noqa: PTH208  the names alone

@@ -1,0 +1,68 @@
+"""The same seed gives the same round; every fault has its turn; what cannot happen to a connector is not planned."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from onceonly import failpoints
+from onceonly.testing.campaign.faults import AtPoint, Kind, Pause
+from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, plan_round
+from onceonly.testing.campaign.run import CONNECTORS
+
+ROUNDS = range(1, 120)
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_the_same_seed_gives_the_same_round(connector: str) -> None:
+    assert plan_round(7, 3, connector) == plan_round(7, 3, connector)
+    assert plan_round(7, 3, connector) != plan_round(7, 4, connector)
+    assert plan_round(7, 3, connector).blows != plan_round(8, 3, connector).blows
+
+
+def test_a_round_has_a_bounded_number_of_faults_after_bounded_gaps() -> None:
+    for number in ROUNDS:
+        plan = plan_round(1, number, "kafka")
+        assert FAULTS_MIN <= len(plan.blows) <= FAULTS_MAX
+        assert all(0 <= blow.gap_s < 1 for blow in plan.blows)
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_a_campaign_kills_at_every_point(connector: str) -> None:
+    names = Counter(blow.fault.name for number in ROUNDS for blow in plan_round(1, number, connector).blows)
+
+    for point in failpoints.NAMES:
+        dies_alone = connector != "kafka+files" or point.startswith("slot.")
+        assert (f"kill {point}" in names) == dies_alone
+        assert f"kill driver at {point}" in names
+    for name in ("kill worker at a random moment", "freeze worker", "kill driver at a random moment"):
+        assert name in names
+    assert {"stop broker", "kill broker at commit.before_handle"} <= names.keys()
+
+
+def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:
+    kinds = {
+        "kill": Kind(
+            draw=lambda _, point: AtPoint(point=point), weight=1, points=lambda _: tuple(failpoints.NAMES)
+        )
+    }
+    blows = plan_round(1, 1, "kafka", kinds=kinds).blows
+    dealt = [blow.fault.name for blow in blows[: len(failpoints.NAMES)]]
+
+    assert len(set(dealt)) == len(dealt)
+
+
+def test_without_the_dear_ones_no_driver_and_no_broker_dies() -> None:
+    names = {
+        blow.fault.name for number in ROUNDS for blow in plan_round(1, number, "files", dear=False).blows
+    }
+
+    assert not [name for name in names if "driver" in name or "broker" in name]
+    assert any(name.startswith("kill ") for name in names)
+
+
+def test_names_say_what_is_done_where() -> None:
+    assert AtPoint(point="link.after_put").name == "kill link.after_put"
+    assert AtPoint(point="link.after_put", action="raise").name == "raise link.after_put"
+    assert Pause(point="sweep.before", nth=1, seconds=1).name == "pause sweep.before"
