@@ -7,7 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -407,3 +407,53 @@ def test_a_small_file_is_put_once(quick: Path) -> None:
     assert not store.put_if_absent(path, b"second")
     assert path.read_bytes() == b"first"
     assert list(quick.iterdir()) == [path]
+
+
+def test_a_vote_is_given_only_when_every_file_is_on_the_disk(
+    bench: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    bench.prepared(rows(1, 2))
+    assert {str(path) for path in bench.staged()} <= synced
+
+
+def test_a_name_that_somebody_takes_while_it_is_published_stays_theirs(
+    bench: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = bench.prepared(rows(1))
+    make_folder = LocalStore.make_folder
+    taken: list[Path] = []
+
+    def overtaken(store: LocalStore, folder: Path) -> None:
+        make_folder(store, folder)
+        if folder.name.startswith("day="):  # It was looked for, and not there; now somebody makes it.
+            taken.append(folder / bench.staged()[0].name)
+            taken[0].write_bytes(b"somebody's")
+
+    monkeypatch.setattr(LocalStore, "make_folder", overtaken)
+    outcome = bench.sink().commit(handle)
+    assert taken[0].read_bytes() == b"somebody's"
+    assert isinstance(outcome, Unknown)
+
+
+def test_a_file_that_is_gone_when_its_slot_votes_is_no_vote(
+    bench: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, attempt = bench.begin()
+    sink.write(attempt, pa.record_batch(rows(1)))
+    finish = LocalStore.finish
+
+    def removed(store: LocalStore, file: BinaryIO) -> None:
+        finish(store, file)
+        Path(file.name).unlink()
+
+    monkeypatch.setattr(LocalStore, "finish", removed)
+    with pytest.raises(WriteFailedError, match="given up by the driver"):
+        sink.pre_commit(attempt)

@@ -1,0 +1,209 @@
+"""What the answers of Kafka's coordinators mean for a prepared transaction: proof, or no proof. No broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace as Answer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
+from onceonly.ports import WriteContext
+from onceonly.sinks.kafka import committer, marker
+from onceonly.sinks.kafka.admin import Admin, NotAnsweredError
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.producers import Pool, Ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
+FENCED, STILL_ENDING, UNSTABLE = 90, 51, 88  # of org.apache.kafka.common.protocol.Errors
+OWN, BEFORE = "7:own", "6:before"
+PREPARED = committer.Prepared(
+    cluster_id="c", transactional_id="id", producer_id=5, producer_epoch=0, end_txn_version=5, group="g",
+    marker_topic="t", token=OWN, predecessor=BEFORE,
+)  # fmt: skip
+
+
+@dataclass
+class Coordinators(Admin):
+    """Answers as the coordinators of a transaction and of its marker's group would; ``asked`` is what was asked.
+
+    ``end`` is the code of EndTxn, None for no answer; ``shows`` is the marker that is visible, ``pending`` says that
+    a transaction on it has not ended. Whoever fences a transaction sees what it has been waiting for: ``fenced_to``.
+    """
+
+    end: int | None = 0
+    shows: str | None = BEFORE
+    pending: bool = False
+    fence: int = 0
+    fenced_to: str | None = None
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def cluster_id(self) -> str:
+        return "c"
+
+    def forget(self, kind: int, key: str) -> None:
+        self.asked.append("forget")
+
+    def patiently(self, seconds: float, thing: str, attempt: Callable[[], Any]) -> Any:  # noqa: ANN401
+        for _ in range(2):
+            try:
+                return attempt()
+            except NotAnsweredError as error:
+                why = str(error)
+        raise UnavailableError(f"{thing}: {why}", next_step="wait")
+
+    def to_coordinator(self, kind: int, key: str, request: object) -> object:
+        match request:
+            case EndTxnRequest():
+                self.asked.append("end")
+                if self.end is None:
+                    raise NotAnsweredError("no answer")
+                return Answer(error_code=self.end)
+            case InitProducerIdRequest():
+                self.asked.append("fence")
+                if self.fenced_to is not None:
+                    self.shows = self.fenced_to
+                return Answer(error_code=self.fence)
+            case OffsetFetchRequest():
+                stable = request.require_stable
+                self.asked.append("stable" if stable else "look")
+                code = UNSTABLE if stable and self.pending else 0
+                return _fetched(code, self.shows)
+            case OffsetCommitRequest():
+                self.asked.append("seed")
+                self.shows = request.topics[0].partitions[0].committed_metadata
+                return Answer(topics=[Answer(partitions=[Answer(error_code=0)])])
+        raise AssertionError(request)
+
+    def outcome(self, prepared: committer.Prepared = PREPARED) -> Outcome:
+        return committer.commit(self, prepared.handle())
+
+
+def _fetched(code: int, shown: str | None) -> object:
+    partition = Answer(
+        error_code=code, committed_offset=-1 if shown is None else 0, metadata="" if shown is None else shown
+    )
+    return Answer(groups=[Answer(error_code=0, topics=[Answer(partitions=[partition])])])
+
+
+def test_what_the_coordinator_took_is_committed_and_nothing_else_is_asked() -> None:
+    kafka = Coordinators()
+    assert kafka.outcome() == Committed()
+    assert kafka.asked == ["end"]
+
+
+@pytest.mark.parametrize("code", [None, STILL_ENDING])
+def test_no_answer_and_not_yet_are_asked_again_and_prove_nothing(code: int | None) -> None:
+    kafka = Coordinators(end=code)
+    assert isinstance(kafka.outcome(), RetryLater)
+    assert kafka.asked == ["end"]
+
+
+def test_its_own_marker_proves_the_commit() -> None:
+    assert Coordinators(end=FENCED, shows=OWN).outcome() == AlreadyCommitted()
+    # Visible and ours, even while a twin's is pending.
+    assert Coordinators(end=FENCED, shows=OWN, pending=True).outcome() == AlreadyCommitted()
+
+
+def test_lost_needs_the_predecessor_a_fence_and_the_predecessor_again() -> None:
+    kafka = Coordinators(end=FENCED)
+    assert isinstance(kafka.outcome(), Lost)
+    assert kafka.asked == ["end", "stable", "fence", "stable"]
+
+
+def test_what_was_committed_between_the_look_and_the_fence_is_not_lost() -> None:
+    assert Coordinators(end=FENCED, fenced_to=OWN).outcome() == AlreadyCommitted()
+    assert isinstance(Coordinators(end=FENCED, fenced_to="8:strange").outcome(), Unknown)
+
+
+def test_what_cannot_be_fenced_is_not_lost() -> None:
+    assert isinstance(Coordinators(end=FENCED, fence=STILL_ENDING).outcome(), RetryLater)
+
+
+@pytest.mark.parametrize("shown", [None, "", "8:strange", "seed:another"])
+def test_an_absent_or_unexpected_marker_is_unknown_and_nothing_is_fenced(shown: str | None) -> None:
+    kafka = Coordinators(end=FENCED, shows=shown)
+    assert isinstance(kafka.outcome(), Unknown)
+    assert "fence" not in kafka.asked
+
+
+def test_a_marker_on_which_something_is_pending_proves_nothing() -> None:
+    kafka = Coordinators(end=FENCED, pending=True)
+    assert isinstance(kafka.outcome(), RetryLater)
+    assert "fence" not in kafka.asked
+
+
+def test_another_cluster_is_sent_nothing() -> None:
+    kafka = Coordinators()
+    with pytest.raises(ConfigurationError, match="Nothing was sent"):
+        kafka.outcome(replace(PREPARED, cluster_id="another"))
+    with pytest.raises(ConfigurationError, match="Nothing was sent"):
+        committer.abort(kafka, Handle(transaction="id", data={"transactional_id": "id", "cluster_id": "d"}))
+    assert kafka.asked == []
+
+
+def test_a_group_without_a_marker_gets_a_seed_that_no_earlier_handle_can_name() -> None:
+    kafka = Coordinators(shows=None)
+    first = marker.read_or_seed(kafka, "g", "t")
+    assert marker.read_or_seed(kafka, "g", "t") == first
+    kafka.shows = None  # the group was deleted
+    assert marker.read_or_seed(kafka, "g", "t") != first
+    assert marker.epoch_of(first) == -1
+
+
+# --- one producer, one transaction ------------------------------------------------------------------------------
+
+
+class Initialised(Pool):
+    """A pool whose producers are initialised by noting it."""
+
+    def __init__(self) -> None:
+        context = WriteContext(
+            query="q",
+            sink="s",
+            run="r",
+            epoch=0,
+            plan="p",
+            slot=0,
+            attempt="1",
+            guarantee=Guarantee.EXACTLY_ONCE,
+        )
+        super().__init__(context, OPTIONS, Admin(OPTIONS), 60_000)
+        self.initialised: list[str] = []
+
+    def _initialise(self, transactional_id: str) -> Ready:
+        self.initialised.append(transactional_id)
+        return Ready(
+            producer=object(), transactional_id=transactional_id, producer_id=1,
+            producer_epoch=len(self.initialised), born=float("inf"),
+        )  # fmt: skip
+
+
+def test_every_transaction_starts_on_a_producer_that_has_carried_none() -> None:
+    pool = Initialised()
+    taken = []
+    for epoch in range(6):
+        for _slot in range(2):
+            taken.append(pool.take(epoch))
+            pool.prepare_spare(epoch)
+    assert len({(each.transactional_id, each.producer_epoch) for each in taken}) == len(taken)
+    assert len({id(each.producer) for each in taken}) == len(taken)
+
+
+def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:
+    pool = Initialised()
+    for epoch in range(4):
+        # What was initialised in this epoch may be prepared by now; to take its id would abort it.
+        before = len(pool.initialised)
+        names = [pool.take(epoch).transactional_id for _ in range(3)]
+        assert len(set(names)) == 3
+        assert len(set(pool.initialised[before:])) == 3
+    assert len(set(pool.initialised)) == 3, "and then it is used again"
