@@ -1,25 +1,41 @@
 """The auditor: reads the outside world as anybody would, and names what is wrong in it.
 
-Shares no code with any sink, nor with the decision log's own reader. ``judge`` is pure: a :class:`World` in, a
-:class:`Verdict` out.
+Shares no code with any sink, nor with the decision log's own reader. :func:`audit` reads and judges in one call;
+:func:`judge` alone is pure: a :class:`World` in, a :class:`Verdict` out.
 """
 
-from onceonly.testing.auditor.anomalies import Anomaly
+from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
+from onceonly.testing.auditor.audit import audit, collect
+from onceonly.testing.auditor.database import DatabaseReader
+from onceonly.testing.auditor.files import FilesReader
 from onceonly.testing.auditor.judge import Verdict, judge
+from onceonly.testing.auditor.kafka import KafkaReader, read_inputs
+from onceonly.testing.auditor.log import read_decisions
 from onceonly.testing.auditor.readers import LooksBehind, Reader, Watcher
+from onceonly.testing.auditor.watching import KafkaWatcher, PollingWatcher
 from onceonly.testing.auditor.world import Decision, Input, Orphan, Seen, Slot, World
 
 __all__ = [
+    "ALLOWED",
     "Anomaly",
+    "DatabaseReader",
     "Decision",
+    "FilesReader",
     "Input",
+    "KafkaReader",
+    "KafkaWatcher",
     "LooksBehind",
     "Orphan",
+    "PollingWatcher",
     "Reader",
     "Seen",
     "Slot",
     "Verdict",
     "Watcher",
     "World",
+    "audit",
+    "collect",
     "judge",
+    "read_decisions",
+    "read_inputs",
 ]

@@ -46,7 +46,7 @@ def _can_be_whole(decision: Decision, sink: str, visible: int) -> bool:
     Each bit of ``sums`` is one number of rows that can be reached.
     """
     slots = [slot.rows for slot in decision.slots if slot.sink == sink]
-    if not slots or decision.first not in {None, decision.epoch}:
+    if not slots or any(slot.slot < 0 for slot in decision.slots):
         return True  # the log does not tell how the rows were dealt
     sums = 1
     for rows in slots:

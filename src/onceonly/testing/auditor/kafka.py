@@ -1,11 +1,12 @@
-"""Reading what a sink has made visible, as any consumer would. Shares no code with any sink.
+"""Reading Kafka as any consumer would: what is visible, what is kept back, what is left open, what went in.
 
-For proofs: a plain ``read_committed`` consumer that reads a topic from its beginning to the end that existed
-when it began, and a look at the broker for transactions that somebody left open.
+A plain ``read_committed`` consumer reads a topic from its beginning to the end that existed when it began, and
+a look at the broker tells of transactions that somebody left open. Shares no code with any sink.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from contextlib import ExitStack
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
+from onceonly.testing.auditor.world import Input, Orphan, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from confluent_kafka import Consumer, Message
 
@@ -37,8 +39,96 @@ class Record:
     value: bytes | None
 
 
-def plain_consumer(servers: str, topic: str, *, appear_s: float = 5.0) -> Consumer:
-    """Make a ``read_committed`` consumer that stands at the beginning of every partition. Caller closes it.
+class KafkaReader:
+    """Reads one topic that a sink writes; fulfils ``Reader`` and ``LooksBehind``.
+
+    ``transactions`` is how the transactional ids of the query begin; those of others are none of our business.
+    """
+
+    def __init__(self, sink: str, servers: str, topic: str, *, transactions: str = "") -> None:
+        self._sink = sink
+        self._servers = servers
+        self._topic = topic
+        self._transactions = transactions
+
+    def rows(self) -> Iterator[Seen]:
+        for record in read_committed(self._servers, self._topic):
+            yield seen(self._sink, self._topic, record)
+
+    def uncommitted(self) -> Iterator[Seen]:
+        """Give what lies beyond the last stable offset of each partition, committed or not."""
+        from confluent_kafka import TopicPartition
+
+        consumer = plain_consumer(self._servers, self._topic)
+        try:
+            starts: dict[int, int] = {}
+            for number in sorted(each.partition for each in consumer.assignment()):
+                # For a read_committed consumer the high mark is the last stable offset.
+                marks = consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=30)
+                if marks is None:
+                    raise UnavailableError(
+                        f"topic {self._topic}: the end of partition {number} is not told",
+                        next_step=_NEXT_STEP,
+                    )
+                starts[number] = marks[1]
+        finally:
+            consumer.close()
+        for record in _read(self._servers, self._topic, isolation="read_uncommitted", starts=starts):
+            yield seen(self._sink, self._topic, record)
+
+    def orphans(self) -> list[Orphan]:
+        """Give the open transactions of the query; waits a moment for those that are just being ended."""
+        names = open_transactions(self._servers, self._transactions)
+        return [Orphan(self._sink, f"open transaction {name}") for name in names]
+
+    def close(self) -> None:
+        """Nothing is kept open between calls."""
+
+
+def read_inputs(servers: str, topic: str) -> list[Input]:
+    """Give what went into a query that reads a topic: every committed record, by its place in the topic.
+
+    An input's id is the number ``id`` in its JSON text, else a running number. Anywhere; reads only.
+
+    Raises:
+        UnavailableError: the topic could not be read to its end in time.
+    """
+    return [
+        Input(
+            _id(record.value, number), f"{topic}/{record.partition}", record.offset, record.key, record.value
+        )
+        for number, record in enumerate(read_committed(servers, topic))
+        if record.value is not None
+    ]
+
+
+def seen(sink: str, topic: str, record: Record, *, seen_s: float | None = None) -> Seen:
+    """Give a record as a row that was seen."""
+    place = f"{topic}/{record.partition}"
+    return Seen(sink, record.key, record.value, place, record.offset, seen_s=seen_s)
+
+
+def _id(value: bytes, number: int) -> int:
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        return number
+    found = fields.get("id") if isinstance(fields, dict) else None
+    return found if isinstance(found, int) else number
+
+
+# --- plain reading ----------------------------------------------------------------------------------------
+
+
+def plain_consumer(
+    servers: str,
+    topic: str,
+    *,
+    appear_s: float = 5.0,
+    isolation: str = "read_committed",
+    starts: Mapping[int, int] | None = None,
+) -> Consumer:
+    """Make a consumer that stands at the beginning of every partition, or at ``starts``. Caller closes it.
 
     A broker may deny a topic for a moment after it has created it, so the topic has ``appear_s`` to appear.
 
@@ -50,7 +140,7 @@ def plain_consumer(servers: str, topic: str, *, appear_s: float = 5.0) -> Consum
     consumer = Consumer({
         "bootstrap.servers": servers,
         "group.id": f"audit-{uuid.uuid4().hex}",
-        "isolation.level": "read_committed",
+        "isolation.level": isolation,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
@@ -69,7 +159,10 @@ def plain_consumer(servers: str, topic: str, *, appear_s: float = 5.0) -> Consum
             if time.monotonic() > deadline:
                 raise UnavailableError(f"topic {topic}: {metadata.error}", next_step=_NEXT_STEP)
             time.sleep(_SETTLE_POLL_S)
-        consumer.assign([TopicPartition(topic, number, 0) for number in metadata.partitions])
+        places = [
+            TopicPartition(topic, number, (starts or {}).get(number, 0)) for number in metadata.partitions
+        ]
+        consumer.assign(places)
         on_error.pop_all()
     return consumer
 
@@ -82,7 +175,18 @@ def read_committed(servers: str, topic: str, *, timeout_s: float = 120.0) -> Ite
     Raises:
         UnavailableError: the topic could not be read to its end in time.
     """
-    consumer = plain_consumer(servers, topic)
+    return _read(servers, topic, timeout_s=timeout_s)
+
+
+def _read(
+    servers: str,
+    topic: str,
+    *,
+    isolation: str = "read_committed",
+    starts: Mapping[int, int] | None = None,
+    timeout_s: float = 120.0,
+) -> Iterator[Record]:
+    consumer = plain_consumer(servers, topic, isolation=isolation, starts=starts)
     try:
         unread = {each.partition for each in consumer.assignment()}
         deadline = time.monotonic() + timeout_s
@@ -94,7 +198,7 @@ def read_committed(servers: str, topic: str, *, timeout_s: float = 120.0) -> Ite
                     next_step=_NEXT_STEP,
                 )
             for message in consumer.consume(_BATCH, _POLL_S):
-                record = _record(message, topic)
+                record = record_of(message, topic)
                 if record is None:
                     unread.discard(_partition(message))
                 else:
@@ -128,8 +232,8 @@ def open_transactions(servers: str, prefix: str = "", *, settle_s: float = 5.0) 
         admin.close()
 
 
-def _record(message: Message, topic: str) -> Record | None:
-    """Give the record, or None for the end of a partition."""
+def record_of(message: Message, topic: str) -> Record | None:
+    """Give the record, or None for the end of a partition. Raises ``UnavailableError`` for any other event."""
     from confluent_kafka import KafkaError
 
     error = message.error()

@@ -70,7 +70,8 @@ class Decision:
     where Spark no longer keeps it. ``contradictions`` are what the files say against each other, or a file that
     cannot be believed.
 
-    Folded epochs come as one value, from ``first`` to ``epoch``, with one slot for each sink: the log keeps no more.
+    Of folded epochs the log keeps one sum for each sink: their slot has the number -1. Where their barriers are gone,
+    too, several come as one value, from ``first`` to ``epoch``.
     """
 
     epoch: int
