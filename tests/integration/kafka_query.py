@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly.embedded.kafka_cluster import EmbeddedCluster
 
 # Time-outs are looked for often, so that a test that waits for one is short.
 PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
@@ -29,7 +30,7 @@ PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10
 class Query:
     """One query with one Kafka sink on a topic of its own."""
 
-    def __init__(self, broker: EmbeddedKafka, **options: str) -> None:
+    def __init__(self, broker: EmbeddedKafka | EmbeddedCluster, **options: str) -> None:
         self.id = uuid.uuid4().hex
         self.topic = f"t-{self.id}"
         broker.create_topic(self.topic, partitions=2)

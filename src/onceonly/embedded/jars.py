@@ -1,4 +1,4 @@
-"""The jars of the broker and of Spark's Kafka connector: one lock list, resolved once.
+"""The jars of the broker, of Spark's Kafka connector and of the model checker: one lock list, resolved once.
 
 They live in ``ONCEONLY_CACHE``, ``$XDG_CACHE_HOME/onceonly`` or ``~/.cache/onceonly``, below
 ``jars``. A jar gets its name there only after its sha256 was found right; each process checks it
@@ -45,7 +45,7 @@ class Jar:
     """``group:artifact:version``"""
     sha256: str
     used_by: frozenset[str]
-    """``broker``, ``spark`` or both."""
+    """``broker``, ``spark`` or both; ``model`` for the model checker, which runs alone."""
 
     @property
     def file_name(self) -> str:
@@ -62,6 +62,11 @@ def connector_jars(console: Console | None = None) -> list[Path]:
 def broker_classpath(console: Console | None = None) -> list[Path]:
     """Give the jars of the embedded broker; see `ensure_jars`."""
     return ensure_jars(console, used_by="broker")
+
+
+def checker_jar(console: Console | None = None) -> Path:
+    """Give the jar of TLC, the model checker; see `ensure_jars`."""
+    return ensure_jars(console, used_by="model")[0]
 
 
 def packages() -> str:
@@ -88,7 +93,7 @@ def cache_folder() -> Path:
 
 
 def ensure_jars(console: Console | None = None, *, used_by: str | None = None) -> list[Path]:
-    """Give the paths of all jars, or of those for ``broker`` or ``spark``; fetch what is missing.
+    """Give the paths of all jars, or of those for ``broker``, ``spark`` or ``model``; fetch what is missing.
 
     Driver or user's machine; idempotent; instant when all are there. Safe in several processes at
     once: one fetches, the others wait for it. Shows a progress bar if a console is given.

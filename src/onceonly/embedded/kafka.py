@@ -51,6 +51,8 @@ class EmbeddedKafka:
         client_properties: what librdkafka needs to talk to this broker, where ``properties``
             ask for authentication.
         ready_timeout_s: how long a start may take until the broker answers.
+        ports: of clients and of the controller; free ones are chosen without them.
+        cluster_id: of the cluster that it belongs to; drawn without it.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class EmbeddedKafka:
         properties: Mapping[str, str] | None = None,
         client_properties: Mapping[str, str] | None = None,
         ready_timeout_s: float = 60.0,
+        ports: tuple[int, int] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         self._is_temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-kafka-"))
@@ -67,8 +71,10 @@ class EmbeddedKafka:
         self._client_properties = dict(client_properties or {})
         self._ready_timeout_s = ready_timeout_s
         self._process: GuardedProcess | None = None
-        self._ports: tuple[int, int] | None = None
-        self._cluster_id = settings.cluster_id_in(self.directory / "data") or settings.new_cluster_id()
+        self._ports = ports
+        self._is_formatted = False
+        known = settings.cluster_id_in(self.directory / "data")
+        self._cluster_id = known or cluster_id or settings.new_cluster_id()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -117,12 +123,8 @@ class EmbeddedKafka:
             return
         for attempt in range(1, _START_ATTEMPTS_MAX + 1):
             is_first_life = self._ports is None
-            if is_first_life:
-                ports = settings.free_ports()
-                self._format(*ports)
-                self._ports = ports
             log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
-            self._process = GuardedProcess([*self._java(), "kafka.Kafka", self._settings], self.log_file)
+            self.launch()
             try:
                 self.wait_ready()
             except SetupError:
@@ -131,9 +133,17 @@ class EmbeddedKafka:
                 if attempt == _START_ATTEMPTS_MAX or not self._lost_its_port(log_start):
                     raise
                 if is_first_life:
-                    self._ports = None
+                    self._ports, self._is_formatted = None, False
             else:
                 return
+
+    def launch(self) -> None:
+        """Start the broker without waiting for it, as one of several must be. See ``wait_ready``."""
+        if not self._is_formatted:
+            ports = self._ports or settings.free_ports()
+            self._format(*ports)
+            self._ports, self._is_formatted = ports, True
+        self._process = GuardedProcess([*self._java(), "kafka.Kafka", self._settings], self.log_file)
 
     def wait_ready(self) -> None:
         """Wait until this broker, and no other on its port, answers a metadata request.

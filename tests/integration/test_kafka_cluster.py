@@ -1,0 +1,61 @@
+"""Three brokers: the coordinator of a prepared transaction dies and another broker takes over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka_query import PROPERTIES, Query, wait_for
+
+from onceonly.embedded.kafka_cluster import EmbeddedCluster
+from onceonly.errors import UnavailableError
+from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.sinks.kafka.admin import TRANSACTION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+ENDED = {Committed(), AlreadyCommitted()}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(properties=PROPERTIES) as brokers:
+        yield brokers
+
+
+def coordinator_of(query: Query, transaction: str) -> int:
+    admin = query.admin()
+    return int(admin.client().coordinator(TRANSACTION, transaction))
+
+
+def test_the_coordinator_moves_and_each_row_is_there_once(cluster: EmbeddedCluster) -> None:
+    """Prepared under one coordinator: committed, found by a sweep and aborted under the next."""
+    query = Query(cluster)
+    decided, void = query.prepare("decided", slot=0), query.prepare("void", slot=1)
+    killed = coordinator_of(query, decided.transaction)
+    cluster.broker(killed).kill()
+    assert query.commit(decided) in ENDED
+    assert coordinator_of(query, decided.transaction) != killed
+    query.until_read("decided")
+
+    def listed() -> list[str]:
+        try:
+            return query.open_transactions()
+        except UnavailableError:  # while it moves, no part of the list is given
+            return []
+
+    wait_for(lambda: listed() == [void.transaction], "the open transaction in the list")
+    query.sink.abort(void)
+    assert isinstance(query.commit(void), Lost)
+    assert query.commit(decided) in ENDED
+    cluster.broker(killed).start()
+    cluster.wait_ready()
+    assert query.commit(decided) in ENDED
+    assert query.commit(query.prepare("next", epoch=1)) in ENDED
+    query.until_read("decided", "next")
