@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.testing.auditor import World, judge
-from onceonly.testing.auditor.log import read_decisions
+from onceonly.model import Guarantee
+from onceonly.testing.auditor import collect, judge
 from onceonly.testing.campaign import result, watch
 from onceonly.testing.campaign.result import Round
 from onceonly.testing.campaign.task import Task
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from onceonly.embedded.kafka import EmbeddedKafka
-    from onceonly.model import Guarantee
-    from onceonly.testing.auditor import Verdict
+    from onceonly.testing.auditor import Verdict, World
     from onceonly.testing.campaign.display import Display
     from onceonly.testing.campaign.lives import Life, Lives
     from onceonly.testing.campaign.plan import Blow, Plan
     from onceonly.testing.campaign.points import Points
 
 _POLL_S = 0.01
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 _FIRE_TIMEOUT_S = 30.0
 _RECOVER_TIMEOUT_S = 90.0
 _DRAIN_TIMEOUT_S = 120.0
+_VISIBLE_TIMEOUT_S = 10.0
 # What was visible at the crash reaches the watching reader a little later.
 _READER_LAG_S = 0.05
 _OWN_ENDS_MAX = 3
@@ -130,19 +130,22 @@ class Scene:
         )
 
     def settle(self, fed: int) -> None:
-        """Wait until everything that was fed is visible, and Spark has noted its last epoch."""
+        """Wait until everything that was fed is in an epoch that Spark has noted, and visible."""
         self.arena.display.step = "draining"
-        due = dict.fromkeys(self.task.sinks, fed)
         checkpoint = Path(self.task.checkpoint)
 
         def drained() -> bool:
-            seen = self.watch.counts()
-            return all(seen[sink] >= due[sink] for sink in due) and _newest(
-                checkpoint / "offsets"
-            ) == _newest(checkpoint / "commits")
+            newest = _newest(checkpoint / "offsets")
+            return (
+                newest == _newest(checkpoint / "commits")
+                and _barrier(checkpoint, newest, self.task.source) >= fed
+            )
 
         if not self.until(drained, _DRAIN_TIMEOUT_S):
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
+        elif self.guarantee is not Guarantee.AT_MOST_ONCE:
+            # What is missing after that is for the audit to say.
+            self.until(lambda: self.watch.holds(fed), _VISIBLE_TIMEOUT_S)
 
     def end(self) -> None:
         """Stop the job in order."""
@@ -150,14 +153,20 @@ class Scene:
             self.trouble.append(f"the job did not stop in order: {self.life.error()}")
 
     def _recover(self, struck: float, *, crash: bool) -> None:
-        if not self.until(lambda: self.watch.first_after(struck + _READER_LAG_S), _RECOVER_TIMEOUT_S):
+        """Wait until every sink shows something new; note how long that took."""
+        seen: list[float] = []
+
+        def new_rows() -> bool:
+            moment = self.watch.first_after(struck + _READER_LAG_S)
+            seen.extend([] if moment is None else [moment])
+            return moment is not None
+
+        if not self.until(new_rows, _RECOVER_TIMEOUT_S):
             self.trouble.append(
                 f"nothing new was visible {_RECOVER_TIMEOUT_S:g} s after {self.arena.display.step}"
             )
-            return
-        seen = self.watch.first_after(struck + _READER_LAG_S)
-        if crash and seen is not None:
-            self.recovery_s.append(round(seen - struck, 3))
+        elif crash:
+            self.recovery_s.append(round(seen[0] - struck, 3))
 
     def _note(self, blow: Blow, **times: float | None) -> None:
         """Write down what was done when, for whoever reads a round that was kept."""
@@ -182,7 +191,7 @@ class Scene:
     def _look(self) -> None:
         """Show how far it is, and start the job again if it has ended by itself."""
         display = self.arena.display
-        display.fired, display.rows = self.fired.total(), min(self.watch.counts().values())
+        display.fired, display.rows = self.fired.total(), self.watch.least()
         if self.life.process.exit_code is not None:
             self.trouble.append(f"the job ended by itself: {self.life.error()}")
             if len(self.trouble) > _OWN_ENDS_MAX:
@@ -215,14 +224,14 @@ def run_round(
     world: World | None = None
     not_audited = ""
     with ExitStack() as close:
-        reader = Watch(task)
+        reader = Watch.begin(task)
         close.callback(reader.close)
         feeder = Feeder(task.servers, task.source, plan.workload)
         life = arena.lives.next(task)
         scene = Scene(arena, plan, guarantee, task, reader, life, [life])
         try:
             feeder.start()
-            scene.until(reader.seen, _RECOVER_TIMEOUT_S)
+            scene.until(lambda: reader.holds(1), _RECOVER_TIMEOUT_S)
             for blow in plan.blows:
                 arena.display.armed = len(plan.blows)
                 if crashes_max is not None and scene.crashes >= crashes_max:
@@ -253,7 +262,7 @@ def run_round(
         faults=dict(scene.fired),
         anomalies=anomalies,
         allowed=allowed,
-        examples=(verdict.examples if verdict else ())[:10],
+        examples=(*scene.trouble, *(verdict.examples if verdict else ())),
         recovery_s=tuple(scene.recovery_s),
         not_audited=not_audited,
         commit=arena.commit,
@@ -292,12 +301,13 @@ def _world(task: Task, reader: Watch, scene: Scene) -> World:
         life.kill()
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
-    return World(
-        sinks=task.sinks,
-        inputs=watch.inputs(task),
-        at_end=list(watch.at_end(task)),
+    query = json.loads((Path(task.checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
+    return collect(
+        watch.inputs(task),
+        sinks=watch.readers(task, query),
+        checkpoint=task.checkpoint,
+        events=events,
         during=reader.seen(),
-        decisions=read_decisions(task.checkpoint, events),
     )
 
 
@@ -337,3 +347,12 @@ def _newest(folder: Path) -> int:
         return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
     except FileNotFoundError:
         return -1
+
+
+def _barrier(checkpoint: Path, epoch: int, topic: str) -> int:
+    """Count the rows of the input up to the end of an epoch, by the offsets that Spark wrote; 0 if there are none."""
+    try:
+        text = (checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
+        return sum(json.loads(text.splitlines()[-1])[topic].values())
+    except (OSError, IndexError, ValueError, KeyError):
+        return 0  # not there, or being written

@@ -1,132 +1,101 @@
-"""Reads what a round's sinks show, all the time: what recovery is measured with, and half of the auditor's world."""
+"""How the auditor's readers look at a round's sinks: all the time while it runs, and once when it is over."""
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.errors import UnavailableError
-from onceonly.testing.auditor import Input, Seen
-from onceonly.testing.auditor.kafka import plain_consumer, read_committed
+from onceonly.testing.auditor import FilesReader, KafkaReader, KafkaWatcher, PollingWatcher, read_inputs
 from onceonly.testing.campaign.workload import is_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onceonly.testing.auditor.kafka import Record
+    from onceonly.testing.auditor import Input, Reader, Seen
     from onceonly.testing.campaign.task import Task
 
-_POLL_S = 0.02
-_BATCH = 2_000
+    AnyWatcher: TypeAlias = KafkaWatcher | PollingWatcher
+
+# So that a look at a quiet sink does not keep a round from its other business.
+_WAIT_S = 0.1
 
 
+@dataclass(slots=True)
 class Watch:
-    """A thread that reads every sink of a query, through crashes of what it reads. Close it."""
+    """Watchers of every sink of a query, through crashes of what they read. Campaign's process; close it."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._seen: list[Seen] = []
-        self._files: set[Path] = set()
-        self._counts = dict.fromkeys(task.sinks, 0)
-        self._ended = threading.Event()
-        self._consumer = plain_consumer(task.servers, task.target) if "kafka" in task.sinks else None
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-        self._thread.start()
+    watchers: dict[str, AnyWatcher]
+    _close: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def begin(cls, task: Task) -> Watch:
+        """Begin to watch; targets may be made later."""
+        watch = cls({})
+        for sink in task.sinks:
+            if sink == "kafka":
+                watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
+            else:
+                watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files))
+            watch._close.callback(watch.watchers[sink].close)
+        return watch
 
     def seen(self) -> list[Seen]:
-        """Give what it has got until now. Any thread."""
-        return list(self._seen)
+        """Give what was seen until now."""
+        return [row for watcher in self.watchers.values() for row in watcher.seen()]
 
-    def counts(self) -> dict[str, int]:
-        """Count what it has got of each sink."""
-        return dict(self._counts)
+    def least(self) -> int:
+        """Count the rows of the sink that shows least. Linear: not in a tight loop."""
+        return min(len(watcher.seen()) for watcher in self.watchers.values())
+
+    def holds(self, count: int) -> bool:
+        """Say whether every sink has shown so many rows; waits a moment for them."""
+        return all(watcher.wait_for(count, _WAIT_S) for watcher in self.watchers.values())
 
     def first_after(self, moment: float) -> float | None:
-        """Say when the first row was seen after a moment."""
-        found: float | None = None
-        for place in range(len(self._seen) - 1, -1, -1):
-            seen_s = self._seen[place].seen_s
-            if seen_s is None or seen_s <= moment:
-                break
-            found = seen_s
-        return found
+        """Say when every sink has shown a row that was not there at a moment; waits a moment for it."""
+        found = [_first_after(watcher, moment) for watcher in self.watchers.values()]
+        whole = [seen_s for seen_s in found if seen_s is not None]
+        return max(whole) if len(whole) == len(found) else None
 
     def close(self) -> None:
-        """Stop reading. Idempotent."""
-        self._ended.set()
-        self._thread.join()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            if self._consumer is not None:
-                for message in self._consumer.consume(_BATCH, _POLL_S):
-                    # A broker that is down is no row, and comes back.
-                    if message.error() is None:
-                        place, order = f"{message.topic()}/{message.partition()}", message.offset()
-                        self._note(
-                            Seen("kafka", message.key(), message.value(), place, order or 0, "", time.time())
-                        )
-            else:
-                time.sleep(_POLL_S)
-            if "files" in self._task.sinks:
-                for path in visible_files(Path(self._task.files)):
-                    if path not in self._files:
-                        self._files.add(path)
-                        for row in rows_of(path, time.time()):
-                            self._note(row)
-
-    def _note(self, row: Seen) -> None:
-        self._seen.append(row)
-        self._counts[row.sink] += 1
+        """Stop watching; what was seen stays. Idempotent."""
+        self._close.close()
 
 
-def visible_files(folder: Path) -> list[Path]:
-    """List what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
-
-
-def rows_of(path: Path, seen_s: float | None) -> list[Seen]:
-    """Read one file of JSON lines with key and value; a line that is none is a row without a key."""
-    rows: list[Seen] = []
-    for number, line in enumerate(path.read_bytes().splitlines()):
-        try:
-            found = json.loads(line)
-            key, value = found["key"].encode(), found["value"].encode()
-        except (ValueError, KeyError, TypeError, AttributeError):
-            key, value = None, line
-        rows.append(Seen("files", key, value, path.name, number, "", seen_s))
-    return rows
-
-
-def at_end(task: Task) -> Iterator[Seen]:
-    """Read all that is visible now, from the beginning, as a new reader."""
-    if "kafka" in task.sinks:
-        for each in read_committed(task.servers, task.target):
-            yield Seen("kafka", each.key, each.value, f"{task.target}/{each.partition}", each.offset)
-    if "files" in task.sinks:
-        for path in visible_files(Path(task.files)):
-            yield from rows_of(path, None)
+def readers(task: Task, query: str) -> dict[str, Reader]:
+    """Give a fresh reader of every sink, which knows what of it is this query's."""
+    every: dict[str, Reader] = {
+        # A prefix of ours, then the query: see the sink's options.
+        "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
+        "files": FilesReader("files", task.files, query=query),
+    }
+    return {sink: every[sink] for sink in task.sinks}
 
 
 def inputs(task: Task) -> list[Input]:
-    """Read the input back from its topic."""
-    return [
-        _input(each, f"{task.source}/{each.partition}") for each in read_committed(task.servers, task.source)
-    ]
+    """Read the input back from its topic.
 
-
-def _input(record: Record, partition: str) -> Input:
-    value = record.value or b""
-    if not is_whole(value):
+    Raises:
+        UnavailableError: the broker gives back something else than was fed.
+    """
+    found = read_inputs(task.servers, task.source)
+    damaged = next((each for each in found if not is_whole(each.value)), None)
+    if damaged is not None:
         raise UnavailableError(
-            f"{partition} at {record.offset}: what the campaign fed is not what the broker gives back",
-            next_step="run the round again; a broker that changes rows cannot be audited against",
+            f"{damaged.partition} at {damaged.position}: what was fed is not what the broker gives back",
+            next_step="run the round again; nothing can be audited against such an input",
         )
-    return Input(json.loads(value)["id"], partition, record.offset, record.key, value)
+    return found
+
+
+def _first_after(watcher: AnyWatcher, moment: float) -> float | None:
+    seen = watcher.seen()
+    if not seen or (seen[-1].seen_s or 0.0) <= moment:
+        watcher.wait_for(len(seen) + 1, _WAIT_S)
+        return None
+    found: float | None = None
+    for row in reversed(seen):
+        if (row.seen_s or 0.0) <= moment:
+            break
+        found = row.seen_s
+    return found
