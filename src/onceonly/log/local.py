@@ -7,16 +7,23 @@ import errno
 import os
 import re
 import secrets
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.log.store import PutUnknownError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9]+-[0-9a-f]{12}\.tmp")
+_PROBE = "probe"
+_OLD_S = 3600.0
+# These say nothing of what a file system can do; ENOENT: something took the folder, or the probe's file, away.
+_PASSING = frozenset(
+    {errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOENT, errno.ESTALE}
+)
 # After these, link(2) has not made the name. Others (EIO, ESTALE, ETIMEDOUT on a shared mount) leave it open.
 _DEFINITE = frozenset(
     {
@@ -53,7 +60,7 @@ class LocalStore:
 
     def probe(self) -> None:
         """Try whether a file can be linked once and not twice, and folders synced. Leaves nothing behind."""
-        temporary, name = self._temporary("probe"), self._temporary("probe")
+        temporary, name = self._temporary(_PROBE), self._temporary(_PROBE)
         try:
             try:
                 self._write(temporary, b"")
@@ -63,7 +70,7 @@ class LocalStore:
                     raise _unfit(self.root, "links over an existing name")
                 _fsync(self.root)
             except OSError as error:
-                if error.errno in {errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}:
+                if error.errno in _PASSING:
                     raise _unavailable(self.root, "written", error) from error
                 raise _unfit(self.root, f"has no hard links or cannot sync a folder ({error})") from error
         finally:
@@ -130,16 +137,22 @@ class LocalStore:
             raise _unavailable(path, "synced", error) from error
 
     def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
-        # A living writer that loses its temporary file here would find its name taken anyway.
-        for folder in ("", *(f"{entry.name}/" for entry in self.root.iterdir() if entry.is_dir())):
-            for path in (self.root / folder).iterdir():
-                match = _TEMPORARY.fullmatch(path.name)
-                if match is None:
-                    continue
-                name = folder + match["name"]
-                if dead(name) or (self.root / name).exists():
+        try:
+            for path, name in self._temporaries():
+                # A living writer that loses its temporary file here would find its name taken anyway. One that
+                # only tries the file system has no name to take: it is left alone until it is old.
+                if dead(name) or (_is_old(path) if name == _PROBE else (self.root / name).exists()):
                     with contextlib.suppress(OSError):
                         path.unlink()
+        except OSError as error:
+            raise _unavailable(Path(error.filename or self.root), "looked at", error) from error
+
+    def _temporaries(self) -> Iterator[tuple[Path, str]]:
+        """Give the temporary files, each with the name that it was to get."""
+        for folder in ("", *(f"{entry.name}/" for entry in self.root.iterdir() if entry.is_dir())):
+            for path in (self.root / folder).iterdir():
+                if match := _TEMPORARY.fullmatch(path.name):
+                    yield path, folder + match["name"]
 
     def _temporary(self, name: str) -> Path:
         final = self.root / name
@@ -171,6 +184,14 @@ class LocalStore:
         self._make(folder.parent)
         folder.mkdir(exist_ok=True)
         _fsync(folder.parent)
+
+
+def _is_old(path: Path) -> bool:
+    """Tell whether a file was written long ago; False where it is gone."""
+    try:
+        return time.time() - path.stat().st_mtime > _OLD_S
+    except FileNotFoundError:
+        return False
 
 
 def _fsync(path: Path) -> None:
