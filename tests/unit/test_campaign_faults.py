@@ -97,7 +97,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_point_that_raises_fires_when_it_is_passed(stage: FakeStage) -> None:
-    fault = AtPoint(point=POINT, action="raise", nth=2, crashes=0)
+    fault = AtPoint(point=POINT, action="raise", nth=2)
     arming = fault.arm(stage)
     failpoints.hit(POINT)
     assert fault.fired(stage, arming) is None
@@ -227,6 +227,12 @@ def test_what_is_due_at_a_moment_waits_for_it(
     fault.heal(stage, arming)
 
     assert stage.done == done
+
+
+def test_a_death_that_another_one_leads_to_counts_as_two() -> None:
+    assert AtPoint(point="link.after_put").crashes == 1
+    assert AtPoint(point="plan.after_claim").crashes == 2
+    assert AtPoint(point="plan.after_claim", action="raise").crashes == 0
 
 
 def test_disarming_lets_go_what_stands_and_fires_no_more(stage: FakeStage) -> None:

@@ -100,11 +100,15 @@ class AtPoint:
     point: str
     action: str = "kill"
     nth: int = 1
-    crashes: int = 1
 
     @property
     def name(self) -> str:
         return f"{self.action} {self.point}"
+
+    @property
+    def crashes(self) -> int:
+        deaths = 2 if self.point in _OPENER else 1
+        return deaths if self.action == "kill" else 0
 
     def arm(self, stage: Stage) -> str:
         opener = _OPENER.get(self.point)
@@ -325,10 +329,10 @@ def _on_broker(_: str) -> Sequence[str]:
 
 KINDS: dict[str, Kind] = {
     "kill": Kind(
-        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=24, points=_in_workers
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=30, points=_in_workers
     ),
     "raise": Kind(
-        draw=lambda draw, point: AtPoint(point=point, action="raise", nth=_nth(draw, point), crashes=0),
+        draw=lambda draw, point: AtPoint(point=point, action="raise", nth=_nth(draw, point)),
         weight=4,
         points=_ordinary,
     ),

@@ -65,6 +65,7 @@ class Scene:
     guarantee: Guarantee
     task: Task
     watch: Watch
+    feeder: Feeder
     life: Life
     lives: list[Life] = field(default_factory=list)
     armed: Counter[str] = field(default_factory=Counter)
@@ -192,6 +193,7 @@ class Scene:
         """Show how far it is, and start the job again if it has ended by itself."""
         display = self.arena.display
         display.fired, display.rows = self.fired.total(), self.watch.least()
+        self.feeder.ahead_of = display.rows
         if self.life.process.exit_code is not None:
             self.trouble.append(f"the job ended by itself: {self.life.error()}")
             if len(self.trouble) > _OWN_ENDS_MAX:
@@ -228,7 +230,7 @@ def run_round(
         close.callback(reader.close)
         feeder = Feeder(task.servers, task.source, plan.workload)
         life = arena.lives.next(task)
-        scene = Scene(arena, plan, guarantee, task, reader, life, [life])
+        scene = Scene(arena, plan, guarantee, task, reader, feeder, life, [life])
         try:
             feeder.start()
             scene.until(lambda: reader.holds(1), _RECOVER_TIMEOUT_S)

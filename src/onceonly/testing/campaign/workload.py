@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FLUSH_TIMEOUT_S = 60.0
 _TICK_S = 0.05
+_EPOCHS_AHEAD = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class Feeder:
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._positions = [0] * workload.partitions
         self.fed = 0
+        self.ahead_of = 0
+        """How many rows the job has shown: the feeder keeps a bounded distance, so that a slow machine can drain."""
 
     def start(self) -> None:
         """Begin to write."""
@@ -120,6 +123,8 @@ class Feeder:
         while not self._ended.wait(_TICK_S):
             # Bursts and lulls, the same on average.
             lucky = self._draw.randrange(workload.burst) == 0
+            if sum(self._positions) - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
+                lucky = False
             for _ in range(int(workload.rows_per_s * _TICK_S * workload.burst) if lucky else 0):
                 self._write()
             self._producer.poll(0)
