@@ -171,6 +171,15 @@ def test_recovery_is_drawn_inside_its_frame(times: tuple[float, ...]) -> None:
     assert len(re.findall(r'class="time"', shown)) <= 14
 
 
+def test_the_page_says_how_it_is_run_again() -> None:
+    rounds = [CLEAN, like(number=2, connector="kafka"), like(number=3), like(seed=8, dear=False)]
+    text = Checker(draw(*rounds)).text
+    both = "--sink kafka+files --sink kafka --guarantee exactly-once --crashes 3600 --seed 7 --json"
+    assert f"onceonly verify {both}" in text
+    alone = "--sink kafka+files --guarantee exactly-once --crashes 1200 --seed 8 --no-dear --json"
+    assert f"onceonly verify {alone}" in text
+
+
 def test_what_the_guarantee_allows_is_a_note() -> None:
     text = Checker(draw(like(guarantee="at-least-once", allowed={"duplicated": 12}))).text
     assert "kafka+files under at-least-once may have, and had: duplicated 12." in text

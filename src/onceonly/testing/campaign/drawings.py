@@ -125,9 +125,9 @@ def _histogram(name: str, label: str, values: Sequence[float], most: float, y: f
         f'<line class="median" x1="{at:.1f}" x2="{at:.1f}" y1="{y + 14}" y2="{base}"/>'
         f'<text class="note" x="{at + 5:.1f}" y="{y + 18}">median {median:.1f} s</text>'
         f'<line class="worst" x1="{end:.1f}" x2="{end:.1f}" y1="{base - 22}" y2="{base}"/>'
-        f'<text class="note end" x="{end - 6:.1f}" y="{base - 14}">worst {worst:.1f} s</text>'
-        f'<text class="lane" x="{_LEFT - 14}" y="{base - 18}">{escape(label)}</text>'
-        f'<text class="lane dim" x="{_LEFT - 14}" y="{base - 4}">{len(values):,} times</text>'
+        f'<text class="lane" x="{_LEFT - 14}" y="{base - 32}">{escape(label)}</text>'
+        f'<text class="lane dim" x="{_LEFT - 14}" y="{base - 17}">worst {worst:.1f} s</text>'
+        f'<text class="lane dim" x="{_LEFT - 14}" y="{base - 3}">of {len(values):,}</text>'
     )
 
 

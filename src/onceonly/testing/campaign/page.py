@@ -168,24 +168,32 @@ def _findings(rounds: Iterable[Round]) -> str:
 
 
 def _again(result: Result) -> str:
-    seeds = sorted({each.seed for each in result.rounds}) or [result.seed]
-    lines = "\n".join(
-        f"onceonly verify --crashes {max(1, _crashes(result, seed))} --seed {seed} "
-        "--json result.json --html result.html"
-        for seed in seeds
-    )
+    calls: dict[tuple[int, str, bool], list[Round]] = {}
+    for each in result.rounds:
+        calls.setdefault((each.seed, each.guarantee, each.dear), []).append(each)
+    lines = "\n".join(_call(rounds) for _, rounds in sorted(calls.items()))
     commits = sorted({each.commit for each in result.rounds if each.commit})
     facts = {**result.versions, **({"commits": ", ".join(commits)} if len(commits) > 1 else {})}
     return (
-        f"<pre>{escape(lines)}</pre>"
-        '<p class="hint">The same seed gives the same workloads and faults. Calls that name the same file add up; '
-        "one that was interrupted goes on where it was.</p>"
+        f"<pre>{escape(lines or f'onceonly verify --crashes 1000 --seed {result.seed}')}</pre>"
+        '<p class="hint">The same seed gives the same workloads and faults. Calls with the same <code>--json</code> '
+        "add up; one that was interrupted goes on where it was.</p>"
         f'<div class="facts-of">{_facts("Machine", result.machine)}{_facts("Versions", facts)}</div>'
     )
 
 
-def _crashes(result: Result, seed: int) -> int:
-    return sum(each.crashes for each in result.rounds if each.seed == seed)
+def _call(rounds: list[Round]) -> str:
+    """Give the call that runs these rounds: sinks take turns in the order in which they are named."""
+    sinks = dict.fromkeys(each.connector for each in sorted(rounds, key=lambda each: each.number))
+    words = [
+        "onceonly verify",
+        *(f"--sink {sink}" for sink in sinks),
+        f"--guarantee {rounds[0].guarantee}",
+        f"--crashes {sum(each.crashes for each in rounds)} --seed {rounds[0].seed}",
+        *([] if rounds[0].dear else ["--no-dear"]),
+        "--json result.json --html result.html",
+    ]
+    return " ".join(words)
 
 
 def _facts(title: str, facts: Mapping[str, str | int | float]) -> str:
