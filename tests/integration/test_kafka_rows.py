@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicCollection, TopicPartition
 
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
@@ -222,9 +222,11 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
     cluster = kafka.admin()
     assert facts["cluster_id"] == cluster.list_topics(timeout=10).cluster_id
     assert facts["end_txn_version"] == 5
+    described = kafka.admin().describe_topics(TopicCollection([topic]))[topic].result(10)
     assert sink.identity() == {
         "cluster": facts["cluster_id"],
         "topic": topic,
+        "topic_id": str(described.topic_id),
         "prefix": "onceonly",
         "marker_topic": topic,
     }

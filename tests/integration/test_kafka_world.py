@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.admin import NewPartitions
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.errors import WriteFailedError
+from onceonly.errors import CommitDelayedError, ConfigurationError, WriteFailedError
 from onceonly.log import open_log
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, RetryLater, Unknown
 from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.slot import run_slot
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.admin import TRANSACTION
 
 if TYPE_CHECKING:
@@ -53,6 +57,34 @@ def test_partitions_added_while_a_transaction_is_pending_change_nothing(broker: 
     admin.create_partitions([NewPartitions(query.topic, 4)])[query.topic].result(30)
     assert query.commit(handle) in ENDED
     query.until_read("a", "b")
+
+
+def test_a_topic_deleted_and_made_anew_while_rows_are_pending_stops_the_query_before_anything_is_touched(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """The rows that were prepared are gone with the topic; a commit would say that they are there."""
+    query = Query(broker)
+    first = coordinator(query, tmp_path)
+    plan = first.plan(0, run="one")
+    batch = pa.RecordBatch.from_pydict({"value": ["a"]})
+    vote = run_slot(query.sink, plan, replace(query.attempt(run="one"), plan=plan.id), [batch])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query.sink, "commit", lambda handle: RetryLater(f"{handle.transaction}: not now"))
+        with pytest.raises(CommitDelayedError):
+            first.decide(plan, [vote])
+    recreate(broker, query.topic)
+    query.sink = KafkaSink(query.options)
+    with pytest.raises(ConfigurationError, match="topic_id"):
+        coordinator(query, tmp_path).plan(0, run="two")
+    assert vote.handle is not None
+    assert query.open_transactions() == [vote.handle.transaction]
+
+
+def coordinator(query: Query, folder: Path) -> Coordinator:
+    log = open_log(str(folder / "checkpoint"), query=query.id, create=True)
+    made = Coordinator(log=log, actor="test", commit_timeout_s=0.1)
+    made.join("kafka", Participant(sink=query.sink, guarantee=Guarantee.EXACTLY_ONCE))
+    return made
 
 
 def test_a_markers_topic_deleted_after_the_commit_leaves_the_outcome_unknown(broker: EmbeddedKafka) -> None:
@@ -131,12 +163,8 @@ def test_a_thousand_abandoned_transactions_are_gone_within_seconds_of_the_start(
     query = Query(broker)
     abandon(query, ABANDONED)
     assert len(query.open_transactions()) == ABANDONED
-    coordinator = Coordinator(
-        log=open_log(str(tmp_path / "checkpoint"), query=query.id, create=True), actor="test"
-    )
-    coordinator.join("kafka", Participant(sink=query.sink, guarantee=Guarantee.EXACTLY_ONCE))
     started = time.monotonic()
-    coordinator.plan(0, run="run")
+    coordinator(query, tmp_path).plan(0, run="run")
     seconds = time.monotonic() - started
     assert query.open_transactions() == []
     print(f"{ABANDONED} abandoned transactions were ended in {seconds:.2f} s")  # noqa: T201  a figure for the docs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -95,6 +96,30 @@ def _check_topic(admin: Admin, name: str) -> None:
             f"Topic {name} {wrong}.", next_step=f"create it: kafka-topics.sh --create --topic {name}"
         )
     _check_operation(topic.authorized_operations, _WRITE, 29, name)
+
+
+def topic_id(admin: Admin, name: str) -> str:
+    """Give the id that the cluster drew for a topic when it was made; empty where it is not there."""
+
+    def attempt() -> str:
+        from uuid import UUID
+
+        from kafka.protocol.metadata import MetadataRequest
+
+        # By name; the id of zeros says so.
+        wanted = MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name)
+        request = MetadataRequest(
+            topics=[wanted], allow_auto_topic_creation=False, min_version=10, max_version=12
+        )
+        topic = admin.send(request).topics[0]
+        refuse_forbidden(topic.error_code, name)
+        if topic.error_code == UNKNOWN_TOPIC:
+            return ""
+        if topic.error_code != NONE:
+            raise NotAnsweredError(f"error {topic.error_code}")
+        return urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")  # as Kafka's own tools show it
+
+    return admin.patiently(_PATIENCE_S, f"topic {name}", attempt)
 
 
 def _creates_topics(admin: Admin) -> bool:
