@@ -222,7 +222,8 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
     cluster = kafka.admin()
     assert facts["cluster_id"] == cluster.list_topics(timeout=10).cluster_id
     assert facts["end_txn_version"] == 5
-    described = kafka.admin().describe_topics(TopicCollection([topic]))[topic].result(10)
+    admin = kafka.admin()  # a name of its own: the answer needs the client alive
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(10)
     assert sink.identity() == {
         "cluster": facts["cluster_id"],
         "topic": topic,
