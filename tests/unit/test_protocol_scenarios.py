@@ -221,6 +221,7 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
             return f"Sweep under {link.name}, keep [{' '.join(sorted(keep))}]"
         case p.StartTasks(plan):
             told = f"StartTasks {plan.mode}, next link {plan.epoch}.{plan.index}"
+            told += f", limit {plan.limit_s:g} s" if plan.limit_s is not None else ""
             return told + (
                 f", lost [{_names(plan.lost)}], carried [{_names(plan.carried)}]" if plan.lost else ""
             )
