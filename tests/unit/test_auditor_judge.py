@@ -139,6 +139,7 @@ def test_rows_that_nobody_decided_are_visible_before_their_decision() -> None:
     assert found(replace(CLEAN, decisions=(CLEAN.decisions or ())[:3])) == {
         Anomaly.VISIBLE_BEFORE_DECISION: 6
     }
+    assert found(replace(CLEAN, decisions=[])) == {Anomaly.VISIBLE_BEFORE_DECISION: 46}
     claimed = replace(
         with_decision(CLEAN, 3, kind=LinkKind.ABORT, receipt=False, spark_commit=False), drained=False
     )

@@ -145,6 +145,10 @@ def plain_consumer(
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
         "log_level": 2,  # what matters comes as an error of the call
+        # Brokers die and come back under our eyes: look again soon, or times seen would be the client's pauses.
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 200,
+        "fetch.error.backoff.ms": 50,
     })  # fmt: skip
     with ExitStack() as on_error:
         on_error.callback(consumer.close)

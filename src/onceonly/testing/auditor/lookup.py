@@ -54,8 +54,9 @@ class Facts:
                 next_step="put a number of its own into each input's value",
             )
         self.decisions: list[Decision] = sorted(world.decisions or (), key=lambda each: each.epoch)
-        self.has_ranges = any(each.ranges for each in self.decisions)
-        """Whether inputs can be told by epoch at all."""
+        ranges = [each.ranges for each in self.decisions if each.is_commit]
+        self.tells_epochs = world.decisions is not None and (not ranges or any(ranges))
+        """Whether it is known of every input if it was decided: not without a log, nor without positions in it."""
         self._starts: dict[str, list[int]] = {}
         self._found: dict[str, list[tuple[int, int]]] = {}
         for index, decision in enumerate(self.decisions):
@@ -96,7 +97,7 @@ class Facts:
         return index if row.position < end else None
 
     def _due(self, world: World) -> list[Input]:
-        if world.drained or not self.has_ranges:
+        if world.drained or not self.tells_epochs:
             return list(world.inputs)
         ends: dict[str, int] = {}
         for decision in self.decisions:

@@ -85,7 +85,7 @@ class SinkCheck:
     def _check_times(self, rows: Rows) -> None:
         facts, early = self._facts, set[int]()
         # Without barriers nobody can tell which epoch a row is of.
-        for seen, row in (*rows, *self._watched()) if facts.has_ranges else ():
+        for seen, row in (*rows, *self._watched()) if facts.tells_epochs else ():
             index = facts.index_of(row)
             decision = facts.decisions[index] if index is not None else None
             if decision is None or not decision.is_commit:
@@ -185,7 +185,7 @@ class SinkCheck:
         return lost
 
     def _is_decided(self, row: Input) -> bool:
-        if not self._facts.has_ranges:
+        if not self._facts.tells_epochs:
             return True
         index = self._facts.index_of(row)
         return index is not None and self._facts.decisions[index].is_commit

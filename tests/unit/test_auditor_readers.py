@@ -1,0 +1,171 @@
+"""Readers see what anybody sees: visible files and rows, what is left, and when each was there first."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.errors import ConfigurationError
+from onceonly.testing.auditor import (
+    Anomaly,
+    DatabaseReader,
+    FilesReader,
+    Input,
+    LooksBehind,
+    Orphan,
+    PollingWatcher,
+    Seen,
+    audit,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ATTEMPT = "0123456789abcdef0123456789abcdef"
+
+
+def put(folder: Path, name: str, *values: str, key: str = "k") -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"key": key, "value": value}) + "\n" for value in values))
+
+
+# --- files ------------------------------------------------------------------------------------------------
+def test_only_visible_files_are_read(tmp_path: Path) -> None:
+    put(tmp_path, f"part-00003-00001-{ATTEMPT}-00000.json", "a", "b")
+    put(tmp_path, "day=1/other.json", "c")
+    for hidden in ("_onceonly/staging/q/files/x.json", ".part.json", "_SUCCESS", "day=1/.hidden/x.json"):
+        put(tmp_path, hidden, "no")
+    reader = FilesReader("files", tmp_path)
+    name = f"part-00003-00001-{ATTEMPT}-00000.json"
+    assert list(reader.rows()) == [
+        Seen("files", b"k", b"c", "day=1/other.json", 0),
+        Seen("files", b"k", b"a", name, 0, f"3-1-{ATTEMPT}"),
+        Seen("files", b"k", b"b", name, 1, f"3-1-{ATTEMPT}"),
+    ]
+    assert reader.orphans() == [Orphan("files", "staging file q/files/x.json")]
+    assert FilesReader("files", tmp_path, query="another").orphans() == []
+    assert not isinstance(reader, LooksBehind)
+
+
+def test_a_file_that_is_changed_is_read_again(tmp_path: Path) -> None:
+    reader = FilesReader("files", tmp_path)
+    assert list(reader.rows()) == []
+    put(tmp_path, "a.json", "1")
+    assert [row.value for row in reader.rows()] == [b"1"]
+    put(tmp_path, "a.json", "1", "2")
+    assert [row.value for row in reader.rows()] == [b"1", b"2"]
+    (tmp_path / "a.json").unlink()
+    assert list(reader.rows()) == []
+
+
+def test_a_line_that_is_no_row_is_a_value_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"value":"x"}\n{"value":"tor\n[1]\n{"key":1}\n')
+    rows = [(row.key, row.value) for row in FilesReader("files", tmp_path).rows()]
+    assert rows == [(None, b"x"), (None, b'{"value":"tor'), (None, b"[1]"), (None, b'{"key":1}')]
+
+
+# --- databases --------------------------------------------------------------------------------------------
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "results.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE results (k TEXT, v TEXT)")
+        db.execute("CREATE TABLE prepared (id TEXT)")
+        db.executemany("INSERT INTO results VALUES (?, ?)", [("1", "a"), (None, "b")])
+    return path
+
+
+def test_a_query_gives_rows_by_the_names_of_its_columns(database: Path) -> None:
+    query = 'SELECT v AS "VALUE", k AS "key", rowid AS "order", \'t\' AS place, NULL AS "transaction" FROM results'
+    reader = DatabaseReader(
+        "db", lambda: sqlite3.connect(database), query, prepared="SELECT id FROM prepared"
+    )
+    assert list(reader.rows()) == [Seen("db", b"1", b"a", "t", 1), Seen("db", None, b"b", "t", 2)]
+    assert reader.orphans() == []
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("INSERT INTO prepared VALUES ('q-7')")
+    assert reader.orphans() == [Orphan("db", "prepared transaction q-7")]
+
+
+def test_a_query_without_a_value_is_refused(database: Path) -> None:
+    with pytest.raises(ConfigurationError, match="none of them is named value"):
+        list(DatabaseReader("db", lambda: sqlite3.connect(database), "SELECT k FROM results").rows())
+
+
+# --- watching ---------------------------------------------------------------------------------------------
+def test_a_watcher_notes_when_a_row_was_there_first(tmp_path: Path) -> None:
+    put(tmp_path, "a.json", "1")
+    with PollingWatcher(FilesReader("files", tmp_path), poll_s=0.001) as watcher:
+        assert watcher.wait_for(1, 10)
+        between = time.time()
+        put(tmp_path, "b.json", "2")
+        assert watcher.wait_for(2, 10)
+        (tmp_path / "a.json").unlink()
+    first, second = watcher.seen()
+    assert (first.value, second.value) == (b"1", b"2")
+    assert (first.seen_s or 0) <= between <= (second.seen_s or 0)
+    assert not watcher.wait_for(3, 0)
+
+
+class Stubborn:
+    """A reader whose target is away at first, and that gives half a reading before it fails again."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+        self.closed = threading.Event()
+
+    def rows(self) -> Iterator[Seen]:
+        self.readings += 1
+        if self.readings == 1:
+            raise sqlite3.OperationalError("away")
+        yield Seen("db", None, b"1")
+        if self.readings == 2:
+            raise sqlite3.OperationalError("away again")
+        yield Seen("db", None, b"2")
+
+    def orphans(self) -> list[Orphan]:
+        return []
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_watcher_survives_what_it_looks_at_and_sees_each_row_once() -> None:
+    reader = Stubborn()
+    watcher = PollingWatcher(reader, poll_s=0.001)
+    assert watcher.wait_for(2, 10)
+    watcher.close()
+    watcher.close()
+    assert reader.closed.is_set()
+    assert [row.value for row in watcher.seen()] == [b"1", b"2"]
+    assert watcher.trouble == "OperationalError: away again"
+
+
+# --- a whole audit ----------------------------------------------------------------------------------------
+def test_a_doctored_table_is_named(database: Path) -> None:
+    def found() -> dict[Anomaly, int]:
+        query = 'SELECT v AS value, k AS "key" FROM results'
+        reader = DatabaseReader("db", lambda: sqlite3.connect(database), query)
+        verdict = audit(inputs, sinks={"db": reader}, upserts={"db"})
+        return {anomaly: count for anomaly, count in verdict.anomalies.items() if count}
+
+    inputs = [Input(n, "events/0", n, b"%d" % (n % 2), b"row %d" % n) for n in range(4)]
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("DELETE FROM results")
+        db.executemany("INSERT INTO results VALUES (?, ?)", [("0", "row 2"), ("1", "row 3")])
+        db.commit()
+        assert found() == {}
+        db.execute("UPDATE results SET v = 'row 1' WHERE k = '1'")
+        db.commit()
+        assert found() == {Anomaly.STALE_UPSERT: 1}
+        db.execute("UPDATE results SET v = 'row 9' WHERE k = '1'")
+        db.commit()
+        assert found() == {Anomaly.FOREIGN: 1, Anomaly.LOST: 1}
