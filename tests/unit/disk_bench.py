@@ -14,13 +14,16 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
@@ -39,10 +42,9 @@ from onceonly.testing.disk import FaultyDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from onceonly.model import Plan, Vote
-    from onceonly.ports import Sink
+    from onceonly.ports import Clock, Sink
     from onceonly.testing.disk import Fault
 
 QUERY = "11111111-2222-3333-4444-555555555555"
@@ -77,6 +79,9 @@ class World:
     """Further sinks, which get the same rows."""
     shift: int = 0
     """Added to each row's id: a replay that gives other rows."""
+    name: str = "files"
+    """What the query calls the sink; empty where it has left it out."""
+    clock: Callable[[], Clock] = FakeClock
 
     def __post_init__(self) -> None:
         for name in ("offsets", "commits"):
@@ -114,21 +119,21 @@ class World:
         return text
 
     def ids(self, epoch: int, slot: int) -> list[int]:
-        return [4 * epoch + 2 * slot + number + self.shift for number in (0, 1)]
+        return [4 * (epoch - self.first) + 2 * slot + number + self.shift for number in (0, 1)]
 
     def sink(self) -> FilesSink:
         return FilesSink({"path": str(self.target), "format": "json"})
 
     def coordinator(self, sinks: dict[str, Sink]) -> Coordinator:
         opened = open_log(str(self.checkpoint), query=QUERY, keep=2, create=True)
-        coordinator = Coordinator(log=opened, actor="driver", commit_timeout_s=1.0, clock=FakeClock())
+        coordinator = Coordinator(log=opened, actor="driver", commit_timeout_s=1.0, clock=self.clock())
         for name, sink in sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS))
         return coordinator
 
     def live(self, upto: int, *, run: str = "run", graceful: bool = True) -> None:
         """Live once: run epochs until one fails, as a query does that Spark starts on this checkpoint."""
-        sinks: dict[str, Sink] = {"files": self.sink(), **self.others}
+        sinks: dict[str, Sink] = {**({self.name: self.sink()} if self.name else {}), **self.others}
         coordinator, continues = self.coordinator(sinks), None
         with contextlib.closing(Presence.hold(str(self.checkpoint))):
             while self.finished() < upto:
@@ -301,8 +306,24 @@ class End:
         return self.status == -signal.SIGKILL
 
 
-def in_child(action: Callable[[], object], *folders: Path, fault: Fault | None = None, **more: Any) -> End:  # noqa: ANN401  as FaultyDisk
-    """Run an action in a process of its own, on a faulty disk."""
+@dataclass(frozen=True)
+class Child:
+    """A process that was forked off."""
+
+    pid: int
+    reader: int
+
+    def end(self) -> End:
+        """Wait for its end; once."""
+        with open(self.reader, "rb") as pipe:  # noqa: PTH123  a descriptor
+            told = pipe.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        said, total, at = json.loads(told) if told else ("", 0, None)
+        return End(status, said, total, tuple(at) if at else None)
+
+
+def started(action: Callable[[], object], *folders: Path, fault: Fault | None = None, **more: Any) -> Child:  # noqa: ANN401  as FaultyDisk
+    """Start an action in a process of its own, on a faulty disk."""
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
@@ -321,19 +342,36 @@ def in_child(action: Callable[[], object], *folders: Path, fault: Fault | None =
         os.write(writer, json.dumps([said, disk.total, disk.at]).encode())
         os._exit(status)
     os.close(writer)
-    with open(reader, "rb") as pipe:  # noqa: PTH123  a descriptor
-        told = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    said, total, at = json.loads(told) if told else ("", 0, None)
-    return End(status, said, total, tuple(at) if at else None)
+    return Child(child, reader)
 
 
-def copied(world: World, to: Path) -> None:
-    """Keep a world as it is now."""
-    shutil.copytree(world.folder, to, symlinks=True)
+def in_child(action: Callable[[], object], *folders: Path, fault: Fault | None = None, **more: Any) -> End:  # noqa: ANN401  as FaultyDisk
+    """Run an action in a process of its own, on a faulty disk."""
+    return started(action, *folders, fault=fault, **more).end()
 
 
-def restored(world: World, kept: Path) -> None:
-    """Put a world back, at its own address."""
-    shutil.rmtree(world.folder)
-    shutil.copytree(kept, world.folder, symlinks=True)
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """Give a folder in memory, where there is one; and import once what every child needs."""
+    place = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
+    with tempfile.TemporaryDirectory(dir=place if place.is_dir() else None) as folder:
+        World(Path(folder) / "warm").history()
+        yield Path(folder)
+
+
+@pytest.fixture
+def world(memory: Path) -> Iterator[World]:
+    """Give a world of its own to a test."""
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield World(Path(folder) / "world")
+
+
+def put_back(folder: Path, kept: Path) -> None:
+    """Make a folder what it was when it was copied, at its own address."""
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read all that is in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

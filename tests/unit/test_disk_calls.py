@@ -8,31 +8,22 @@ from __future__ import annotations
 
 import errno
 import shutil
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.disk_bench import DEFECT, World, in_child
+from tests.unit.disk_bench import DEFECT, World, in_child, memory
 
 from onceonly.testing.disk import CHANGES, READS, Fault, How
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
+    from pathlib import Path
 
+__all__ = ["memory"]  # a fixture
 KILL = (How.KILL, errno.EIO)
 ERRORS = ((How.REFUSE, errno.EIO), (How.LOSE, errno.EIO), (How.FULL, errno.ENOSPC))
 MORE_ERRORS = ((How.REFUSE, errno.ENOSPC), (How.LOSE, errno.ENOSPC), (How.REFUSE, errno.EDQUOT))
-
-
-@pytest.fixture(scope="module")
-def memory() -> Iterator[Path]:
-    """Give a folder in memory, where there is one; and import once what every child needs."""
-    place = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
-    with tempfile.TemporaryDirectory(dir=place if place.is_dir() else None) as folder:
-        World(Path(folder) / "warm").history()
-        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
