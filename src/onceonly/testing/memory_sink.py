@@ -160,7 +160,8 @@ class MemorySink(TwoPhaseCommitSink[MemoryTransaction]):
 
     def abort(self, handle: Handle) -> None:
         self.store.asked("abort", handle.transaction)
-        self.store.expire(handle.transaction)
+        if handle.transaction in self.store.transactions:
+            self.store.expire(handle.transaction)
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         self.store.asked("recover", context.sink)

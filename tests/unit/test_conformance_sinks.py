@@ -1,0 +1,103 @@
+"""The conformance suite for our own quick sinks: files, the docs' SQLite sink, and the sink in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import types
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from onceonly.sinks.files import FilesSink
+from onceonly.testing.conformance import SinkConformance
+from onceonly.testing.memory_sink import MemorySink
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
+
+from doc_blocks import extract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_page = types.ModuleType("docs_sqlite_sink")
+exec(extract("docs/how-to/write-a-sink.md", "sink"), _page.__dict__)  # noqa: S102  the page's own code is the sink
+sys.modules[_page.__name__] = _page
+
+
+class TestSqlite(SinkConformance):
+    sink = _page.SqliteSink
+
+    def options(self, folder: Path) -> dict[str, str]:
+        with closing(sqlite3.connect(folder / "results.db")) as db:
+            db.execute("CREATE TABLE results (key TEXT, value TEXT)")
+        return {"database": str(folder / "results.db")}
+
+    def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(options["database"], timeout=60)) as db:
+            return db.execute("SELECT key, value FROM results").fetchall()
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        with closing(sqlite3.connect(options["database"], timeout=60)) as db:
+            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return [name for (name,) in tables if name not in {"results", "committed"}]
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        database = Path(options["database"])
+        aside = database.rename(database.with_name("aside"))
+        database.mkdir()
+        yield
+        database.rmdir()
+        aside.rename(database)
+
+
+class TestFiles(SinkConformance):
+    sink = FilesSink
+
+    def options(self, folder: Path) -> dict[str, str]:
+        return {"path": str(folder / "rows")}
+
+    def visible(self, options: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
+        for path in shown(Path(options["path"])):
+            yield from (tuple(row.values()) for row in pq.ParquetFile(path).read().to_pylist())
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        folder = Path(options["path"])
+        return [str(path) for path in folder.rglob("*.parquet") if path not in shown(folder)]
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        folder = Path(options["path"])
+        aside = folder.rename(folder.with_name("aside"))
+        yield
+        aside.rename(folder)
+
+
+class TestMemory(SinkConformance):
+    sink = MemorySink
+    outlives_processes = False
+
+    def options(self, folder: Path) -> dict[str, str]:
+        return {"store": str(folder)}
+
+    def visible(self, options: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
+        return MemorySink.stores[options["store"]].visible().elements()
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        return MemorySink.stores[options["store"]].pending()
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        store = MemorySink.stores[options["store"]]
+        store.reachable = False
+        yield
+        store.reachable = True
+
+
+def shown(folder: Path) -> list[Path]:
+    """List what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
