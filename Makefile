@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -90,6 +90,17 @@ integration: setup
 
 acceptance: setup
 	$(BIN)/pytest -m acceptance
+
+# The protocol's model in TLA+, formal/: every state within a small bound, and its mutants; then a larger bound.
+model: setup
+	$(BIN)/pytest tests/formal
+
+model-large: setup
+	$(BIN)/python -m onceonly.testing.tla Large.cfg
+
+# Holds the event log of a real run, EVENTS=DIR, against the model.
+trace: setup
+	$(BIN)/python -m onceonly.testing.traces "$(EVENTS)"
 
 format: setup
 	$(BIN)/ruff check --fix

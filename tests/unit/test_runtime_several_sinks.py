@@ -137,7 +137,7 @@ def test_what_is_tidied_up_after_its_end_is_not_said_to_be_aborted() -> None:
     job.sinks["a"].recover = lambda context: [Leftover(transaction="a.ended", is_open=False)]  # type: ignore[method-assign]  # as above
     job.sinks["a"].abort = lambda handle: seen.append(handle.transaction)  # type: ignore[method-assign]  # as above
     coordinator.plan(0, run="r")
-    assert seen == ["link.persisted", "a.ended", "tidied", "epoch.planned"]
+    assert seen == ["plan.started", "link.persisted", "a.ended", "tidied", "epoch.planned"]
 
 
 def test_an_older_checkpoint_over_a_newer_world_stops_before_anything_is_swept() -> None:
@@ -255,7 +255,8 @@ def test_the_watcher_is_given_every_step() -> None:
     plan = coordinator.plan(0, run="r")
     coordinator.decide(plan, votes_of(job, plan, SINKS))
     assert seen == [
-        *("link.persisted", "epoch.planned", "votes.collected", "epoch.checked", "link.persisted"),
+        *("plan.started", "link.persisted", "epoch.planned"),
+        *("votes.collected", "epoch.checked", "link.persisted"),
         *["handle.committed"] * 4,
         *["epoch.completed"] * 2,
         *("receipt.persisted", "epoch.done"),

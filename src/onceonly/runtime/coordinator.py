@@ -80,6 +80,7 @@ class Coordinator:
         self._sinks: dict[str, Sink] = {}
         self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
         self._facts: dict[str, Mapping[str, str | int]] = {}
+        self._trying = ""  # the id of the plan that it works on
 
     def join(self, name: str, participant: Participant) -> None:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
@@ -125,6 +126,10 @@ class Coordinator:
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )
+        self._trying = context.plan
+        self._record(
+            "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
+        )
         started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
         if started is None:
             what = (
@@ -132,7 +137,7 @@ class Coordinator:
             )
             raise ProtocolError(what, next_step="Start the query again; please report this.")
         failpoints.hit("plan.after_resolve")
-        self._record("epoch.planned", epoch, run=run, mode=started.mode.value, plan=started.id)
+        self._record("epoch.planned", epoch, run=run, mode=started.mode.value)
         return started
 
     def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
@@ -142,7 +147,15 @@ class Coordinator:
         then the next ``plan`` of this epoch resolves what was left.
         """
         run = votes[0].run if votes else ""
-        self._record("votes.collected", plan.epoch, run=run, votes=len(votes), mode=plan.mode.value)
+        self._trying = plan.id
+        self._record(
+            "votes.collected",
+            plan.epoch,
+            run=run,
+            votes=len(votes),
+            mode=plan.mode.value,
+            names=_names(votes),
+        )
         if plan.mode is not Mode.DRAIN:
             failpoints.hit("link.before_check")
         state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
@@ -159,6 +172,7 @@ class Coordinator:
         Spark calls it after a failed *commit* too, so the chain is read first: what is decided stays decided.
         """
         run = run or (votes[0].run if votes else "")
+        self._trying = plan.id
         self._record("epoch.aborted", plan.epoch, run=run)
         state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)
         self._drive(state, commands, epoch=plan.epoch, run=run)
@@ -291,7 +305,15 @@ class Coordinator:
         if standing != link:
             self._record("link.taken", link.epoch, run=link.run, index=link.index)
             return protocol.LinkTaken(standing)
-        self._record("link.persisted", link.epoch, run=link.run, link=link.kind.value, index=link.index)
+        self._record(
+            "link.persisted",
+            link.epoch,
+            run=link.run,
+            link=link.kind.value,
+            index=link.index,
+            names=_names(link.votes),
+            carried=_names(link.carried),
+        )
         failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
         return protocol.LinkPersisted(link)
 
@@ -381,6 +403,7 @@ class Coordinator:
             log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
 
     def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
+        more["plan"] = self._trying  # who acts: see docs/explanation/model.md
         if self._watch is not None:
             self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
         if events.enabled():
@@ -394,6 +417,10 @@ def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
         if vote.handle is not None:
             handles.setdefault(vote.sink, []).append(vote.handle)
     return {name: tuple(each) for name, each in handles.items()}
+
+
+def _names(votes: Sequence[Vote]) -> str:
+    return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
 
 
 def _common(guarantees: Collection[Guarantee]) -> Guarantee:

@@ -106,8 +106,10 @@ def _record(kind: str, context: WriteContext, handle: Handle | None = None, **mo
             query=context.query,
             epoch=context.epoch,
             run=context.run,
+            plan=context.plan,
             sink=context.sink,
             slot=context.slot,
+            attempt=context.attempt,
             transaction=handle.transaction if handle else "",
             **more,
         )

@@ -1,0 +1,446 @@
+------------------------------ MODULE Onceonly ------------------------------
+(***************************************************************************)
+(* The two-phase protocol of onceonly: the table of src/onceonly/protocol  *)
+(* for exactly-once, with the world around it: the decision log, the      *)
+(* sinks, Spark, and drivers that are paused, killed and overtaken.       *)
+(*                                                                         *)
+(* A driver is one run of the query, in an application of its own. It may  *)
+(* stand still between any two steps: a paused driver is one that takes no *)
+(* step. The steps of a driver carry the names of the protocol's states    *)
+(* (protocol/states.py); a transaction is named by epoch, slot, driver and *)
+(* attempt, and one slot of one epoch stands for one row.                  *)
+(*                                                                         *)
+(* Mutant is "" or the name of one defect; see M below.                    *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets, TLC
+
+CONSTANTS
+    Drivers,      \* 1..n, in the order in which they start
+    LastEpoch,    \* the query has epochs 1..LastEpoch
+    Sinks,
+    SlotsMax,     \* the slots of each sink
+    FaultsMax,    \* how many faults happen, of whatever kinds
+    Mutant
+
+VARIABLES
+    chain,        \* the links of each epoch, as everybody sees them
+    synced,       \* how many of them outlive a loss of power
+    receipt,      \* the number of the link that is settled, 0 for none
+    done,         \* Spark's newest commits/N, 0 for none
+    tx,           \* the transactions that were begun, and their states
+    drv,          \* the drivers
+    faults        \* how many faults may still happen
+
+vars == <<chain, synced, receipt, done, tx, drv, faults>>
+
+M(name) == Mutant = name
+
+Slots == Sinks \X (1..SlotsMax)
+SinkOf(s) == s[1]
+Alike == Permutations(Sinks)  \* no sink differs from another: see SYMMETRY in the configurations
+
+Epochs == 1..LastEpoch
+First == 1      \* the attempt that Spark starts
+Second == 2     \* its twin, or the one after it failed
+Late == 3       \* a task that nobody waits for any more
+
+Pending == {"open", "prepared", "sent"}  \* "sent": prepared, and a commit is on its way
+Ended(t) == tx[t] \in {"committed", "aborted", "expired"}  \* aborted: by us; expired: by the sink
+Last(c) == c[Len(c)]
+Output(l) == l.votes \cup l.carried
+NoLink == [kind |-> "none"]
+Link(kind, d, e, votes, carried) ==
+    [kind |-> kind, plan |-> <<d, e>>, votes |-> votes, carried |-> carried]
+
+(* le, at: epoch and number of the link at hand; then: what its putting is for. *)
+Idle == [pc |-> "off", e |-> 0, mode |-> "none", link |-> NoLink, le |-> 0, at |-> 0, then |-> "none",
+         lost |-> {}, carried |-> {}, votes |-> {}, found |-> {}]
+Alive(d) == drv[d].pc \notin {"off", "dead", "end"}
+
+Init ==
+    /\ chain = [e \in 1..(LastEpoch + 2) |-> <<>>]
+    /\ synced = [e \in 1..(LastEpoch + 2) |-> 0]
+    /\ receipt = [e \in 1..(LastEpoch + 2) |-> 0]
+    /\ done = 0
+    /\ tx = <<>>
+    /\ drv = [d \in Drivers |-> Idle]
+    /\ faults = FaultsMax
+
+Fault == faults > 0 /\ faults' = faults - 1
+NoFault == UNCHANGED faults
+Log == <<chain, synced, receipt>>
+
+Go(d, new) == drv' = [drv EXCEPT ![d] = new]
+Dead(d) == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
+Fenced(these) == [t \in DOMAIN tx |-> IF t \in these /\ tx[t] \in Pending THEN "aborted" ELSE tx[t]]
+
+-----------------------------------------------------------------------------
+(* Spark *)
+
+Start(d) ==
+    /\ drv[d].pc = "off" /\ \A o \in Drivers : o < d => drv[o].pc # "off"
+    /\ IF \E o \in Drivers : Alive(o) THEN Fault ELSE done < LastEpoch /\ NoFault
+    /\ done < LastEpoch
+    /\ Go(d, [Idle EXCEPT !.pc = "reading", !.e = done + 1])
+    /\ UNCHANGED <<Log, done, tx>>
+
+Finish(d) ==  \* commits/N
+    /\ drv[d].pc = "done"
+    /\ LET e == drv[d].e IN
+        /\ done' = IF e > done THEN e ELSE done
+        /\ Go(d, IF e = LastEpoch THEN [Dead(d) EXCEPT !.pc = "end"]
+                 ELSE [Idle EXCEPT !.pc = "reading", !.e = e + 1])
+    /\ UNCHANGED <<Log, tx>> /\ NoFault
+
+-----------------------------------------------------------------------------
+(* Planning: what the chain says of an epoch *)
+
+Running(d, mode, at) == [drv[d] EXCEPT !.pc = "running", !.mode = mode, !.at = at, !.le = drv[d].e,
+                                       !.link = NoLink, !.then = "none", !.found = {}]
+Drained(d) == IF M("drain writes again") THEN Running(d, "run", Len(chain[drv[d].e]))
+              ELSE [Idle EXCEPT !.pc = "done", !.e = drv[d].e, !.mode = "drain"]
+Putting(d, link, le, at, then) ==
+    [drv[d] EXCEPT !.pc = "putting", !.link = link, !.le = le, !.at = at, !.then = then]
+Claiming(d, le, then) ==
+    LET link == Link("ABORT", d, drv[d].e, {}, {})
+        at == Len(chain[le])
+    IN IF M("no ABORT link before the sweep")
+       THEN [Putting(d, link, le, at - 1, then) EXCEPT !.pc = "listing"]
+       ELSE Putting(d, link, le, at, then)
+
+SameApplication(d, o) == d = o  \* in the model each run is an application of its own
+
+Read(d) ==
+    /\ drv[d].pc = "reading"
+    /\ LET e == drv[d].e
+           c == chain[e]
+           before == e > 1
+           previous == Last(chain[e - 1])
+           gap == \/ before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT" \/ receipt[e - 1] = 0)
+                  \/ receipt[e] # 0 /\ receipt[e] # Len(c)
+           unbroken == before /\ previous.plan = <<d, e - 1>>
+           goes_on == unbroken \/ \E i \in DOMAIN c : c[i].plan = <<d, e - 1>>
+       IN Go(d,
+            IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
+            ELSE IF c = <<>> THEN IF unbroken THEN Running(d, "run", 0) ELSE Claiming(d, e, "claim")
+            ELSE IF Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
+            ELSE IF goes_on /\ ~SameApplication(d, Last(c).plan[1]) THEN Dead(d)  \* overtaken
+            ELSE IF Last(c).kind = "ABORT" \/ (M("claim over a decision") /\ receipt[e] = 0)
+                 THEN Claiming(d, e, "claim")
+            ELSE IF receipt[e] # 0 THEN [drv[d] EXCEPT !.pc = "draining"]
+            ELSE [Putting(d, Last(c), e, Len(c) - 1, "resolve")
+                    EXCEPT !.pc = IF M("found link not synced") THEN "sending" ELSE "syncing"])
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothing
+    /\ drv[d].pc = "draining"
+    /\ LET next == chain[drv[d].e + 1] IN
+        Go(d, IF next # <<>> /\ Last(next).kind = "COMMIT" THEN Drained(d)
+              ELSE Claiming(d, drv[d].e + 1, "next"))
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+-----------------------------------------------------------------------------
+(* The log *)
+
+After(d, new) ==  \* where a driver goes when its link is durable
+    [new EXCEPT !.pc = IF new.then \in {"decide", "resolve"} THEN "sending" ELSE "listing"]
+Refused(d) == Dead(d)  \* taken: superseded, overtaken, or somebody else has had the last word
+
+Append1(d) ==
+    LET le == drv[d].le IN chain' = [chain EXCEPT ![le] = Append(@, drv[d].link)]
+
+Put(d) ==  \* the link is seen by everybody; it is not durable yet
+    /\ drv[d].pc = "putting"
+    /\ LET w == drv[d]
+           free == Len(chain[w.le]) = w.at
+       IN IF free \/ M("a taken link number ignored")
+          THEN /\ Append1(d)
+               /\ Go(d, IF M("link not synced") /\ w.then = "decide"
+                        THEN After(d, w)
+                        ELSE [w EXCEPT !.pc = "syncing", !.at = Len(chain[w.le])])
+          ELSE /\ Go(d, Refused(d)) /\ UNCHANGED chain
+    /\ UNCHANGED <<synced, receipt, done, tx>> /\ NoFault
+
+Sync(d) ==  \* the folder, and with it every name in it
+    /\ drv[d].pc = "syncing"
+    /\ LET w == drv[d] IN
+        /\ synced' = [synced EXCEPT ![w.le] = IF @ > w.at + 1 THEN @ ELSE w.at + 1]
+        /\ Go(d, After(d, w))
+    /\ UNCHANGED <<chain, receipt, done, tx>> /\ NoFault
+
+PutInDoubt(d) ==  \* the disk fails: put or not put, and the answer is lost
+    /\ Fault
+    /\ drv[d].pc = "putting" /\ Len(chain[drv[d].le]) = drv[d].at
+    /\ Append1(d) \/ UNCHANGED chain
+    /\ Go(d, IF drv[d].then = "decide" THEN [drv[d] EXCEPT !.pc = "abandoning"] ELSE Dead(d))
+    /\ UNCHANGED <<synced, receipt, done, tx>>
+
+-----------------------------------------------------------------------------
+(* The sweep: list, look, fence *)
+
+Swept(d) ==  \* where a driver goes after its sweep
+    CASE drv[d].then = "claim" ->
+            IF drv[d].link.kind = "ABORT" THEN Running(d, "run", drv[d].at + 1)
+            ELSE [Running(d, "tentative", drv[d].at + 1)
+                    EXCEPT !.lost = drv[d].link.votes, !.carried = drv[d].link.carried]
+      [] drv[d].then = "next" -> Drained(d)
+      [] drv[d].then = "decide" -> [Idle EXCEPT !.pc = "done", !.e = drv[d].e, !.mode = drv[d].mode]
+      [] drv[d].then = "void" -> Dead(d)
+NotSwept(d) ==
+    IF drv[d].then \in {"claim", "next"} THEN Dead(d) ELSE Swept(d)
+
+Early == M("the sweep looks before it lists")
+Listed(d) == {t \in DOMAIN tx : tx[t] \in Pending /\ t \notin drv[d].link.votes}
+IsLast(d) == LET w == drv[d] IN Len(chain[w.le]) = w.at + 1 /\ chain[w.le + 1] = <<>>
+
+List(d) ==
+    /\ drv[d].pc = "listing"
+    /\ IF Early THEN IsLast(d) /\ Go(d, [drv[d] EXCEPT !.pc = "looking"])
+       ELSE Go(d, [drv[d] EXCEPT !.pc = "looking", !.found = Listed(d)])
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+Look(d) ==
+    /\ drv[d].pc = "looking"
+    /\ LET found == IF Early THEN Listed(d) ELSE drv[d].found IN
+        Go(d, IF IsLast(d) \/ Early \/ M("the sweep of a voted handle")
+              THEN IF found = {} THEN Swept(d) ELSE [drv[d] EXCEPT !.pc = "fencing", !.found = found]
+              ELSE NotSwept(d))
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+Fence(d) ==
+    /\ drv[d].pc = "fencing"
+    /\ tx' = Fenced(drv[d].found)
+    /\ Go(d, Swept(d))
+    /\ UNCHANGED <<Log, done>> /\ NoFault
+
+SweepFails(d) ==  \* the broker is down
+    /\ Fault
+    /\ drv[d].pc = "listing"
+    /\ Go(d, NotSwept(d))
+    /\ UNCHANGED <<Log, done, tx>>
+
+-----------------------------------------------------------------------------
+(* Tasks: an attempt begins, prepares and votes *)
+
+Owes(d, sink) == \E t \in drv[d].lost : SinkOf(t.s) = sink
+Wanted(d) == IF drv[d].mode = "tentative" /\ ~M("a repair writes everything")
+             THEN {s \in Slots : Owes(d, SinkOf(s))} ELSE Slots
+Name(d, s, a) == [e |-> drv[d].e, s |-> s, d |-> d, a |-> a]
+Voted(d, s) == \E t \in drv[d].votes : t.s = s
+
+(* Each transaction has a producer epoch of its own. *)
+SameProducerEpoch(t, u) ==
+    t = u \/ (M("second transaction on one producer epoch") /\ t.d = u.d /\ t.s = u.s)
+
+Opened(new) ==
+    LET former == {u \in DOMAIN tx : \E t \in new : u.d = t.d /\ u.s = t.s}  \* on the same transactional id
+    IN [t \in new |-> "open"] @@ (IF M("initialise before resolve") THEN Fenced(former) ELSE tx)
+
+Begin(d) ==  \* all slots at once: one that begins later differs in nothing from one that stands still
+    /\ drv[d].pc = "running"
+    /\ LET new == {Name(d, s, First) : s \in Wanted(d)} IN
+        /\ new \cap DOMAIN tx = {}
+        /\ tx' = Opened(new)
+    /\ UNCHANGED <<Log, done, drv>> /\ NoFault
+
+BeginSecond(d, s) ==  \* an executor died, or Spark speculates
+    /\ Fault
+    /\ drv[d].pc = "running" /\ s \in Wanted(d)
+    /\ Name(d, s, First) \in DOMAIN tx /\ Name(d, s, Second) \notin DOMAIN tx
+    /\ tx' = Opened({Name(d, s, Second)})
+    /\ UNCHANGED <<Log, done, drv>>
+
+BeginLate(d, s) ==  \* a task wakes up when its driver is gone or far ahead
+    /\ Fault
+    /\ drv[d].pc \notin {"off", "running"} /\ drv[d].mode \in {"run", "tentative"}
+    /\ Name(d, s, Late) \notin DOMAIN tx
+    /\ tx' = Opened({Name(d, s, Late)})
+    /\ UNCHANGED <<Log, done, drv>>
+
+Prepare(t) ==
+    /\ tx[t] = "open"
+    /\ tx' = [tx EXCEPT ![t] = "prepared"]
+    /\ LET w == drv[t.d]
+           counts == w.pc = "running" /\ w.e = t.e /\ t.a # Late /\ ~Voted(t.d, t.s)
+       IN \/ drv' = IF counts THEN [drv EXCEPT ![t.d].votes = @ \cup {t}] ELSE drv
+          \/ /\ counts /\ t.a = First /\ [t EXCEPT !.a = Second] \in DOMAIN tx  \* died before it voted
+             /\ UNCHANGED drv
+    /\ UNCHANGED <<Log, done>> /\ NoFault
+
+TaskFails(d) ==
+    /\ drv[d].pc = "running"
+    /\ LET failed == \E s \in Wanted(d) :
+               /\ ~Voted(d, s) /\ Name(d, s, First) \in DOMAIN tx
+               /\ \A a \in {First, Second} : Name(d, s, a) \in DOMAIN tx => tx[Name(d, s, a)] # "open"
+       IN IF failed THEN NoFault ELSE Fault
+    /\ Go(d, [drv[d] EXCEPT !.pc = "abandoning"])
+    /\ UNCHANGED <<Log, done, tx>>
+
+-----------------------------------------------------------------------------
+(* The decision, its commits, the receipt *)
+
+(* A vote of an older run is a message like another: it may arrive though its transaction is gone. *)
+ForeignVotes(d) == {t \in DOMAIN tx : t.e = drv[d].e /\ t.d # d /\ tx[t] # "open"}
+Ballots(d) ==
+    IF M("votes of an older run accepted")
+    THEN {b \in SUBSET (drv[d].votes \cup ForeignVotes(d)) :
+            Cardinality(b) = Cardinality(Wanted(d)) /\ \A s \in Wanted(d) : \E t \in b : t.s = s}
+    ELSE IF \A s \in Wanted(d) : Voted(d, s) THEN {drv[d].votes} ELSE {}
+Matched(d, votes) ==
+    IF drv[d].mode = "tentative" /\ ~M("a repair writes everything")
+    THEN {t \in votes : \E u \in drv[d].lost : u.s = t.s} ELSE votes
+
+Sent(these) == [t \in DOMAIN tx |-> IF t \in these /\ tx[t] = "prepared" THEN "sent" ELSE tx[t]]
+
+Decide(d) ==
+    /\ drv[d].pc = "running"
+    /\ \E votes \in Ballots(d) :
+        LET link == Link("COMMIT", d, drv[d].e, Matched(d, votes), drv[d].carried) IN
+        /\ Go(d, [Putting(d, link, drv[d].e, drv[d].at, "decide") EXCEPT !.votes = votes])
+        /\ tx' = IF M("commit before its link") THEN Sent(votes) ELSE tx
+    /\ UNCHANGED <<Log, done>> /\ NoFault
+
+Due(d) ==
+    IF M("only one sink's handles committed")
+    THEN {t \in drv[d].link.votes : SinkOf(t.s) = CHOOSE sink \in Sinks : TRUE} ELSE drv[d].link.votes
+
+SendCommits(d) ==  \* and aborts what was written tentatively and is not needed
+    /\ drv[d].pc = "sending"
+    /\ LET rest == IF drv[d].then = "decide" THEN drv[d].votes \ drv[d].link.votes ELSE {} IN
+        tx' = [t \in DOMAIN tx |-> IF t \in rest THEN Fenced(rest)[t] ELSE Sent(Due(d))[t]]
+    /\ Go(d, [drv[d] EXCEPT !.pc = "committing"])
+    /\ UNCHANGED <<Log, done>> /\ NoFault
+
+Deliver(t) ==  \* a commit arrives: late, after its sender died, or once more
+    /\ tx[t] \in {"sent", "committed"}
+    /\ tx' = [u \in DOMAIN tx |-> IF SameProducerEpoch(t, u) /\ tx[u] \in Pending THEN "committed" ELSE tx[u]]
+    /\ tx' # tx
+    /\ UNCHANGED <<Log, done, drv>> /\ NoFault
+
+Settling(d, lost) ==  \* what follows from the outcomes, in protocol/planning.py and protocol/deciding.py
+    LET w == drv[d]
+        carried == w.link.carried \cup (w.link.votes \ lost)
+    IN IF lost = {} THEN [w EXCEPT !.pc = "receipting"]
+       ELSE IF w.then = "decide" THEN [w EXCEPT !.pc = "abandoning"]  \* stops: Lost
+       ELSE IF carried = {} \/ M("a part lost taken for all") THEN Claiming(d, w.e, "claim")
+       ELSE Putting(d, Link("COMMIT", d, w.e, lost, carried), w.e, w.at + 1, "claim")
+
+Outcomes(d) ==
+    /\ drv[d].pc = "committing"
+    /\ \A t \in Due(d) : Ended(t) \/ M("receipt before all handles are committed")
+    /\ LET lost == {t \in Due(d) : tx[t] \in {"aborted", "expired"}} IN Go(d, Settling(d, lost))
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+NoAnswer(d) ==  \* no answer, or none that allows a conclusion: the query stops, nothing is touched
+    /\ Fault
+    /\ drv[d].pc = "committing"
+    /\ LET w == drv[d]
+           stopped == IF w.then = "decide" THEN [w EXCEPT !.pc = "abandoning"] ELSE Dead(d)
+           ended == \A t \in w.link.votes : Ended(t)
+           unsure == {t \in w.link.votes :
+                \/ M("unknown outcome taken for lost")
+                \/ M("absent marker taken for lost") /\ ended
+                \/ M("lost without a fence") /\ tx[t] = "sent"}
+       IN Go(d, IF w.then = "resolve" /\ unsure # {} THEN Settling(d, unsure) ELSE stopped)
+    /\ UNCHANGED <<Log, done, tx>>
+
+PutReceipt(d) ==
+    /\ drv[d].pc = "receipting"
+    /\ receipt' = [receipt EXCEPT ![drv[d].e] = IF @ = 0 THEN drv[d].at + 1 ELSE @]
+    /\ Go(d, [drv[d] EXCEPT !.pc = IF drv[d].then = "resolve" THEN "draining" ELSE "listing"])
+    /\ UNCHANGED <<chain, synced, done, tx>> /\ NoFault
+
+Abandon(d) ==  \* Spark calls abort after a failed commit, too: the chain is read first
+    /\ drv[d].pc = "abandoning"
+    /\ LET w == drv[d]
+           void == IF w.mode = "tentative" THEN Link("COMMIT", d, w.e, w.lost, w.carried)
+                   ELSE Link("ABORT", d, w.e, {}, {})
+       IN /\ Go(d, IF Len(chain[w.e]) = w.at THEN Putting(d, void, w.e, w.at, "void") ELSE Dead(d))
+          /\ tx' = IF M("abort after failed commit taken literally") THEN Fenced(w.votes) ELSE tx
+    /\ UNCHANGED <<Log, done>> /\ NoFault
+
+-----------------------------------------------------------------------------
+(* Faults that are nobody's step *)
+
+Crash(d) ==
+    /\ Fault
+    /\ Alive(d) /\ Go(d, Dead(d))
+    /\ UNCHANGED <<Log, done, tx>>
+
+LosePower ==  \* what nobody synced is gone; Spark may forget its last commits/N
+    /\ Fault
+    /\ drv' = [d \in Drivers |-> IF Alive(d) THEN Dead(d) ELSE drv[d]]
+    /\ chain' = [e \in DOMAIN chain |-> SubSeq(chain[e], 1, synced[e])]
+    /\ \E forgotten \in {0, 1} : done >= forgotten /\ done' = done - forgotten
+    /\ drv' # drv \/ chain' # chain \/ done' # done
+    /\ UNCHANGED <<synced, receipt, tx>>
+
+Expire(t) ==
+    /\ Fault
+    /\ tx[t] \in Pending
+    /\ tx' = [tx EXCEPT ![t] = "expired"]
+    /\ UNCHANGED <<Log, done, drv>>
+
+-----------------------------------------------------------------------------
+Step(d) ==
+    \/ Begin(d) \/ Read(d) \/ Drain(d) \/ Put(d) \/ Sync(d) \/ List(d) \/ Look(d) \/ Fence(d)
+    \/ TaskFails(d) \/ Decide(d) \/ SendCommits(d) \/ Outcomes(d) \/ PutReceipt(d)
+    \/ Abandon(d) \/ Finish(d)
+Failure(d) == PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d)
+
+Settled == done = LastEpoch /\ \A d \in Drivers : ~Alive(d)
+Rest == Settled /\ UNCHANGED vars  \* so that only what is stuck elsewhere is a deadlock
+
+Next ==
+    \/ \E d \in Drivers : Start(d) \/ Step(d) \/ Failure(d)
+    \/ \E d \in Drivers, s \in Slots : BeginSecond(d, s) \/ BeginLate(d, s)
+    \/ \E t \in DOMAIN tx : Prepare(t) \/ Deliver(t) \/ Expire(t)
+    \/ LosePower
+    \/ Rest
+
+(* Faults are finite, and whatever can go on goes on. *)
+Spec == Init /\ [][Next]_vars /\ WF_vars(Next)
+Settles == <>[]Settled
+
+-----------------------------------------------------------------------------
+(* The laws *)
+
+Visible(e, s) == {t \in DOMAIN tx : t.e = e /\ t.s = s /\ tx[t] = "committed"}
+Whole(e) == \A s \in Slots : Cardinality(Visible(e, s)) = 1
+Nothing(e) == \A s \in Slots : Visible(e, s) = {}
+
+NoRowTwice == \A e \in Epochs, s \in Slots : Cardinality(Visible(e, s)) <= 1
+
+(* None is lost, and no epoch is left half: neither over slots nor over sinks. *)
+FinishedIsWhole == \A e \in 1..done : Whole(e)
+SettledIsWhole == \A e \in Epochs : receipt[e] # 0 => Whole(e)
+ReceiptLast ==
+    \A e \in Epochs : receipt[e] # 0 => receipt[e] = Len(chain[e]) /\ Last(chain[e]).kind = "COMMIT"
+
+(* Nothing is sent, hence nothing is visible, before its decision is durable. *)
+DecisionFirst ==
+    \A t \in DOMAIN tx : tx[t] \in {"sent", "committed"} =>
+        \E i \in 1..synced[t.e] : chain[t.e][i].kind = "COMMIT" /\ t \in Output(chain[t.e][i])
+
+(* What is visible is named by the last word on its epoch: no aborted attempt is. *)
+AbortedNeverVisible ==
+    \A t \in DOMAIN tx : tx[t] = "committed" =>
+        chain[t.e] # <<>> /\ Last(chain[t.e]).kind = "COMMIT" /\ t \in Output(Last(chain[t.e]))
+
+(* What the last word on an epoch names was not aborted by any of us. *)
+DecidedNeverAborted ==
+    \A e \in Epochs : chain[e] # <<>> =>
+        \A t \in Output(Last(chain[e])) : tx[t] # "aborted"
+
+NoGap == \A d \in Drivers : drv[d].pc # "gap"
+SyncedStands == \A e \in DOMAIN chain : synced[e] <= Len(chain[e])
+
+(* At rest there is nothing between whole and nothing. *)
+RestIsWhole == Settled => \A e \in Epochs : Whole(e)
+
+(* Not laws, but what must be seen to happen, else the laws say little: TLC has to find each of them broken. *)
+NeverRepaired == \A e \in Epochs : receipt[e] # 0 => Last(chain[e]).carried = {}
+NeverTakenOver == \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : chain[e][i].plan[1] = 1
+NeverVoided ==
+    \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : i > 1 => chain[e][i].kind = "COMMIT"
+=============================================================================

@@ -1,0 +1,178 @@
+-------------------------------- MODULE Trace --------------------------------
+(***************************************************************************)
+(* Holds a real run against the model: a behaviour of Onceonly must exist  *)
+(* that gives the events of the log, in their order. TraceData, written by *)
+(* src/onceonly/testing/traces.py, has one or more logs; TLC says of each  *)
+(* how many events could be explained.                                     *)
+(*                                                                         *)
+(* A driver is a row of plans, each of which continues the one before.     *)
+(* What a log does not tell (reading, looking, what was put or committed   *)
+(* by a process that died before it could say so) are hidden steps. They   *)
+(* are taken as late as possible, as each takes a driver only to the next  *)
+(* event that it has.                                                      *)
+(***************************************************************************)
+EXTENDS Onceonly, TraceData
+
+VARIABLES
+    w,  \* which log
+    i   \* the number of the event that is to be explained next
+
+L == Traces[w].log
+Ev == L[i]
+T(n) == Traces[w].tx[n]
+Named(numbers) == {T(n) : n \in numbers}
+Window == 12  \* a process that is gone has left no more than this many events between its last one and its act
+
+FreeFault == UNCHANGED faults  \* in place of Fault: nobody counts them here
+Related(d, o) == d = o \/ Traces[w].applications[d] = Traces[w].applications[o]
+
+TraceInit == Init /\ w \in DOMAIN Traces /\ i = 1
+
+HasMore(d) == \E j \in i..Len(L) : L[j].d = d
+Recent(d) == HasMore(d) \/ \E j \in (i - Window)..(i - 1) : j >= 1 /\ L[j].d = d
+
+-----------------------------------------------------------------------------
+(* Steps that are not in the log *)
+
+Coming(d) ==  \* the names of the link that the driver is going to put, by the log
+    LET later == {j \in i..Len(L) : L[j].d = d /\ L[j].k \in {"link", "taken"}}
+        next == CHOOSE j \in later : \A o \in later : j <= o
+    IN IF later # {} /\ L[next].k = "link" /\ L[next].kind = "COMMIT" THEN Named(L[next].names)
+       ELSE {t \in drv[d].votes : Owes(d, SinkOf(t.s))}
+
+TraceDecide(d) ==
+    /\ drv[d].pc = "voted"
+    /\ LET votes == IF drv[d].mode = "tentative" THEN Coming(d) ELSE drv[d].votes IN
+        /\ votes \subseteq drv[d].votes
+        /\ Go(d, Putting(d, Link("COMMIT", d, drv[d].e, votes, drv[d].carried), drv[d].e, drv[d].at, "decide"))
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+LeaveFence(d) ==
+    /\ drv[d].pc = "fencing"
+    /\ Go(d, Swept(d))
+    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+Looks(d) == Read(d) \/ Drain(d) \/ List(d) \/ Look(d) \/ Abandon(d)
+PutFree(d) == Len(chain[drv[d].le]) = drv[d].at /\ Put(d)
+
+Own(d) ==
+    \/ Looks(d) \/ TraceDecide(d) \/ PutFree(d) \/ SweepFails(d) \/ LeaveFence(d)
+    \/ drv[d].then = "resolve" /\ Sync(d)
+    \/ SendCommits(d) \/ Outcomes(d) \/ NoAnswer(d)
+
+(* Others act before this event where the log could not tell: they stand before it, or have died since. *)
+Meets(d) == drv[d].pc \in {"off", "reading", "draining", "putting", "looking", "dead"}
+Others(o) ==
+    /\ o # Ev.d /\ Recent(o)
+    /\ Ev.k \in {"started", "link", "receipt"} \/ Meets(Ev.d)
+    /\ \/ Looks(o) \/ TraceDecide(o) \/ PutFree(o)
+       \/ ~HasMore(o) /\ (Outcomes(o) \/ PutReceipt(o))
+
+Hidden ==
+    /\ i <= Len(L)
+    /\ Own(Ev.d) \/ \E o \in Drivers : Others(o)
+    /\ UNCHANGED <<w, i>>
+
+-----------------------------------------------------------------------------
+(* Steps that are in the log *)
+
+Same == UNCHANGED <<Log, done, tx, drv>> /\ NoFault
+Set(t, state) ==
+    /\ tx' = (t :> state) @@ tx
+    /\ UNCHANGED <<Log, done, drv>> /\ NoFault
+Ev_d(pc) == drv[Ev.d].pc = pc /\ drv[Ev.d].e = Ev.e
+
+Started ==
+    /\ Ev.k = "started"
+    /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e])
+    /\ done' = Ev.e - 1  \* commits/N is Spark's, and not in the log
+    /\ UNCHANGED <<Log, tx>> /\ NoFault
+
+Planned ==
+    /\ Ev.k = "planned"
+    /\ drv[Ev.d].mode = Ev.mode /\ Ev_d(IF Ev.mode = "drain" THEN "done" ELSE "running")
+    /\ Same
+
+Begun ==
+    /\ Ev.k = "begun"
+    /\ \E j \in 1..(i - 1) :
+        L[j].k = "planned" /\ L[j].d = T(Ev.t).d /\ L[j].e = T(Ev.t).e /\ L[j].mode # "drain"
+    /\ T(Ev.t) \notin DOMAIN tx /\ Set(T(Ev.t), "open")
+
+Prepared ==
+    /\ Ev.k = "prepared"
+    /\ T(Ev.t) \in DOMAIN tx /\ tx[T(Ev.t)] = "open" /\ Set(T(Ev.t), "prepared")
+
+Dropped ==  \* by its own executor
+    /\ Ev.k = "failed"
+    /\ T(Ev.t) \in DOMAIN tx
+    /\ Set(T(Ev.t), IF tx[T(Ev.t)] \in Pending THEN "expired" ELSE tx[T(Ev.t)])
+
+Votes ==
+    /\ Ev.k = "votes"
+    /\ IF drv[Ev.d].mode = "drain" THEN Ev_d("done") /\ Ev.names = {} /\ Same
+       ELSE /\ Ev_d("running")
+            /\ \A t \in Named(Ev.names) :
+                t \in DOMAIN tx /\ tx[t] # "open" /\ t.d = Ev.d /\ t.e = Ev.e
+            /\ \A t, u \in Named(Ev.names) : t.s = u.s => t = u
+            /\ Go(Ev.d, [drv[Ev.d] EXCEPT !.pc = "voted", !.votes = Named(Ev.names)])
+            /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+LinkStands ==
+    /\ Ev.k = "link"
+    /\ LET v == drv[Ev.d] IN
+        /\ v.pc = "syncing" /\ v.then # "resolve" /\ v.le = Ev.e /\ v.at = Ev.index
+        /\ v.link.kind = Ev.kind
+        /\ v.link.votes = Named(Ev.names) /\ v.link.carried = Named(Ev.carried)
+    /\ Sync(Ev.d)
+
+LinkIsTaken ==
+    /\ Ev.k = "taken"
+    /\ LET v == drv[Ev.d] IN v.pc = "putting" /\ v.le = Ev.e /\ v.at = Ev.index /\ Len(chain[v.le]) > v.at
+    /\ Put(Ev.d)
+
+Answered ==
+    /\ Ev.k = "answer"
+    /\ Ev_d("committing") /\ T(Ev.t) \in drv[Ev.d].link.votes
+    /\ drv[Ev.d].then = Ev.then
+    /\ LET now == tx[T(Ev.t)] IN
+        CASE Ev.outcome = "done" -> now \in {"sent", "committed"} /\ Set(T(Ev.t), "committed")
+          [] Ev.outcome = "lost" ->
+                now \in {"sent", "aborted", "expired"} /\ Set(T(Ev.t), IF now = "sent" THEN "expired" ELSE now)
+          [] OTHER -> Same
+
+Completed == Ev.k = "completed" /\ Ev_d("receipting") /\ Same
+Receipted == Ev.k = "receipt" /\ drv[Ev.d].e = Ev.e /\ PutReceipt(Ev.d)
+
+Fenced1 ==
+    /\ Ev.k = "swept"
+    /\ drv[Ev.d].pc = "fencing" /\ T(Ev.t) \in drv[Ev.d].found
+    /\ tx' = Fenced({T(Ev.t)})
+    /\ UNCHANGED <<Log, done, drv>> /\ NoFault
+
+Over == Ev.k = "done" /\ Ev_d("done") /\ Same
+
+GivenUp ==
+    /\ Ev.k = "aborted" /\ drv[Ev.d].e = Ev.e
+    /\ LET v == drv[Ev.d] IN
+        IF v.pc = "dead" THEN Same
+        ELSE /\ v.mode # "none"
+             /\ Go(Ev.d, IF v.mode = "drain" THEN Dead(Ev.d) ELSE [v EXCEPT !.pc = "abandoning"])
+             /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+Lawful == DecisionFirst /\ AbortedNeverVisible /\ DecidedNeverAborted /\ ReceiptLast
+
+Logged ==
+    /\ i <= Len(L)
+    /\ \/ Started \/ Planned \/ Begun \/ Prepared \/ Dropped \/ Votes \/ LinkStands \/ LinkIsTaken
+       \/ Answered \/ Completed \/ Receipted \/ Fenced1 \/ Over \/ GivenUp
+    /\ Lawful'
+    /\ i' = i + 1 /\ UNCHANGED w
+
+TraceSpec == TraceInit /\ [][Logged \/ Hidden]_<<vars, w, i>>
+
+-----------------------------------------------------------------------------
+(* Says once for each log and event that everything before it is explained; TLC with one worker. *)
+ASSUME \A n \in DOMAIN Traces : TLCSet(n, 0)
+Told == IF i > TLCGet(w) THEN TLCSet(w, i) /\ PrintT(<<"explained", w, i - 1>>) ELSE TRUE
+=============================================================================

@@ -1,0 +1,70 @@
+"""TLC finds the laws of ``formal/Onceonly.tla`` kept, everything settled, and each of its mutants guilty."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.formal.bounds import Bound
+
+from onceonly.testing.tla import formal
+
+pytestmark = pytest.mark.integration
+
+TINY = Bound(epochs=1, faults=0, drivers=1)
+TWO_DRIVERS = Bound(epochs=1, faults=1, drivers=2)
+TWO_EPOCHS = Bound(epochs=2, faults=1, drivers=2)
+TWO_FAULTS = Bound(epochs=1, faults=2, drivers=3)
+
+MUTANTS = (
+    ("link not synced", "DecisionFirst", TINY),
+    ("found link not synced", "DecisionFirst", TWO_DRIVERS),
+    ("commit before its link", "DecisionFirst", TINY),
+    ("no ABORT link before the sweep", "DecidedNeverAborted", TWO_DRIVERS),
+    ("the sweep of a voted handle", "DecidedNeverAborted", TWO_DRIVERS),
+    ("the sweep looks before it lists", "DecidedNeverAborted", TWO_DRIVERS),
+    ("second transaction on one producer epoch", "NoRowTwice", TWO_DRIVERS),
+    ("absent marker taken for lost", "AbortedNeverVisible", TWO_FAULTS),
+    ("initialise before resolve", "DecidedNeverAborted", TWO_DRIVERS),
+    ("abort after failed commit taken literally", "DecidedNeverAborted", TWO_DRIVERS),
+    ("unknown outcome taken for lost", "AbortedNeverVisible", TWO_FAULTS),
+    ("lost without a fence", "AbortedNeverVisible", TWO_FAULTS),
+    ("receipt before all handles are committed", "SettledIsWhole", TINY),
+    ("a taken link number ignored", "AbortedNeverVisible", TWO_DRIVERS),
+    ("drain writes again", "AbortedNeverVisible", TWO_DRIVERS),
+    ("votes of an older run accepted", "DecidedNeverAborted", TWO_DRIVERS),
+    ("only one sink's handles committed", "SettledIsWhole", TINY),
+    ("claim over a decision", "AbortedNeverVisible", TWO_DRIVERS),
+    ("a part lost taken for all", "AbortedNeverVisible", TWO_DRIVERS),
+    ("a repair writes everything", "NoRowTwice", TWO_DRIVERS),
+)
+"""Each with the law that it breaks, in the smallest bound in which TLC finds it."""
+
+
+@pytest.mark.parametrize("bound", [TWO_EPOCHS, TWO_FAULTS], ids=["two epochs", "two faults"])
+def test_the_laws_hold_in_every_state_and_none_is_stuck(bound: Bound) -> None:
+    found = bound.check()
+    assert found.violated == "", found.output[-4000:]
+    assert found.states > 1000
+
+
+def test_whatever_can_go_on_settles() -> None:
+    found = TWO_EPOCHS.check(lively=True)
+    assert found.violated == "", found.output[-4000:]
+
+
+@pytest.mark.parametrize("sight", ["NeverTakenOver", "NeverVoided", "NeverRepaired"])
+def test_what_the_laws_are_about_does_happen(sight: str) -> None:
+    assert TWO_DRIVERS.check(instead=sight).violated == sight
+
+
+@pytest.mark.parametrize(("mutant", "law", "bound"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
+def test_a_mutant_is_caught_with_a_counterexample(mutant: str, law: str, bound: Bound) -> None:
+    found = bound.check(mutant=mutant)
+    assert found.violated == law, found.output[-4000:]
+    assert found.steps > 5
+
+
+def test_every_defect_that_the_model_knows_is_tried() -> None:
+    text = (formal() / "Onceonly.tla").read_text(encoding="utf-8")
+    assert {name for name, _, _ in MUTANTS} == set(re.findall(r'\bM\("([^"]+)"\)', text))
