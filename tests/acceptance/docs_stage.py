@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import subprocess
@@ -11,12 +12,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from confluent_kafka import Producer
-from doc_blocks import ROOT, Block, extract
+from doc_blocks import ROOT, Block, blocks, extract
 from harness import read_committed
 from pyspark.errors import StreamingQueryException
 
 import onceonly
 from onceonly import failpoints
+from onceonly.log import open_log
+from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.epoch import _desks
 
 if TYPE_CHECKING:
@@ -296,6 +299,33 @@ class Move(OneOrder):
         assert self.rows() == 60
 
 
+class Auditor(Stage):
+    """A query from a topic to another has run and is down: one epoch, one transaction."""
+
+    def names(self) -> Names:
+        self.topics("payments", "payments-out")
+        self.feed("payments")
+        self.feed("payments-out")
+        folder = self.folder / "checkpoint"
+        (folder / "commits").mkdir(parents=True)
+        (folder / "commits" / "0").write_text("v1\n{}")
+        log = open_log(str(folder), query="q", create=True)
+        vote = Vote(
+            sink="kafka", epoch=0, slot=0, plan="p", run="r", attempt="0", rows=len(ROWS), checksum="0" * 16
+        )
+        barrier = (json.dumps({"payments": {"0": len(ROWS)}}),)
+        log.put_link(
+            Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r", votes=(vote,), barrier=barrier)
+        )
+        log.put_receipt(Receipt(epoch=0, index=0, plan="p"))
+        self.checks = {"reader": self.as_shown}
+        return {}
+
+    def as_shown(self, names: Names) -> None:
+        shown = [block.code for block in blocks("docs/reference/auditor.md") if block.language == "text"]
+        assert shown == ["\n".join(names["verdict"].examples) + "\n"]
+
+
 STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
@@ -304,6 +334,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
+    "docs/reference/auditor.md": Auditor,
     "docs/reference/failpoints.md": Failpoints,
     "docs/tutorial/five-minutes.md": FiveMinutes,
 }
