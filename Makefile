@@ -48,7 +48,7 @@ demo: setup
 
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
 test: setup lint types imports docs
-	$(BIN)/pytest -m "not integration and not acceptance"
+	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance"
 	$(BIN)/pytest -m integration
 	$(BIN)/pytest -m "acceptance and not long"
 
@@ -79,7 +79,7 @@ proof-pages: setup
 	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
 
 unit: setup
-	$(BIN)/pytest -m "not integration and not acceptance" --ignore tests/mutation
+	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance" --ignore tests/mutation
 
 # Known defects, put into a copy of the code one at a time: each must turn its tests red. `make test` does it, too.
 mutants: setup
