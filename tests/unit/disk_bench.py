@@ -20,7 +20,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pytest
@@ -35,13 +35,14 @@ from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
 from onceonly.ports import WriteContext
+from onceonly.runtime import commits
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.sinks.files import FilesSink
 from onceonly.testing.disk import FaultyDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import Clock, Sink
@@ -66,6 +67,22 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+class OneByOne:
+    """An executor without threads: what is killed at its n-th call is then always the same."""
+
+    def __init__(self, *_threads: object, **_names: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def map(self, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+        return map(function, values)
 
 
 @dataclass
@@ -134,10 +151,11 @@ class World:
     def live(self, upto: int, *, run: str = "run", graceful: bool = True) -> None:
         """Live once: run epochs until one fails, as a query does that Spark starts on this checkpoint."""
         sinks: dict[str, Sink] = {**({self.name: self.sink()} if self.name else {}), **self.others}
-        coordinator, continues = self.coordinator(sinks), None
-        with contextlib.closing(Presence.hold(str(self.checkpoint))):
-            while self.finished() < upto:
-                epoch = self.finished() + 1
+        coordinator, continues, finished = self.coordinator(sinks), None, self.finished()
+        with contextlib.closing(Presence.hold(str(self.checkpoint))), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(commits, "ThreadPoolExecutor", OneByOne)
+            while finished < upto:
+                epoch = finished + 1
                 votes: list[Vote] = []
                 plan = coordinator.plan(epoch, barrier=(self.barrier(epoch),), run=run, continues=continues)
                 try:
@@ -149,7 +167,7 @@ class World:
                         with contextlib.suppress(OnceonlyError):
                             coordinator.abort(plan, votes, run=run)
                     raise
-                continues = plan.id
+                continues, finished = plan.id, epoch
                 with contextlib.suppress(OSError):  # as the listener does: it is for people
                     ProgressFiles(self.checkpoint).put(Progress(epoch=epoch, run=run))
                 (self.checkpoint / "commits" / str(epoch)).write_text("v1\n{}", encoding="utf-8")
@@ -165,7 +183,7 @@ class World:
         """Live three lives: the first ends before a decision, the second between two commits."""
         with armed("link.before_put=raise@2"):
             self.live(self.last, run="run-1", graceful=False)
-        with armed("commit.after_handle=raise@3"):
+        with armed("commit.before_handle=raise@4"):
             self.live(self.last, run="run-2")
         self.live(self.last, run="run-3")
 
@@ -178,6 +196,13 @@ class World:
             os.utime(path, (0, 0))
         self.last += 1
         self.live(self.last, run="run-5")
+
+    def half_commit(self) -> None:
+        """Complete the first epoch; leave the second one decided, and one of its two files published."""
+        self.live(self.first)
+        with armed("commit.before_handle=raise@2"):
+            self.live(self.first + 1)
+        assert len(self.visible()) == SLOTS + 1
 
     # --- what is there, read by hand ----------------------------------------------------------------------
 

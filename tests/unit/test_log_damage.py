@@ -43,7 +43,7 @@ def half_done(memory: Path) -> Iterator[tuple[World, Path]]:
         world = World(Path(folder) / "world")
         world.history()
         world.last += 1
-        with armed("commit.after_handle=raise@1"):
+        with armed("commit.before_handle=raise@2"):
             world.live(world.last)
         shutil.copytree(world.folder, Path(folder) / "kept")
         yield world, Path(folder) / "kept"

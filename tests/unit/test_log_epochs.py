@@ -23,7 +23,7 @@ def test_epochs_near_the_end_of_a_number_are_like_all_others(world: World, end: 
 
 
 def test_names_of_epochs_sort_as_their_numbers() -> None:
-    epochs = [0, 9, 10, 2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1]
+    epochs = [0, 9, 10, 2**31 - 1, 2**31, 10**12, 2**53, 2**53 + 1, 10**18, 2**63 - 1]
     for name in (
         lambda epoch: names.link(epoch, 0),
         names.receipt,
