@@ -14,6 +14,7 @@ from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
 from onceonly.runtime.settings import QuerySettings, sink_name
+from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.register import application
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, write_slot
 
@@ -156,11 +157,13 @@ class Epoch:
                 desk.enlist(write.sink.named(write.name), write.sink.sink_class, _columns(write.df))
             plan = desk.plan(self._epoch, sinks=self._writes, run=self._run)
             votes: list[Vote] = []
+            context = self._df.sparkSession.sparkContext
             try:
-                for write in self._writes.values():
-                    votes += _run_tasks(write.df, desk.assignment(plan, write.name))
-                if not self._writes:
-                    self._df.write.format("noop").mode("overwrite").save()
+                with no_longer_than_planned(context, plan, query=self._query, run=self._run):
+                    for write in self._writes.values():
+                        votes += _run_tasks(write.df, desk.assignment(plan, write.name))
+                    if not self._writes:
+                        self._df.write.format("noop").mode("overwrite").save()
                 desk.decide(plan, votes)
                 _carried_out[self._query] = (self._run, self._epoch)
             except BaseException:
