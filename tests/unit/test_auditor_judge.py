@@ -129,6 +129,12 @@ def test_a_slot_that_one_sink_lacks_makes_the_epoch_partial() -> None:
     assert found(without(CLEAN, *gone)) == {Anomaly.LOST: 4, Anomaly.PARTIAL_EPOCH: 1}
 
 
+def test_an_epoch_that_no_sink_shows_is_not_partial() -> None:
+    kept, gone = of_epoch(CLEAN, "kafka", 2), of_epoch(CLEAN, "files", 2)
+    given = replace(without(CLEAN, *kept, *gone), uncommitted=kept)
+    assert found(given) == {Anomaly.LOST: 8, Anomaly.UNSEEN_AFTER_HEALING: 8}
+
+
 def test_rows_seen_before_the_link_were_visible_before_the_decision() -> None:
     early = [replace(row, seen_s=DECIDED_S + 1.9) for row in of_epoch(CLEAN, "kafka", 2)]
     assert found(replace(CLEAN, during=early)) == {Anomaly.VISIBLE_BEFORE_DECISION: 8}
@@ -262,6 +268,7 @@ def test_a_key_without_a_row_is_lost_and_one_with_two_is_doubled() -> None:
         lambda given: with_decision(given, 1, spark_commit=False),
         lambda given: with_decision(given, 1, slots=(Slot("kafka", 0, 5), Slot("files", 0, 4))),
         lambda given: with_decision(given, 1, contradictions=("links/1.0.json is damaged",)),
+        lambda given: with_decision(given, 0, ranges={**given.decisions[0].ranges, "gone/0": (7, 3)}),
         lambda given: replace(given, decisions=[*given.decisions, Decision(epoch=5, kind=None, spark_commit=True)]),
         lambda given: replace(
             given, decisions=[*given.decisions, Decision(epoch=4, kind=LinkKind.ABORT, receipt=True)]
@@ -275,6 +282,13 @@ def test_a_log_that_tells_another_story_is_named(doctor: Callable[[World], World
 def test_a_gap_in_the_log_is_named() -> None:
     given = replace(CLEAN, decisions=[each for each in CLEAN.decisions or () if each.epoch != 1])
     assert found(given) == {Anomaly.LOG_MISMATCH: 1, Anomaly.VISIBLE_BEFORE_DECISION: 10}
+
+
+def test_an_epoch_that_is_void_before_a_decided_one_is_named() -> None:
+    given = with_decision(CLEAN, 1, kind=LinkKind.ABORT, receipt=False, spark_commit=False)
+    assert found(given) == {Anomaly.LOG_MISMATCH: 1, Anomaly.VISIBLE_BEFORE_DECISION: 10}
+    claimed = Decision(epoch=4, kind=LinkKind.ABORT, spark_commit=True)
+    assert found(replace(CLEAN, decisions=[*(CLEAN.decisions or ()), claimed])) == {Anomaly.LOG_MISMATCH: 1}
 
 
 def test_a_claim_of_the_next_epoch_and_a_missing_last_commit_are_usual() -> None:

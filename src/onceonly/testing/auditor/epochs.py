@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from onceonly.model import LinkKind
@@ -72,13 +73,11 @@ def check_log(world: World, facts: Facts, findings: Findings) -> None:
     went_in = Counter(facts.index_of(row) for row in world.inputs)
     decided = [each.epoch for each in facts.decisions if each.is_commit]
     newest = max(decided, default=-1)
-    before: Decision | None = None
+    for before, after in pairwise(facts.decisions):
+        if (after.epoch if after.first is None else after.first) != before.epoch + 1:
+            findings.add(Anomaly.LOG_MISMATCH, f"nothing is known between {before.name} and {after.name}")
     for index, decision in enumerate(facts.decisions):
-        first = decision.epoch if decision.first is None else decision.first
-        if before is not None and first != before.epoch + 1:
-            findings.add(Anomaly.LOG_MISMATCH, f"nothing is known between {before.name} and {decision.name}")
-        before = decision
-        for problem in _problems(decision, newest, drained=world.drained):
+        for problem in (*_doubts(decision), *_problems(decision, newest, drained=world.drained)):
             findings.add(Anomaly.LOG_MISMATCH, decision.name, problem)
         if decision.is_commit and decision.ranges:
             for sink in world.sinks:
@@ -90,8 +89,16 @@ def check_log(world: World, facts: Facts, findings: Findings) -> None:
                     )  # fmt: skip
 
 
-def _problems(decision: Decision, newest: int, *, drained: bool) -> Iterator[str]:
+def _doubts(decision: Decision) -> Iterator[str]:
+    """Say what makes a decision's own files hard to believe."""
     yield from decision.contradictions
+    for partition, (first, end) in decision.ranges.items():
+        if end < first:
+            yield f"begins at {first} of {partition} and ends at {end}"
+
+
+def _problems(decision: Decision, newest: int, *, drained: bool) -> Iterator[str]:
+    """Say where the log, its receipts and Spark's commits/N do not fit together."""
     is_newest = decision.epoch >= newest
     if decision.kind is None:
         yield "has no link, and a receipt, commits/N or a barrier before it speaks of it"
