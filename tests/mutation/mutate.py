@@ -86,7 +86,11 @@ def put_in(defect: Defect, source: Path) -> None:
 def run(tests: Sequence[str], source: Path, folder: Path) -> Told:
     """Run tests in a process of their own, against the package in ``source``."""
     answer = folder / "answer.json"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ONCEONLY_")}
+    inherited = (
+        "ONCEONLY_",
+        "PYTEST_",
+    )  # what is armed here, and what a pytest that calls this tells its own
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(inherited)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.mutation.run_named", str(source), str(answer), *tests],
         cwd=ROOT,

@@ -9,7 +9,7 @@ import pytest
 
 from onceonly import protocol as p
 from onceonly.errors import ProtocolError
-from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, Lost, Mode, Plan, Vote
+from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, Lost, Mode, Plan, Receipt, Vote
 from onceonly.protocol import states as s
 from onceonly.protocol import transitions
 from onceonly.protocol.matching import difference, match, totals
@@ -171,3 +171,24 @@ def test_a_match_needs_the_same_sink_and_a_handle() -> None:
     assert not matched
     assert len(rest) == 2
     assert missing == "sink a: 1 x (1 rows, checksum 01)"
+
+
+def test_an_application_whose_name_only_begins_alike_is_another() -> None:
+    context = replace(CONTEXT, application="app-1", continues="app-1.a")
+    before = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="app-1.a", run="r")
+    claim = Link(epoch=1, index=0, kind=LinkKind.ABORT, plan="app-12.b", run="s")
+    receipt = Receipt(epoch=0, index=0, plan="app-1.a")
+
+    _, commands = p.step(s.Reading(context), p.ChainRead((claim,), None, before, receipt, newest=1))
+
+    assert [getattr(command, "reason", "") for command in commands] == [p.StopReason.OVERTAKEN]
+
+
+@pytest.mark.parametrize("other", [vote(1, sink="b", rows=2), vote(1, rows=2, handle="u")])
+def test_a_repair_that_finds_what_was_lost_among_other_rows_is_no_repair(other: Vote) -> None:
+    # The lost part is there again, and what is committed already has changed: the epoch would be a mixture.
+    plan = replace(PLAN, mode=Mode.TENTATIVE, lost=(vote(),), carried=(vote(1, sink=other.sink),))
+
+    _, commands = p.step(p.resume(plan), p.VotesCollected((vote(), other)))
+
+    assert [getattr(command, "reason", "") for command in commands][-1] is p.StopReason.MISMATCH

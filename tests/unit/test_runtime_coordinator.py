@@ -311,6 +311,7 @@ def test_later_for_ever_stops_within_the_bound_and_the_next_run_completes() -> N
     with pytest.raises(errors.CommitDelayedError, match=first(job)):
         job.live(0)
     assert sum(job.clock.slept) <= 10
+    assert max(job.clock.slept) == 2.0
     job.store().answers.clear()
     job.live(0)
 
@@ -435,6 +436,27 @@ def test_rows_that_cannot_be_matched_with_what_was_lost_stop_the_run_and_leave_n
 
     assert job.store().visible() == before
     assert job.store().pending() == []
+    job.dealt = DEALT
+    job.live(0)
+    job.check()
+
+
+def test_losers_that_cannot_be_aborted_just_then_are_left_to_the_next_sweep() -> None:
+    job = Job()
+    _expire_when_decided(job, first(job))
+    with pytest.raises(errors.TransactionLostError):
+        job.live(0)
+    job.dealt = ((1,), (2, 3), ())
+    coordinator = job.coordinator()
+    plan = coordinator.plan(0, barrier=("0",), run="run1")
+    votes = [job.task(plan, sink, slot, run="run1") for sink in SINKS for slot in range(3)]
+    job.store().reachable = False
+
+    with pytest.raises(errors.ReplayMismatchError):
+        coordinator.decide(plan, votes)
+
+    assert len(job.store().pending()) == 2
+    job.store().reachable = True
     job.dealt = DEALT
     job.live(0)
     job.check()

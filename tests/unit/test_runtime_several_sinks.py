@@ -153,6 +153,35 @@ def test_an_older_checkpoint_over_a_newer_world_stops_before_anything_is_swept()
     assert [call for call in job.store().calls if call[0] == "abort"] == calls
 
 
+def test_a_sink_is_checked_at_each_start_and_when_it_is_replaced_and_not_in_every_epoch() -> None:
+    job = Job()
+    checked: list[str] = []
+
+    def check(context: QueryContext) -> dict[str, str | int]:
+        checked.append(context.sink)
+        return {"checks": len(checked)}
+
+    for sink in job.sinks.values():
+        sink.check = check  # type: ignore[method-assign]  # listening in
+    coordinator = job.coordinator()
+    last = coordinator.plan(0, barrier=("0",), run="r")
+    assert last.facts == {"a": {"checks": 1}, "b": {"checks": 2}}
+    for epoch in (1, 2):
+        coordinator.decide(last, votes_of(job, last, SINKS))
+        last = coordinator.plan(epoch, barrier=(str(epoch),), run="r", continues=last.id)
+    assert (checked, last.facts["b"]) == (["a", "b"], {"checks": 2})
+
+    coordinator.decide(last, votes_of(job, last, SINKS))
+    coordinator.join(
+        "b", Participant(sink=job.sinks["b"], guarantee=Guarantee.EXACTLY_ONCE, columns=(("n", "int"),))
+    )
+    last = coordinator.plan(3, barrier=("3",), run="r", continues=last.id)
+    assert (checked, last.facts["b"]) == (["a", "b", "b"], {"checks": 3})
+
+    assert coordinator.plan(3, barrier=("3",), run="s").facts["a"] == {"checks": 4}
+    assert checked == ["a", "b", "b", "a", "b"]
+
+
 # --- who takes part -----------------------------------------------------------------------------------------
 
 
