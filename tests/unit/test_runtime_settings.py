@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,7 @@ from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.runtime import registry
 from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.settings import QuerySettings, SinkSettings, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from onceonly.runtime.settings import _QUERY, _SINK, CHECKPOINT, QuerySettings, SinkSettings, parse
 
 
 def test_defaults_and_what_remains_for_the_sink() -> None:
@@ -45,10 +43,13 @@ def test_every_runtime_option_is_read() -> None:
         "onceonly.adopt": "TRUE",
         "onceonly.history": "7",
         "onceonly.commit.timeout": "1.5",
+        "Onceonly.Epoch.Timeout": "90",
         "onceonly.note": "x",
     }
     settings = parse(options, default_name="kafka", claimed=("onceonly.Note",))
-    assert settings.query == QuerySettings(checkpoint="/c", adopt=True, history=7, commit_timeout_s=1.5)
+    assert settings.query == QuerySettings(
+        checkpoint="/c", adopt=True, history=7, commit_timeout_s=1.5, epoch_timeout_s=90.0
+    )
     assert settings.sink == SinkSettings(
         name="orders-2", guarantee=Guarantee.AT_LEAST_ONCE, options={"onceonly.note": "x"}
     )
@@ -67,6 +68,8 @@ def test_every_runtime_option_is_read() -> None:
         ("onceonly.history", "1.5", "a whole number"),
         ("onceonly.commit.timeout", "nan", "a number of seconds"),
         ("onceonly.commit.timeout", "inf", "a number of seconds"),
+        ("onceonly.epoch.timeout", "0", "a number of seconds"),
+        ("onceonly.epoch.timeout", "", "a number of seconds"),
         ("checkpointLocation", "", "checkpointLocation"),
     ],
 )
@@ -74,6 +77,19 @@ def test_a_wrong_option_is_named_with_its_cure(name: str, value: str, said: str)
     with pytest.raises(ConfigurationError) as caught:
         parse({"checkpointLocation": "/c", name: value}, default_name="kafka")
     assert said in str(caught.value)
+
+
+def test_an_epoch_may_take_as_long_as_it_takes_unless_its_user_says_otherwise() -> None:
+    settings = parse({"checkpointLocation": "/c"}, default_name="kafka")
+    assert settings.query is not None
+    assert settings.query.epoch_timeout_s is None
+
+
+def test_every_option_of_a_query_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "query-options.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w[\w.]*)`", page, re.MULTILINE)
+    known = {CHECKPOINT, *_QUERY, *_SINK}
+    assert {row.lower() for row in rows} == known
 
 
 def test_settings_do_not_show_secrets() -> None:

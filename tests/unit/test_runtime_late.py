@@ -1,0 +1,152 @@
+"""What the coordinator asks before a decision, and what it does with the answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from onceonly.errors import ConfigurationError, EpochTimeoutError, UnavailableError
+from onceonly.model import Guarantee, Handle, LinkKind, Plan, Vote
+from onceonly.ports import WriteContext
+from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.slot import run_slot
+from onceonly.testing import MemoryDisk, MemoryLog
+from onceonly.testing.memory_sink import MemorySink
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class AgeingSink(MemorySink):
+    """Says what a test tells it to, and keeps what it was asked."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__({"store": store})
+        self.answer: str | Exception = ""
+        self.asked: list[tuple[list[str], dict[str, str | int], float]] = []
+
+    def check(self, context: object) -> Mapping[str, str | int]:
+        return {"timeout": 7}
+
+    def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
+        self.asked.append(([each.transaction for each in handles], dict(facts), age_s))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Clock:
+    now = 5.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Job:
+    def __init__(self, limit_s: float | None = None) -> None:
+        MemorySink.stores.clear()
+        self.disk, self.clock = MemoryDisk(), Clock()
+        self.sinks = {name: AgeingSink(name) for name in ("a", "b")}
+        self.coordinator = Coordinator(
+            log=MemoryLog(self.disk), actor="driver", epoch_timeout_s=limit_s, clock=self.clock
+        )
+        for name, sink in self.sinks.items():
+            self.coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE))
+
+    def run(self, *, slots: int = 2, takes_s: float = 0.0, only: str = "") -> None:
+        """One try at epoch 0; a sink that is not ``only`` gets no rows."""
+        plan = self.coordinator.plan(0, run="r")
+        votes = [self.task(plan, name, slot, only) for name in self.sinks for slot in range(slots)]
+        self.clock.sleep(takes_s)
+        try:
+            self.coordinator.decide(plan, votes)
+        except Exception:
+            self.coordinator.abort(plan, votes, run="r")
+            raise
+
+    def task(self, plan: Plan, name: str, slot: int, only: str) -> Vote:
+        context = WriteContext(
+            query="query", sink=name, run="r", epoch=0, plan=plan.id, slot=slot, attempt="0",
+            guarantee=plan.guarantee,
+        )  # fmt: skip
+        batches = [pa.record_batch({"n": [slot]})] if only in {"", name} else []
+        return run_slot(self.sinks[name], plan, context, batches)
+
+    def kinds(self) -> list[LinkKind]:
+        return [link.kind for link in MemoryLog(self.disk).chain(0)]
+
+    def pending(self) -> list[str]:
+        return [name for sink in self.sinks.values() for name in sink.store.pending()]
+
+
+def test_each_sink_is_asked_once_for_its_own_handles_with_the_age_of_the_plan() -> None:
+    job = Job()
+    job.run(takes_s=12.5)
+    for name, sink in job.sinks.items():
+        [(handles, facts, age_s)] = sink.asked
+        assert len(handles) == 2
+        assert all(each.startswith(f"{name}.") for each in handles)
+        assert (facts, age_s) == ({"timeout": 7}, 12.5)
+    assert job.kinds() == [LinkKind.ABORT, LinkKind.COMMIT]
+
+
+def test_a_sink_without_rows_is_not_asked() -> None:
+    job = Job()
+    job.run(only="a")
+    assert (len(job.sinks["a"].asked), len(job.sinks["b"].asked)) == (1, 0)
+
+
+def test_a_reason_of_one_sink_gives_the_epoch_of_all_up() -> None:
+    job = Job()
+    job.sinks["b"].answer = "t7 is 9 s old"
+    with pytest.raises(EpochTimeoutError, match=r"chk-0: .*sink b: t7 is 9 s old"):
+        job.run()
+    assert LinkKind.COMMIT not in job.kinds()
+    assert job.pending() == []
+    job.sinks["b"].answer = ""
+    job.run()
+    for sink in job.sinks.values():
+        assert dict(sink.store.visible()) == {(0,): 1, (1,): 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (UnavailableError("no broker", next_step="wait"), UnavailableError),
+        (ConfigurationError("no permission", next_step="grant it"), ConfigurationError),
+        (ConnectionResetError("by peer"), UnavailableError),
+    ],
+)
+def test_a_sink_that_cannot_say_decides_nothing(answer: Exception, kind: type[Exception]) -> None:
+    job = Job()
+    job.sinks["b"].answer = answer
+    with pytest.raises(kind):
+        job.run()
+    assert LinkKind.COMMIT not in job.kinds()
+    assert job.pending() == []
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 60.0])
+def test_an_epoch_is_in_time_until_its_limit_is_over(takes_s: float) -> None:
+    job = Job(60.0)
+    job.run(takes_s=takes_s)
+    assert job.kinds()[-1] is LinkKind.COMMIT
+
+
+def test_an_epoch_over_its_limit_is_not_decided_and_what_it_made_is_removed() -> None:
+    job = Job(60.0)
+    with pytest.raises(EpochTimeoutError, match=r"it took 60\.1 s, and its limit is 60 s"):
+        job.run(takes_s=60.1)
+    assert job.kinds() == [LinkKind.ABORT, LinkKind.ABORT]
+    assert job.pending() == []
+
+
+def test_a_clock_that_went_back_makes_an_epoch_young_not_wrong() -> None:
+    job = Job(60.0)
+    job.run(takes_s=-100.0)
+    assert job.sinks["a"].asked[0][2] == 0.0
