@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from onceonly import failpoints
-from onceonly.testing.campaign.faults import AtPoint, Kind, Pause
+from onceonly.testing.campaign.faults import KINDS, AtPoint, Kind, Pause
 from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, plan_round
 from onceonly.testing.campaign.run import CONNECTORS
 
@@ -51,6 +51,14 @@ def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:
     dealt = [blow.fault.name for blow in blows[: len(failpoints.NAMES)]]
 
     assert len(set(dealt)) == len(dealt)
+
+
+def test_one_of_each_kind_is_one_of_each_kind() -> None:
+    for number in ROUNDS:
+        blows = plan_round(1, number, "kafka", each=True).blows
+        assert len(blows) == len(KINDS)
+        names = {blow.fault.name for blow in blows}
+        assert {"kill driver at a random moment", "kill worker at a random moment", "stop broker"} <= names
 
 
 def test_without_the_dear_ones_no_driver_and_no_broker_dies() -> None:

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from onceonly.cli import shared
+from onceonly.cli import shared, unaligned
 from onceonly.errors import SetupError
 from onceonly.model import Guarantee
 
@@ -53,6 +53,14 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     "--dear/--no-dear", default=True, show_default=True,
     help="Whether to kill drivers and brokers too, which takes seconds each.",
 )  # fmt: skip
+@click.option(
+    "--unaligned", "is_unaligned", is_flag=True,
+    help="Instead, show what barrier alignment is for: counts with and without it, under the same kills.",
+)  # fmt: skip
+@click.option(
+    "--picture", type=click.Path(path_type=Path, dir_okay=False), help="With --unaligned: both counts as SVG."
+)
+@click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 def verify(  # noqa: PLR0913  one parameter for each option
     *,
     sinks: tuple[str, ...],
@@ -64,6 +72,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     html: Path | None,
     number: int | None,
     dear: bool,
+    each: bool,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
 
@@ -71,6 +80,13 @@ def verify(  # noqa: PLR0913  one parameter for each option
     extra onceonly[demo]. Exit status: 0 clean, 1 an anomaly, 2 a fault that was armed did not fire, or nothing
     could be told.
     """
+    if is_unaligned:
+        if html is not None or crashes is not None or minutes is not None or number is not None:
+            raise click.UsageError("--unaligned is one run: it takes --seed, --json and --picture alone")
+        signal.signal(signal.SIGTERM, _interrupt)
+        return unaligned.show(seed=seed, json=json_file, picture=picture)
+    if picture is not None:
+        raise click.UsageError("--picture belongs to --unaligned; a campaign's report is drawn by --html")
     try:
         from onceonly.testing.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
@@ -90,6 +106,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         json=json_file,
         html=html,
         dear=dear,
+        each=each,
         number=number,
     )
     found = run_campaign(options, Console(stderr=True))

@@ -33,26 +33,49 @@ class Plan:
     seed: int
     number: int
     connector: str
+    dear: bool
+    each: bool
     workload: Workload
     blows: tuple[Blow, ...]
 
 
 def plan_round(
-    seed: int, number: int, connector: str, *, kinds: Mapping[str, Kind] = KINDS, dear: bool = True
+    seed: int,
+    number: int,
+    connector: str,
+    *,
+    kinds: Mapping[str, Kind] = KINDS,
+    dear: bool = True,
+    each: bool = False,
 ) -> Plan:
-    """Draw a round. ``dear`` takes in the faults that cost seconds instead of one."""
+    """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind."""
     draw = random.Random(f"{seed}/{number}/{connector}")
     workload = Workload.draw(draw)
     offered = {name: kind for name, kind in kinds.items() if dear or not kind.dear}
     decks: dict[str, list[str]] = {name: [] for name in offered}
-    names, weights = list(offered), [kind.weight for kind in offered.values()]
     blows: list[Blow] = []
-    for _ in range(draw.randint(FAULTS_MIN, FAULTS_MAX)):
-        name = draw.choices(names, weights)[0]
+    for name in _order(offered, draw, each=each):
         kind, deck = offered[name], decks[name]
         if not deck:
             # Every point once, before one comes again.
             deck += kind.points(connector)
             draw.shuffle(deck)
         blows.append(Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop())))
-    return Plan(seed=seed, number=number, connector=connector, workload=workload, blows=tuple(blows))
+    return Plan(
+        seed=seed,
+        number=number,
+        connector=connector,
+        dear=dear,
+        each=each,
+        workload=workload,
+        blows=tuple(blows),
+    )
+
+
+def _order(kinds: Mapping[str, Kind], draw: random.Random, *, each: bool) -> list[str]:
+    names = list(kinds)
+    if each:
+        return draw.sample(names, len(names))
+    return draw.choices(
+        names, [kind.weight for kind in kinds.values()], k=draw.randint(FAULTS_MIN, FAULTS_MAX)
+    )

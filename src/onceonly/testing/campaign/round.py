@@ -54,6 +54,8 @@ class Arena:
     lives: Lives
     display: Display
     commit: str = ""
+    kept: list[Path] = field(default_factory=list)
+    """Folders of rounds that were not clean."""
 
 
 @dataclass(slots=True)
@@ -267,6 +269,8 @@ def run_round(
         examples=(*scene.trouble, *(verdict.examples if verdict else ())),
         recovery_s=tuple(scene.recovery_s),
         not_audited=not_audited,
+        dear=plan.dear,
+        each=plan.each,
         commit=arena.commit,
     )
     for text in scene.trouble:
@@ -275,6 +279,7 @@ def run_round(
         _remove(arena, scene, folder)
         return done, None
     _keep(arena, scene, folder, world)
+    arena.kept.append(folder)
     return done, folder
 
 

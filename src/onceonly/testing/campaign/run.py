@@ -7,11 +7,11 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import psutil
@@ -49,6 +49,7 @@ class CampaignOptions:
     json: Path | None = None
     html: Path | None = None
     dear: bool = True
+    each: bool = False
     number: int | None = None
     """Run this round alone, again."""
 
@@ -66,31 +67,32 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
     done = _report(options)
     if options.number is None and options.crashes is None and options.minutes is None:
         raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
-    ends = time.monotonic() + 60 * options.minutes if options.minutes else None
+    ends = monotonic() + 60 * options.minutes if options.minutes else None
     if _is_enough(options, done):
         return done
     ensure_jars(console)
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="onceonly-verify-"))
-        close.callback(_remove_empty, folder)
+        kept: list[Path] = []
+        close.callback(_tidy, folder, kept)
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         points = Points(folder / "points")
         lives = Lives(folder / "lives", points.env)
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
-        arena = Arena(folder, kafka, points, lives, display, commit=_commit())
+        arena = Arena(folder, kafka, points, lives, display, commit=_commit(), kept=kept)
         display.say(f"seed {options.seed}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
-        while not _is_enough(options, done) and (ends is None or time.monotonic() < ends):
+        while not _is_enough(options, done) and (ends is None or monotonic() < ends):
             done = _one_more(arena, options, done, result.next_number(done, options.seed))
     return done
 
 
 def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int) -> Result:
     connector = options.connectors[(number - 1) % len(options.connectors)]
-    plan = plan_round(options.seed, number, connector, dear=options.dear)
+    plan = plan_round(options.seed, number, connector, dear=options.dear, each=options.each)
     arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}")
     wanted = options.crashes - done.crashes if options.crashes else None
     found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
@@ -126,10 +128,10 @@ def _write(options: CampaignOptions, done: Result) -> None:
         page.write(options.html, done)
 
 
-def _remove_empty(folder: Path) -> None:
+def _tidy(folder: Path, kept: list[Path]) -> None:
     """Remove all but the rounds that are kept; the folder too, if there are none."""
     for path in folder.iterdir():
-        if not path.name.startswith("round-"):
+        if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()

@@ -47,6 +47,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Why the outside world could not be read, where it could not."""
     dear: bool = True
     """Whether faults that take seconds each were among those drawn; part of what the seed means."""
+    each: bool = False
+    """Whether it had one fault of every kind, instead of a draw."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
@@ -60,7 +62,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What runs this round again: the same workload, the same faults."""
         return (
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
-            f"--seed {self.seed} --round {self.number}{'' if self.dear else ' --no-dear'}"
+            f"--seed {self.seed} --round {self.number}"
+            f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}"
         )
 
     @property

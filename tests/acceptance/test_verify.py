@@ -1,0 +1,93 @@
+"""A short campaign on real Spark and Kafka: one fault of every kind, and nothing is wrong afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from onceonly.testing.campaign.faults import KINDS
+from onceonly.testing.campaign.plan import plan_round
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.acceptance
+
+SEED = 5
+VERIFY = [sys.executable, "-W", "ignore", "-m", "onceonly.cli", "verify"]
+
+
+def test_one_fault_of_every_kind_leaves_no_anomaly(tmp_path: Path) -> None:
+    report, page = tmp_path / "report.json", tmp_path / "report.html"
+    options = [*("--sink", "kafka", "--seed", str(SEED), "--round", "1", "--each")]
+    process = start([*options, "--json", str(report), "--html", str(page)], tmp_path)
+
+    assert process.wait(400) == 0, said(tmp_path)
+
+    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    planned = [blow.fault for blow in plan_round(SEED, 1, "kafka", each=True).blows]
+    assert found["verdict"] == "clean"
+    assert sum(found["faults"].values()) == len(KINDS)
+    assert found["faults"].keys() == {fault.name for fault in planned}
+    assert found["crashes"] == sum(fault.crashes for fault in planned)
+    assert not any(found["anomalies"].values())
+    (row,) = found["rounds"]
+    assert row["rows"] > 0
+    assert len(row["recovery_s"]) == sum(1 for fault in planned if fault.crashes)
+    assert page.stat().st_size > 0
+    # What was clean is not kept.
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_campaign_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    process = start(["--sink", "kafka", "--minutes", "5", "--seed", "1"], tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        # The broker, the job's Python and its JVM.
+        while len(own := family(tmp_path)) < 4:
+            assert process.poll() is None, said(tmp_path)
+            assert time.monotonic() < deadline, said(tmp_path)
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait(60)
+
+    _, alive = psutil.wait_procs(own, timeout=60)
+    assert alive == []
+    deadline = time.monotonic() + 60
+    while family(tmp_path):
+        assert time.monotonic() < deadline, family(tmp_path)
+        time.sleep(0.1)
+
+
+def start(options: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    work = folder / "work"
+    work.mkdir()
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(
+            [*VERIFY, *options], stdout=said, stderr=said, env={**os.environ, "TMPDIR": str(work)}
+        )
+
+
+def said(folder: Path) -> str:
+    return (folder / "said").read_text(encoding="utf-8")
+
+
+def family(folder: Path) -> list[psutil.Process]:
+    """Find the processes of a campaign by the folder that it works in: also those that nobody is a parent of."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get("TMPDIR") == str(folder / "work")
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found

@@ -1,0 +1,176 @@
+"""A campaign goes on where its report ends, stops when it holds what was asked for, and cleans up."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self, cast
+
+import pytest
+from rich.console import Console
+
+from onceonly import cli
+from onceonly.errors import ConfigurationError
+from onceonly.testing.campaign import result, run
+from onceonly.testing.campaign.result import Round
+from onceonly.testing.campaign.run import CampaignOptions, run_campaign
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.model import Guarantee
+    from onceonly.testing.campaign.plan import Plan
+    from onceonly.testing.campaign.round import Arena
+
+CONSOLE = Console(quiet=True)
+
+
+class NoBroker:
+    """Stands in for the broker, which no test here needs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@dataclass
+class Rounds:
+    """Stands in for real rounds: what was run, and what each gives."""
+
+    crashes: int = 10
+    anomalies: int = 0
+    unfired: int = 0
+    interrupt_at: int = 0
+    kept: bool = False
+    run: list[tuple[int, int, str]] = field(default_factory=list)
+    wanted: list[int | None] = field(default_factory=list)
+
+    def __call__(
+        self, arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None
+    ) -> tuple[Round, Path | None]:
+        self.run.append((plan.seed, plan.number, plan.connector))
+        self.wanted.append(crashes_max)
+        folder = arena.folder / f"round-{plan.number}"
+        folder.mkdir()
+        if len(self.run) == self.interrupt_at:
+            raise KeyboardInterrupt
+        if self.kept:
+            arena.kept.append(folder)
+        return Round(
+            seed=plan.seed,
+            number=plan.number,
+            connector=plan.connector,
+            guarantee=guarantee.value,
+            started=f"2026-11-21T19:{plan.number:02}:00Z",
+            seconds=1.0,
+            rows=100,
+            epochs=5,
+            crashes=self.crashes,
+            armed={"kill link.after_put": self.crashes},
+            faults={"kill link.after_put": self.crashes - self.unfired},
+            anomalies=result.split({"lost": self.anomalies}, guarantee.value)[0],
+        ), folder if self.kept else None
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Rounds:
+    rounds = Rounds()
+    monkeypatch.setattr(run, "EmbeddedKafka", NoBroker)
+    monkeypatch.setattr(run, "ensure_jars", lambda _: None)
+    monkeypatch.setattr(run, "run_round", rounds)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(work))
+    return rounds
+
+
+def test_rounds_are_run_until_the_report_holds_the_crashes(rounds: Rounds) -> None:
+    found = run_campaign(CampaignOptions(crashes=25, seed=7), CONSOLE)
+
+    assert rounds.run == [(7, 1, "kafka"), (7, 2, "files"), (7, 3, "kafka+files")]
+    assert rounds.wanted == [25, 15, 5]
+    assert (found.crashes, found.verdict) == (30, "clean")
+
+
+def test_an_interrupted_campaign_goes_on_with_the_round_that_was_not_done(
+    rounds: Rounds, tmp_path: Path
+) -> None:
+    options = CampaignOptions(crashes=40, seed=7, json=tmp_path / "report.json")
+    rounds.interrupt_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(options, CONSOLE)
+    assert [each.number for each in result.read(tmp_path / "report.json").rounds] == [1, 2]
+
+    found = run_campaign(options, CONSOLE)
+
+    assert [number for _, number, _ in rounds.run] == [1, 2, 3, 3, 4]
+    assert found.crashes == 40
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_report_that_holds_enough_needs_no_round(rounds: Rounds, tmp_path: Path) -> None:
+    options = CampaignOptions(crashes=10, json=tmp_path / "report.json")
+    run_campaign(options, CONSOLE)
+    found = run_campaign(options, CONSOLE)
+
+    assert len(rounds.run) == 1
+    assert found.crashes == 10
+
+
+def test_minutes_are_those_of_this_invocation(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 30.0, 59.0, 61.0])
+    monkeypatch.setattr(run, "monotonic", lambda: next(clock))
+    run_campaign(CampaignOptions(minutes=1.0), CONSOLE)
+
+    assert rounds.wanted[:1] == [None]
+    assert len(rounds.run) == 2
+
+
+def test_one_round_can_be_run_again_alone(rounds: Rounds) -> None:
+    run_campaign(CampaignOptions(connectors=("files",), seed=3, number=17), CONSOLE)
+
+    assert rounds.run == [(3, 17, "files")]
+
+
+def test_what_was_kept_stays_and_the_rest_goes(rounds: Rounds, tmp_path: Path) -> None:
+    rounds.kept = True
+    run_campaign(CampaignOptions(crashes=1), CONSOLE)
+    (work,) = (tmp_path / "work").iterdir()
+
+    assert [path.name for path in work.iterdir()] == ["round-1"]
+
+
+def test_the_page_is_written_too(rounds: Rounds, tmp_path: Path) -> None:
+    run_campaign(CampaignOptions(crashes=1, html=tmp_path / "report.html"), CONSOLE)
+
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_without_an_end_nothing_is_begun(rounds: Rounds) -> None:
+    with pytest.raises(ConfigurationError, match="how long"):
+        run_campaign(CampaignOptions(), CONSOLE)
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [(Rounds(), 0), (Rounds(anomalies=1), 1), (Rounds(unfired=1), 2), (Rounds(anomalies=1, unfired=1), 1)],
+)
+def test_the_exit_status_tells_the_verdict(
+    given: Rounds, status: int, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "run_round", given)
+    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+
+    assert cli.run(["verify", "--crashes", "1", "--sink", "kafka"]) == status
+
+
+@pytest.mark.parametrize("arguments", [[], ["--crashes", "0"], ["--sink", "ftp", "--crashes", "1"]])
+def test_wrong_usage_is_status_64(arguments: list[str], rounds: Rounds) -> None:
+    assert cli.run(["verify", *arguments]) == 64
+    assert cast("list[object]", rounds.run) == []
