@@ -266,6 +266,7 @@ def test_a_key_without_a_row_is_lost_and_one_with_two_is_doubled() -> None:
         lambda given: with_decision(given, 1, receipt=False, spark_commit=False),
         lambda given: with_decision(given, 3, receipt=False),
         lambda given: with_decision(given, 1, spark_commit=False),
+        lambda given: replace(with_decision(given, 3, receipt=False), drained=False),
         lambda given: with_decision(given, 1, slots=(Slot("kafka", 0, 5), Slot("files", 0, 4))),
         lambda given: with_decision(given, 1, contradictions=("links/1.0.json is damaged",)),
         lambda given: with_decision(given, 0, ranges={**given.decisions[0].ranges, "gone/0": (7, 3)}),
@@ -282,6 +283,13 @@ def test_a_log_that_tells_another_story_is_named(doctor: Callable[[World], World
 def test_a_gap_in_the_log_is_named() -> None:
     given = replace(CLEAN, decisions=[each for each in CLEAN.decisions or () if each.epoch != 1])
     assert found(given) == {Anomaly.LOG_MISMATCH: 1, Anomaly.VISIBLE_BEFORE_DECISION: 10}
+
+
+def test_an_epoch_on_its_way_is_not_due_before_the_query_is_drained() -> None:
+    given = with_decision(CLEAN, 3, receipt=False, spark_commit=False)
+    given = without(given, *of_epoch(CLEAN, "kafka", 3), *of_epoch(CLEAN, "files", 3, 1))
+    assert found(replace(given, drained=False)) == {}
+    assert found(given) == {Anomaly.LOST: 3, Anomaly.PARTIAL_EPOCH: 1, Anomaly.LOG_MISMATCH: 1}
 
 
 def test_an_epoch_that_is_void_before_a_decided_one_is_named() -> None:
