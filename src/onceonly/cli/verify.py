@@ -73,6 +73,8 @@ def verify(  # noqa: PLR0913  one parameter for each option
     number: int | None,
     dear: bool,
     each: bool,
+    is_unaligned: bool,
+    picture: Path | None,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
 
@@ -81,7 +83,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     could be told.
     """
     if is_unaligned:
-        if html is not None or crashes is not None or minutes is not None or number is not None:
+        if each or any(given is not None for given in (html, crashes, minutes, number)):
             raise click.UsageError("--unaligned is one run: it takes --seed, --json and --picture alone")
         signal.signal(signal.SIGTERM, _interrupt)
         return unaligned.show(seed=seed, json=json_file, picture=picture)
