@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import types
@@ -66,7 +67,9 @@ class TestFiles(SinkConformance):
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
         folder = Path(options["path"])
-        return [str(path) for path in folder.rglob("*.parquet") if path not in shown(folder)]
+        return [
+            str(path) for path in files_in(folder) if path.suffix == ".parquet" and path not in shown(folder)
+        ]
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
@@ -99,5 +102,13 @@ class TestMemory(SinkConformance):
 
 def shown(folder: Path) -> list[Path]:
     """List what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+    return [
+        path
+        for path in files_in(folder)
+        if not any(part[0] in "._" for part in path.relative_to(folder).parts)
+    ]
+
+
+def files_in(folder: Path) -> list[Path]:
+    # Unlike rglob, it bears that a folder is removed meanwhile.
+    return [Path(where) / name for where, _, names in os.walk(folder) for name in names]

@@ -153,7 +153,7 @@ def expect_open(world: World, wanted: set[str]) -> None:
         found.update(each.transaction for each in world.open())
         return found == wanted
 
-    if not wait_for(looked, seconds=5):
+    if not wait_for(looked):
         promise = f"recover of query {world.query}, sink {world.name}, lists what is open and nothing else"
         raise broken(promise, f"missing: {sorted(wanted - found)}; wrongly listed: {sorted(found - wanted)}")
 

@@ -160,7 +160,7 @@ class Lives:
         if self.companion:
             work["companion"] = str(self.world.companion)
         env = {"ONCEONLY_FAILPOINTS": arm, "ONCEONLY_FAILPOINTS_DIR": str(fired)}
-        return Life(self.nursery.start(job, {**work, **more}, env=env, log=log), fired, log)
+        return Life(self.nursery.start(self.world.suite, job, {**work, **more}, env=env, log=log), fired, log)
 
     @staticmethod
     def _wait(life: Life) -> Ending:

@@ -28,6 +28,7 @@ from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
     from onceonly.testing.conformance.subject import Subject
 
@@ -96,21 +97,16 @@ class Child:
 
 
 class Nursery:
-    """The process that forks lives of one suite. Used from one thread; ends with the process that made it."""
+    """The process that forks lives of the suites of one module. One thread; ends with the process that made it."""
 
     def __init__(self, suite: type[Subject]) -> None:
-        if "<locals>" in suite.__qualname__:
-            raise ConfigurationError(
-                f"The class {suite.__qualname__} is defined inside a function: another process cannot import it.",
-                next_step="define it at the top of its module",
-            )
+        self.module = suite.__module__
         self._folder = Path(tempfile.mkdtemp(prefix="onceonly-"))
         self._address = str(self._folder / "socket")
         given = {
             "path": [os.path.abspath(entry) for entry in sys.path],  # noqa: PTH100  an empty entry is this folder
             "file": inspect.getfile(suite),
             "module": suite.__module__,
-            "suite": suite.__qualname__,
             "address": self._address,
         }
         self._process = subprocess.Popen(
@@ -138,11 +134,19 @@ class Nursery:
         self._process.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def start(self, job: str, work: Mapping[str, Any], *, env: Mapping[str, str], log: Path) -> Child:
+    def start(
+        self, suite: Subject, job: str, work: Mapping[str, Any], *, env: Mapping[str, str], log: Path
+    ) -> Child:
         """Begin a life: ``job`` is a function of ``onceonly.testing.conformance.jobs``."""
+        name = type(suite).__qualname__
+        if "<locals>" in name:
+            raise ConfigurationError(
+                f"The class {name} is defined inside a function: another process cannot import it.",
+                next_step="define it at the top of its module",
+            )
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(self._address)
-        request = {"job": job, "work": dict(work), "env": dict(env), "log": str(log)}
+        request = {"suite": name, "job": job, "work": dict(work), "env": dict(env), "log": str(log)}
         connection.sendall(json.dumps(request).encode() + b"\n")
         return Child(connection)
 
@@ -153,8 +157,8 @@ class Nursery:
 def serve(given: Mapping[str, Any]) -> None:
     """Fork a child for each connection until standard input is closed. Runs in the nursery's own process."""
     _die_with_parent()
-    suite = _load(given)
-    importlib.import_module("pyarrow")
+    module = _load(given)
+    _warm_up()
     importlib.import_module("onceonly.testing.conformance.jobs")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
@@ -170,12 +174,12 @@ def serve(given: Mapping[str, Any]) -> None:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            _attend(connection, suite)
+            _attend(connection, module)
             os._exit(0)
         connection.close()
 
 
-def _attend(connection: socket.socket, suite: type[Subject]) -> None:
+def _attend(connection: socket.socket, module: ModuleType) -> None:
     """Fork the life itself, and say how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
@@ -184,12 +188,12 @@ def _attend(connection: socket.socket, suite: type[Subject]) -> None:
     pid = os.fork()
     if pid == 0:
         _die_with_parent()
-        _live(connection, suite, request)
+        _live(connection, module, request)
     _, status = os.waitpid(pid, 0)
     _send(connection, {"status": status})
 
 
-def _live(connection: socket.socket, suite: type[Subject], request: Mapping[str, Any]) -> None:
+def _live(connection: socket.socket, module: ModuleType, request: Mapping[str, Any]) -> None:
     from onceonly.testing.conformance import jobs
 
     _send(connection, {"pid": os.getpid()})
@@ -198,6 +202,9 @@ def _live(connection: socket.socket, suite: type[Subject], request: Mapping[str,
     os.dup2(log, 2)
     os.environ.update(request["env"])
     try:
+        suite: Any = module
+        for name in request["suite"].split("."):
+            suite = getattr(suite, name)
         result = getattr(jobs, request["job"])(suite(), **request["work"])
         answer = {"result": result}
     except BaseException as error:  # noqa: BLE001  this process ends here, and the test is told why
@@ -214,7 +221,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _load(given: Mapping[str, Any]) -> type[Subject]:
+def _load(given: Mapping[str, Any]) -> ModuleType:
     """Import the test's module from its file, as pytest's import mode ``importlib`` does."""
     spec = importlib.util.spec_from_file_location(given["module"], given["file"])
     assert spec is not None  # noqa: S101  the file is Python: it was imported before
@@ -222,8 +229,12 @@ def _load(given: Mapping[str, Any]) -> type[Subject]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[given["module"]] = module
     spec.loader.exec_module(module)
-    found: Any = module
-    for name in given["suite"].split("."):
-        found = getattr(found, name)
-    loaded: type[Subject] = found
-    return loaded
+    return module
+
+
+def _warm_up() -> None:
+    """Import now what each life would import for itself: pyarrow imports pandas when it makes its first batch."""
+    import pyarrow as pa
+
+    pa.RecordBatch.from_pydict({"a": ["b"]}).to_pylist()
+    importlib.import_module("onceonly.sinks.files")

@@ -22,19 +22,19 @@ class Plugin:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._nursery: tuple[type[Subject], Nursery] | None = None
+        self._nursery: Nursery | None = None
 
     def nursery(self, suite: type[Subject]) -> Nursery:
-        """Give the process that forks the lives of a suite: one at a time, as tests run class by class."""
-        if self._nursery is None or self._nursery[0] is not suite:
+        """Give the process that forks the lives of a suite: one at a time, as tests run module by module."""
+        if self._nursery is None or self._nursery.module != suite.__module__:
             self.pytest_sessionfinish()
-            self._nursery = (suite, Nursery(suite))
-        return self._nursery[1]
+            self._nursery = Nursery(suite)
+        return self._nursery
 
     def pytest_sessionfinish(self) -> None:
         """End that process."""
         if self._nursery is not None:
-            self._nursery[1].close()
+            self._nursery.close()
             self._nursery = None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -252,9 +252,9 @@ class _Closing:
         self._world.__exit__()
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = PATIENCE_S) -> bool:
+def wait_for(condition: Callable[[], bool], *, seconds: float | None = None) -> bool:
     """Poll a condition until it holds; false where it did not in time."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     while not condition():
         if time.monotonic() > deadline:
             return False
