@@ -61,7 +61,9 @@ class Topics:
         return producer
 
     def reader(self) -> KafkaReader:
-        return KafkaReader("kafka", self.kafka.bootstrap_servers, self.results, transactions=self.name)
+        return KafkaReader(
+            "kafka", self.kafka.bootstrap_servers, self.results, transactions=self.name, settle_s=1
+        )
 
     def audit(self) -> Verdict:
         return audit(self.inputs, sinks={"kafka": self.reader()})
@@ -112,6 +114,18 @@ def test_rows_behind_an_open_transaction_are_unseen_and_it_is_an_orphan(topics: 
     assert topics.found() == {Anomaly.UNSEEN_AFTER_HEALING: 8, Anomaly.ORPHAN: 1}
     left_open.abort_transaction(30)
     assert topics.found() == {}
+
+
+def test_of_a_compacted_topic_the_newest_record_of_each_key_counts(topics: Topics) -> None:
+    def found() -> dict[Anomaly, int]:
+        reader = KafkaReader("kafka", topics.kafka.bootstrap_servers, topics.results, newest_only=True)
+        verdict = audit(topics.inputs, sinks={"kafka": reader}, upserts={"kafka"})
+        return {anomaly: count for anomaly, count in verdict.anomalies.items() if count}
+
+    topics.write(topics.inputs)
+    assert found() == {}
+    topics.write(topics.inputs[:1])
+    assert found() == {Anomaly.STALE_UPSERT: 1}
 
 
 def test_the_open_transactions_of_others_are_not_ours(topics: Topics) -> None:

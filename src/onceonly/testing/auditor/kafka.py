@@ -17,7 +17,7 @@ from onceonly.errors import UnavailableError
 from onceonly.testing.auditor.world import Input, Orphan, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from confluent_kafka import Consumer, Message
 
@@ -43,16 +43,31 @@ class KafkaReader:
     """Reads one topic that a sink writes; fulfils ``Reader`` and ``LooksBehind``.
 
     ``transactions`` is how the transactional ids of the query begin; those of others are none of our business.
+    With ``newest_only`` a partition's last record of each key counts alone, as after compaction: for an upsert sink.
     """
 
-    def __init__(self, sink: str, servers: str, topic: str, *, transactions: str = "") -> None:
+    def __init__(
+        self,
+        sink: str,
+        servers: str,
+        topic: str,
+        *,
+        transactions: str = "",
+        newest_only: bool = False,
+        settle_s: float = 5.0,
+    ) -> None:
         self._sink = sink
         self._servers = servers
         self._topic = topic
         self._transactions = transactions
+        self._newest_only = newest_only
+        self._settle_s = settle_s
 
     def rows(self) -> Iterator[Seen]:
-        for record in read_committed(self._servers, self._topic):
+        records: Iterable[Record] = read_committed(self._servers, self._topic)
+        if self._newest_only:
+            records = {(record.partition, record.key): record for record in records}.values()
+        for record in records:
             yield seen(self._sink, self._topic, record)
 
     def uncommitted(self) -> Iterator[Seen]:
@@ -77,8 +92,8 @@ class KafkaReader:
             yield seen(self._sink, self._topic, record)
 
     def orphans(self) -> list[Orphan]:
-        """Give the open transactions of the query; waits a moment for those that are just being ended."""
-        names = open_transactions(self._servers, self._transactions)
+        """Give the open transactions of the query; waits up to ``settle_s`` for those that are just being ended."""
+        names = open_transactions(self._servers, self._transactions, settle_s=self._settle_s)
         return [Orphan(self._sink, f"open transaction {name}") for name in names]
 
     def close(self) -> None:
