@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly.testing.campaign.result import Result
 
+_COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 _CONNECTORS = ("kafka", "files", "kafka+files")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
@@ -83,7 +84,9 @@ def verify(  # noqa: PLR0913  one parameter for each option
     could be told.
     """
     if is_unaligned:
-        if each or any(given is not None for given in (html, crashes, minutes, number)):
+        context = click.get_current_context()
+        given = {name for name in context.params if context.get_parameter_source(name) is _COMMANDLINE}
+        if not given <= {"is_unaligned", "seed", "json_file", "picture"}:
             raise click.UsageError("--unaligned is one run: it takes --seed, --json and --picture alone")
         signal.signal(signal.SIGTERM, _interrupt)
         return unaligned.show(seed=seed, json=json_file, picture=picture)

@@ -11,7 +11,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from onceonly import failpoints
 
@@ -80,6 +80,11 @@ class Fault(Protocol):
     @property
     def crashes(self) -> int: ...
 
+    @property
+    def measured(self) -> bool:
+        """Whether the time until new rows are visible is the job's recovery, and not a broker's start."""
+        ...
+
     def arm(self, stage: Stage) -> str:
         """Prepare it. Gives a crash point's key, or the moment at which it is due."""
         ...
@@ -100,6 +105,7 @@ class AtPoint:
     point: str
     action: str = "kill"
     nth: int = 1
+    measured: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -131,6 +137,7 @@ class Pause:
     nth: int
     seconds: float
     crashes: int = 0
+    measured: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -154,6 +161,7 @@ class KillDriverAt:
     point: str
     nth: int
     crashes: int = 1
+    measured: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -176,6 +184,7 @@ class KillDriver:
     delay_s: float
     name: str = "kill driver at a random moment"
     crashes: int = 1
+    measured: ClassVar[bool] = True
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -195,6 +204,7 @@ class KillWorker:
     which: float
     name: str = "kill worker at a random moment"
     crashes: int = 1
+    measured: ClassVar[bool] = True
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -215,6 +225,7 @@ class FreezeWorker:
     seconds: float
     name: str = "freeze worker"
     crashes: int = 0
+    measured: ClassVar[bool] = True
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -243,6 +254,7 @@ class KillBroker:
     nth: int
     down_s: float
     crashes: int = 1
+    measured: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -271,6 +283,7 @@ class StopBroker:
     down_s: float
     name: str = "stop broker"
     crashes: int = 0
+    measured: ClassVar[bool] = True
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)

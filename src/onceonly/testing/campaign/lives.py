@@ -79,7 +79,7 @@ class Life:
 
 @dataclass(slots=True)
 class Lives:
-    """Starts lives, the next one while this one runs, so that a driver's death costs a query's start alone.
+    """Starts lives, and keeps one warm beside the one that runs, so that a driver's death costs a query's start alone.
 
     Campaign's process, its main thread: a child dies with the thread that has started it.
     """
@@ -90,8 +90,13 @@ class Lives:
     _spare: Life | None = None
     _running: list[Life] = field(default_factory=list)
 
-    def next(self, task: Task, *, spare: bool = True) -> Life:
-        """Give a life that has the task; start the one after it, if it will be needed.
+    def warm(self) -> None:
+        """Start the life after this one, if that is not done. Not while the machine is busy with a recovery."""
+        if self._spare is None:
+            self._spare = self._start()
+
+    def next(self, task: Task) -> Life:
+        """Give a life that has the task.
 
         Raises:
             SetupError: Spark did not come up.
@@ -107,8 +112,6 @@ class Lives:
                 )
             time.sleep(_POLL_S)
         task.give(life.folder)
-        if spare:
-            self._spare = self._start()
         return life
 
     def forget(self, life: Life) -> None:

@@ -38,8 +38,8 @@ _FIRE_TIMEOUT_S = 30.0
 _RECOVER_TIMEOUT_S = 90.0
 _DRAIN_TIMEOUT_S = 120.0
 _VISIBLE_TIMEOUT_S = 10.0
-# What was visible at the crash reaches the watching reader a little later.
-_READER_LAG_S = 0.05
+# What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
+_READER_LAG_S = {"kafka": 0.05, "files": 0.3}
 _OWN_ENDS_MAX = 3
 _KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 
@@ -73,6 +73,8 @@ class Scene:
     armed: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
     crashes: int = 0
+    died: float = 0.0
+    """When the last driver was killed."""
     recovery_s: list[float] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
@@ -97,6 +99,7 @@ class Scene:
 
     def kill_driver(self) -> None:
         self.life.kill()
+        self.died = self.now()
         self._live_again()
 
     # --- the round ------------------------------------------------------------------------------------------
@@ -123,7 +126,8 @@ class Scene:
         self.points.disarm()
         healed = self.now()
         if struck:
-            self._recover(struck[0], crash=bool(fault.crashes))
+            # A driver dies after its step has stood still for a moment.
+            self._recover(max(struck[0], self.died), crash=fault.crashes > 0 and fault.measured)
         self._note(
             blow,
             armed_s=begun,
@@ -158,9 +162,10 @@ class Scene:
     def _recover(self, struck: float, *, crash: bool) -> None:
         """Wait until every sink shows something new; note how long that took."""
         seen: list[float] = []
+        lag_s = max(_READER_LAG_S[sink] for sink in self.task.sinks)
 
         def new_rows() -> bool:
-            moment = self.watch.first_after(struck + _READER_LAG_S)
+            moment = self.watch.first_after(struck + lag_s)
             seen.extend([] if moment is None else [moment])
             return moment is not None
 
