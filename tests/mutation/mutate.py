@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "mutants.md"
 PACKAGE = "onceonly"
-PROCESS_SECONDS_MAX = 300
+PROCESS_SECONDS_MAX = 500
 
 
 class DoesNotApplyError(Exception):

@@ -14,6 +14,7 @@ from onceonly.errors import (
     LogError,
     ProtocolError,
     SupersededError,
+    UnavailableError,
 )
 from onceonly.log import FileDecisionLog, checkpoint_path, identity_token, open_log
 from onceonly.log.store import PutUnknownError
@@ -147,6 +148,30 @@ def test_an_epoch_folded_while_the_put_was_on_its_way_is_superseded() -> None:
     with pytest.raises(SupersededError):
         old.put_link(link(3, run="old"))
     assert not [name for name in files if name.startswith("links/00000000000000000003")]
+
+
+def test_what_is_folded_is_not_read_though_its_files_are_still_there() -> None:
+    files: dict[str, bytes] = {}
+
+    def stays(operation: str, name: str) -> None:
+        if operation == "delete":
+            raise UnavailableError(f"{name} is busy", next_step="wait")
+
+    with pytest.raises(UnavailableError, match="is busy"):
+        fill(FileDecisionLog(MemoryStore(files, hook=stays), query="q", keep=5), range(90), fold=True)
+    log = FileDecisionLog(MemoryStore(files), query="q", keep=5)
+    log.check()
+    assert {"links/00000000000000000000.0.json", "receipts/00000000000000000000.json"} <= files.keys()
+    assert (log.chain(0), log.receipt(0)) == ((), None)
+
+
+def test_another_runs_receipt_is_made_durable_before_it_is_relied_upon() -> None:
+    steps: list[tuple[str, str]] = []
+    store = MemoryStore(hook=lambda operation, name: steps.append((operation, name)))
+    log = FileDecisionLog(store, query="q", keep=5)
+    fill(log, range(1))
+    log.put_receipt(Receipt(epoch=0, index=0, plan="other"))
+    assert steps[-1] == ("sync", "receipts/00000000000000000000.json")
 
 
 def test_a_name_that_was_taken_and_cannot_be_read_is_in_doubt() -> None:

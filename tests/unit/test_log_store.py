@@ -87,6 +87,22 @@ def test_the_data_is_synced_before_its_name_appears_and_the_folder_before_the_pu
     assert steps == ["file", "hook", "link", "folder"]
 
 
+def test_folders_that_are_made_are_on_the_disk_before_anything_is_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(LocalStore, "probe", lambda _self: None)
+    LocalStore(tmp_path / "checkpoint" / "onceonly").prepare(["links/"])
+    assert synced == [tmp_path, tmp_path / "checkpoint", tmp_path / "checkpoint" / "onceonly"]
+
+
 def test_of_many_threads_exactly_one_wins(store: LocalStore) -> None:
     wins: list[tuple[str, bytes]] = []
     gate = threading.Barrier(8)

@@ -81,3 +81,12 @@ def test_a_desk_that_rests_is_no_living_run(
     assert seen
     assert all(who is not None and "driver" in who for who in seen)
     assert present(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(("again", "index"), [("r", 0), ("s", 1)])
+def test_the_next_epoch_is_claimed_by_a_new_run_only(
+    desk: Desk, tmp_path: Path, again: str, index: int
+) -> None:
+    run(desk, 0)
+    barrier(tmp_path, 1)
+    assert desk.plan(1, run=again).index == index, "its first link is the claim, if there is one"
