@@ -53,6 +53,7 @@ test: setup lint types imports docs
 	$(BIN)/pytest -m "acceptance and not long"
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
+# Needs strace (Debian, Ubuntu: apt install strace); where it is missing, the tests that use it fail and say so.
 test-all: test
 	$(BIN)/pytest -m long
 
