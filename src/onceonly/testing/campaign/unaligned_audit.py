@@ -24,9 +24,14 @@ VERSION = 1
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator has counted in the end. ``doubts`` say why its output is none that can be judged."""
+    """What one operator has counted in the end.
+
+    ``again`` says, by epoch, how many times its rows were counted after they had been counted once. ``doubts`` say why
+    the output is none that can be judged.
+    """
 
     windows: Series
+    again: Mapping[int, int]
     anomalies: Mapping[str, int]
     examples: tuple[str, ...]
     doubts: tuple[str, ...] = ()
@@ -75,8 +80,13 @@ def audit(plan: Plan, mode: Mode, seen: Iterable[Seen]) -> Counted:
     verdict = judge(_world(plan, mode, counted))
     epochs = {epoch for epoch, _ in results}
     doubts = [f"{mode}: chk-{epoch} is not in the output" for epoch in range(last + 1) if epoch not in epochs]
-    doubts += [f"{mode}: the result {key.decode()} of chk-{epoch} is in the output {times} times"
-               for (epoch, key), times in results.items() if times > 1]  # fmt: skip
+    doubts += [f"{mode}: the result {key.decode()} of chk-{epoch} is in the output {count} times"
+               for (epoch, key), count in results.items() if count > 1]  # fmt: skip
+    times = Counter(each.value for each in counted)
+    again = {
+        epoch: sum(max(0, times[str(row.id).encode()] - 1) for row in rows)
+        for epoch, rows in enumerate(plan.epochs)
+    }
     killed, expected = plan.killed(), plan.expected()
     windows = tuple(
         Window(
@@ -89,6 +99,7 @@ def audit(plan: Plan, mode: Mode, seen: Iterable[Seen]) -> Counted:
     )
     return Counted(
         windows=Series(name=mode.value, windows=windows),
+        again={epoch: count for epoch, count in again.items() if count},
         anomalies={name.value: count for name, count in verdict.anomalies.items()},
         examples=verdict.examples,
         doubts=tuple(doubts),

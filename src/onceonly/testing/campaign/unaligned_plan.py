@@ -28,6 +28,8 @@ POINTS = (
     "commit.before_return",
 )
 """Where a life ends: every task of the epoch has run, and its commits/N is missing, so that Spark runs it again."""
+UNDECIDED = frozenset({"link.before_put"})
+"""Those at which the epoch is undecided, so that its results are written again; else they stand, and are dropped."""
 _EPOCH_S, _EPOCHS_PER_WINDOW = 10, 3
 WINDOW_S = _EPOCH_S * _EPOCHS_PER_WINDOW
 _ROWS = (24, 96)

@@ -1,0 +1,73 @@
+"""What the docs show of a recorded run: its figures as Markdown and its picture, so that nobody types or draws them.
+
+``python -m onceonly.testing.campaign.unaligned_page`` writes both from ``docs/proof/unaligned.json``; a test sees that
+they are what the record gives.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.testing.campaign.unaligned_plan import UNDECIDED
+from onceonly.testing.campaign.unaligned_run import decode, picture
+
+if TYPE_CHECKING:
+    from onceonly.testing.campaign.unaligned_audit import Counted, Shown
+
+RECORD, PICTURE = Path("docs/proof/unaligned.json"), Path("docs/proof/unaligned.svg")
+PAGE = Path("docs/explanation/unaligned.md")
+"""Relative to the project's folder."""
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def figures(found: Shown) -> str:
+    """Give the run's figures. Pure."""
+    kills = "".join(
+        f"| `chk-{kill.epoch}` | `{kill.point}` | {'no' if kill.point in UNDECIDED else 'yes'} "
+        f"| {found.aligned.again.get(kill.epoch, 0)} | {found.unaligned.again.get(kill.epoch, 0)} |\n"
+        for kill in found.kills
+    )
+    machine, versions = found.machine, found.versions
+    return (
+        "| operator | rows that went in | counted again | missing | windows that are right |\n|---|--:|--:|--:|--:|\n"
+        f"{_line(found.aligned)}{_line(found.unaligned)}\n"
+        f"The whole process tree was killed {found.crashes} times with SIGKILL, in the middle of these epochs:\n\n"
+        "| epoch | killed at | decided by then | counted again, aligned | counted again, unaligned |\n"
+        f"|---|---|---|--:|--:|\n{kills}\n"
+        f"Recorded by `onceonly verify --unaligned --seed {found.seed}`: {found.epochs} epochs in {found.seconds:.0f} "
+        f"s on {machine['cores']} cores and {machine['memory_gib']} GiB, {machine['system']}, "
+        f"{str(machine['java']).replace(chr(34), '')}; PySpark {versions['pyspark']}, "
+        f"Python {versions['python']}, onceonly {versions['onceonly']} at `{versions['commit']}`."
+    )
+
+
+def _line(counted: Counted) -> str:
+    series = counted.windows
+    rows, right = (
+        sum(each.expected for each in series.windows),
+        sum(each.counted == each.expected for each in series.windows),
+    )
+    return f"| {series.name} | {rows:,} | {series.over:,} | {series.missing:,} | {right} of {len(series.windows)} |\n"
+
+
+def placed(page: str, block: str) -> str:
+    """Give the page with the block between its marks. Pure.
+
+    Raises:
+        ValueError: the marks are not there, or not once.
+    """
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{block}\n{END}{after}"
+
+
+def main() -> None:
+    """Write page and picture."""
+    found = decode(RECORD.read_bytes())
+    PICTURE.write_text(picture(found), encoding="utf-8")
+    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), figures(found)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

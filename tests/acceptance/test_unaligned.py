@@ -1,0 +1,43 @@
+"""Barriers aligned or not, on real Spark under real kills: what is restored is counted once, or again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.testing.auditor.anomalies import Anomaly
+from onceonly.testing.campaign.unaligned_operator import FAST
+from onceonly.testing.campaign.unaligned_plan import draw_plan
+from onceonly.testing.campaign.unaligned_run import ShownOptions, decode, picture, run_shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+SEED, EPOCHS, KILLS = 1, 9, 2
+
+
+def test_aligned_each_row_is_counted_once_and_unaligned_what_overtook_a_barrier_again(tmp_path: Path) -> None:
+    lives: list[str] = []
+    options = ShownOptions(
+        seed=SEED, epochs=EPOCHS, kills=KILLS, json=tmp_path / "found.json", picture=tmp_path / "found.svg"
+    )
+    found = run_shown(options, lives.append)
+    assert (found.verdict, found.why, found.crashes, len(lives)) == ("shown", (), KILLS, KILLS + 1)
+
+    plan = draw_plan(SEED, epochs=EPOCHS, kills=KILLS)
+    again = {kill.epoch: sum(row.partition == FAST for row in plan.epochs[kill.epoch]) for kill in plan.kills}
+    aligned, unaligned = found.aligned, found.unaligned
+    assert not any(aligned.anomalies.values())
+    assert {each.name: each.counted for each in aligned.windows.windows} == {
+        each.name: each.expected for each in unaligned.windows.windows
+    }
+    assert {name: count for name, count in unaligned.anomalies.items() if count} == {
+        Anomaly.DUPLICATED: sum(again.values())
+    }
+    assert (aligned.again, unaligned.again) == ({}, again)
+    assert unaligned.windows.over == sum(again.values()) > 0
+
+    assert decode((tmp_path / "found.json").read_bytes()) == found
+    assert (tmp_path / "found.svg").read_text(encoding="utf-8") == picture(found)
