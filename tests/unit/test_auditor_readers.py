@@ -10,18 +10,21 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.testing.auditor import (
     Anomaly,
     DatabaseReader,
     FilesReader,
     Input,
+    KafkaWatcher,
     LooksBehind,
     Orphan,
     PollingWatcher,
     Seen,
     audit,
+    kafka,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -147,6 +150,66 @@ def test_a_watcher_survives_what_it_looks_at_and_sees_each_row_once() -> None:
     assert reader.closed.is_set()
     assert [row.value for row in watcher.seen()] == [b"1", b"2"]
     assert watcher.trouble == "OperationalError: away again"
+
+
+class Message:
+    """A message of a consumer, or its news of an error."""
+
+    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
+        self._offset = offset
+        self._error = error
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+
+class Consumer:
+    """A consumer of an endless topic that gives two records a call, and then an error."""
+
+    def __init__(self, start: int) -> None:
+        self.position = start
+        self.is_closed = False
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        self.position += 2
+        broken = KafkaError(KafkaError._TRANSPORT)
+        return [Message(self.position - 2), Message(self.position - 1), Message(-1, broken)]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_topics_watcher_goes_on_behind_the_last_record_after_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Consumer] = []
+
+    def new(servers: str, topic: str, *, appear_s: float, starts: dict[int, int]) -> Consumer:
+        if len(made) == 2:
+            made.append(Consumer(0))  # one that was put back: what it gives again was seen
+            raise UnavailableError("no broker", next_step="wait")
+        made.append(Consumer(0 if len(made) == 4 else starts.get(0, 0)))
+        return made[-1]
+
+    monkeypatch.setattr(kafka, "plain_consumer", new)
+    with KafkaWatcher("kafka", "nowhere:9092", "results") as watcher:
+        assert watcher.wait_for(12, 30)
+        assert "results" in watcher.trouble
+    offsets = [row.order for row in watcher.seen()]
+    assert offsets == list(range(len(offsets)))
+    assert all(each.is_closed for number, each in enumerate(made) if number != 2)
 
 
 # --- a whole audit ----------------------------------------------------------------------------------------
