@@ -19,17 +19,18 @@ VARIABLES
 
 L == Traces[w].log
 Ev == L[i]
-T(n) == Traces[w].tx[n]
+Nobody == [e |-> 0, s |-> <<"none", 0>>, d |-> 0, a |-> 0]  \* a transaction of which nothing tells
+T(n) == IF n = 0 THEN Nobody ELSE Traces[w].tx[n]
 Named(numbers) == {T(n) : n \in numbers}
-Window == 12  \* a process that is gone has left no more than this many events between its last one and its act
+Window == 6  \* a process that is gone has left no more than this many events between its last one and its act
 
 FreeFault == UNCHANGED faults  \* in place of Fault: nobody counts them here
 Related(d, o) == d = o \/ Traces[w].applications[d] = Traces[w].applications[o]
 
 TraceInit == Init /\ w \in DOMAIN Traces /\ i = 1
 
-HasMore(d) == \E j \in i..Len(L) : L[j].d = d
-Recent(d) == HasMore(d) \/ \E j \in (i - Window)..(i - 1) : j >= 1 /\ L[j].d = d
+HasMore(d) == Traces[w].last[d] >= i
+Recent(d) == Traces[w].last[d] >= i - Window
 
 -----------------------------------------------------------------------------
 (* Steps that are not in the log *)
@@ -53,7 +54,7 @@ LeaveFence(d) ==
     /\ UNCHANGED <<Log, done, tx>> /\ NoFault
 
 Looks(d) == Read(d) \/ Drain(d) \/ List(d) \/ Look(d) \/ Abandon(d)
-PutFree(d) == Len(chain[drv[d].le]) = drv[d].at /\ Put(d)
+PutFree(d) == drv[d].pc = "putting" /\ Len(chain[drv[d].le]) = drv[d].at /\ Put(d)
 
 Own(d) ==
     \/ Looks(d) \/ TraceDecide(d) \/ PutFree(d) \/ SweepFails(d) \/ LeaveFence(d)
@@ -157,7 +158,9 @@ GivenUp ==
     /\ LET v == drv[Ev.d] IN
         IF v.pc = "dead" THEN Same
         ELSE /\ v.mode # "none"
-             /\ Go(Ev.d, IF v.mode = "drain" THEN Dead(Ev.d) ELSE [v EXCEPT !.pc = "abandoning"])
+             /\ Go(Ev.d, IF v.mode = "drain" THEN Dead(Ev.d)
+                         ELSE [Idle EXCEPT !.pc = "abandoning", !.e = v.e, !.mode = v.mode, !.at = v.at,
+                                           !.lost = v.lost, !.carried = v.carried])
              /\ UNCHANGED <<Log, done, tx>> /\ NoFault
 
 Lawful == DecisionFirst /\ AbortedNeverVisible /\ DecidedNeverAborted /\ ReceiptLast
@@ -169,7 +172,14 @@ Logged ==
     /\ Lawful'
     /\ i' = i + 1 /\ UNCHANGED w
 
-TraceSpec == TraceInit /\ [][Logged \/ Hidden]_<<vars, w, i>>
+(* Who is gone for good stands nowhere any more, so that what it might have done is not told apart for ever. *)
+Gone(d) == drv[d].pc \notin {"off", "dead"} /\ ~Recent(d)
+Bury ==
+    /\ drv' = [d \in Drivers |-> IF Gone(d) THEN Dead(d) ELSE drv[d]]
+    /\ UNCHANGED <<Log, done, tx, w, i>> /\ NoFault
+
+TraceNext == IF \E d \in Drivers : Gone(d) THEN Bury ELSE Logged \/ Hidden
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, w, i>>
 
 -----------------------------------------------------------------------------
 (* Says once for each log and event that everything before it is explained; TLC with one worker. *)

@@ -114,7 +114,8 @@ def _read(output: str, module: str, seconds: float) -> Checked:
     violated = _VIOLATED.search(output)
     states = _STATES.search(output)
     if violated is None and states is None:
-        message = f"TLC could not check {module}:\n{output[-2000:]}"
+        at = max(output.find("Error:"), 0)
+        message = f"TLC could not check {module}:\n{output[at : at + 2000]}"
         raise ValueError(message)
     return Checked(
         violated=next((each for each in violated.groups() if each), "Settles") if violated else "",

@@ -174,6 +174,13 @@ class _Trace:
             stuck_at=None if accepted else self.kept[explained],
         )
 
+    def last(self, drivers: int) -> list[str]:
+        """Give the number of each driver's last event, 0 where there is no such driver."""
+        found = dict.fromkeys(range(1, drivers + 1), 0)
+        for number, line in enumerate(self.kept, start=1):
+            found[self.drivers[line["plan"]]] = number
+        return [str(each) for each in found.values()]
+
     def _driver(self, line: Line) -> int:
         plan = line["plan"]
         if line["kind"] == "plan.started":
@@ -265,12 +272,13 @@ _FIELDS: dict[str, Callable[[_Trace, Line], dict[str, str] | None]] = {
 
 
 def _module(traces: Sequence[_Trace]) -> str:
+    drivers = max(len(trace.applications) for trace in traces)
     shown = ",\n".join(
         f"  [applications |-> {_sequence(map(_text, trace.applications))},\n"
+        f"   last |-> {_sequence(trace.last(drivers))},\n"
         f"   tx |-> {_sequence(trace.transactions)},\n   log |-> {_sequence(trace.log)}]"
         for trace in traces
     )
-    drivers = max(len(trace.applications) for trace in traces)
     last = max((line["epoch"] + 1 for trace in traces for line in trace.kept), default=1)
     return (
         "---- MODULE TraceData ----\nEXTENDS Naturals\n"
