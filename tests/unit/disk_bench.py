@@ -36,6 +36,7 @@ from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
 from onceonly.ports import WriteContext
 from onceonly.runtime import commits
+from onceonly.runtime import coordinator as driver
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.sinks.files import FilesSink
@@ -153,7 +154,8 @@ class World:
         sinks: dict[str, Sink] = {**({self.name: self.sink()} if self.name else {}), **self.others}
         coordinator, continues, finished = self.coordinator(sinks), None, self.finished()
         with contextlib.closing(Presence.hold(str(self.checkpoint))), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(commits, "ThreadPoolExecutor", OneByOne)
+            for module in (commits, driver):
+                patch.setattr(module, "ThreadPoolExecutor", OneByOne)
             while finished < upto:
                 epoch = finished + 1
                 votes: list[Vote] = []

@@ -1,0 +1,41 @@
+"""The page of faults names tests; each of them must be there, and each fault must name one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "explanation" / "faults.md"
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+# What the page is there for: each must be the subject of at least one test that it names.
+OWN = (
+    "test_disk_calls.py", "test_disk_clock.py", "test_disk_syscalls.py", "test_disk_worlds.py", "test_log_damage.py",
+    "test_log_epochs.py", "test_log_golden.py",
+)  # fmt: skip
+
+
+def test_each_test_that_the_page_names_exists() -> None:
+    named = NAMED.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(named) > 30
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not re.search(rf"^def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert not missing
+
+
+def test_each_fault_names_a_test() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    faults = [row for row in rows if not row.startswith("| fault |")]
+    assert faults
+    assert not [row for row in faults if not NAMED.search(row)]
+
+
+def test_no_test_of_a_fault_is_left_out() -> None:
+    named = {(Path(path).name, name) for path, name in NAMED.findall(PAGE.read_text(encoding="utf-8"))}
+    for file in OWN:
+        text = (ROOT / "tests" / "unit" / file).read_text(encoding="utf-8")
+        for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE):
+            assert (file, name) in named or name == "test_the_current_format_has_a_golden_world", name
