@@ -74,6 +74,7 @@ def test_at_most_once_is_killed_where_it_loses() -> None:
 def test_what_is_armed_is_understood_by_the_failpoints() -> None:
     for kill in plan_kills(40, epochs=500, guarantee=Guarantee.EXACTLY_ONCE, seed=3):
         if kill.is_armed:
-            assert failpoints._parse(kill.failpoint) == {kill.step: ("pause", kill.nth)}
+            ((armed,),) = failpoints._parse(kill.failpoint).values()
+            assert (armed.point, armed.action, armed.nth) == (kill.step, "pause", kill.nth)
         else:
             assert kill.failpoint == ""
