@@ -167,6 +167,13 @@ class WriteASink(Stage):
         assert "geheim" not in repr(values)
 
 
+class ProveASink(Stage):
+    def names(self) -> Names:
+        code = extract("docs/how-to/write-a-sink.md", "sink")
+        (self.folder / "sqlite_sink.py").write_text(code, encoding="utf-8")
+        return {}
+
+
 class FiveMinutes(Stage):
     def names(self) -> Names:
         self.topics("clicks", "clicks-out")
@@ -330,6 +337,7 @@ STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
     "docs/how-to/move-a-checkpoint.md": Move,
+    "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/when-stuck.md": WhenStuck,

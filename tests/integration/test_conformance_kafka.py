@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 SERVERS, PREFIX = "kafka.bootstrap.servers", "onceonly.transactional.id.prefix"
+BYTES = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
 
 class TestKafka(SinkConformance):
@@ -44,10 +45,17 @@ class TestKafka(SinkConformance):
         secret = {"kafka.ssl.key.password": "5ecret-of-the-key"}
         return {SERVERS: self.kafka.bootstrap_servers, "topic": name, PREFIX: name, **secret}
 
-    def visible(self, options: Mapping[str, str]) -> list[tuple[str | None, ...]]:
-        return [
-            tuple(None if part is None else part.decode() for part in row) for row in read_committed(options)
-        ]
+    def batch(self, numbers: list[int]) -> pa.RecordBatch:
+        """Values that are no text, and keys that are null."""
+        rows = {"key": [None] * len(numbers), "value": [b"\xff\x00%d" % number for number in numbers]}
+        return pa.RecordBatch.from_pydict(rows, schema=BYTES)
+
+    def samples(self) -> Mapping[str, pa.RecordBatch]:
+        values = [b"", b"\x00", b"\xff" * 1000, "Ünïcödé".encode(), None]
+        return {"bytes": pa.RecordBatch.from_pydict({"key": values[::-1], "value": values}, schema=BYTES)}
+
+    def visible(self, options: Mapping[str, str]) -> list[tuple[bytes | None, ...]]:
+        return read_committed(options)
 
     def orphans(self, options: Mapping[str, str]) -> Iterator[str]:
         admin = KafkaAdminClient(bootstrap_servers=options[SERVERS])
@@ -60,23 +68,6 @@ class TestKafka(SinkConformance):
                 )
         finally:
             admin.close()
-
-
-class TestKafkaBytes(TestKafka):
-    """Values that are no text, and keys that are null."""
-
-    def batch(self, numbers: list[int]) -> pa.RecordBatch:
-        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-        rows = {"key": [None] * len(numbers), "value": [b"\xff\x00%d" % number for number in numbers]}
-        return pa.RecordBatch.from_pydict(rows, schema=schema)
-
-    def visible(self, options: Mapping[str, str]) -> list[tuple[bytes | None, ...]]:  # type: ignore[override]
-        return read_committed(options)
-
-    def samples(self) -> Mapping[str, pa.RecordBatch]:
-        values = [b"", b"\x00", b"\xff" * 1000, None]
-        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-        return {"bytes": pa.RecordBatch.from_pydict({"key": values[::-1], "value": values}, schema=schema)}
 
 
 def read_committed(options: Mapping[str, str]) -> list[tuple[bytes | None, ...]]:

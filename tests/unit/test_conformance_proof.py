@@ -13,6 +13,7 @@ import pytest
 from tests.unit.conformance_doctored import BROKEN, FolderSuite
 
 from onceonly.testing.conformance import world
+from onceonly.testing.conformance.lives import Lives
 from onceonly.testing.conformance.nursery import Nursery
 from onceonly.testing.conformance.world import World
 
@@ -81,6 +82,23 @@ def test_each_broken_sink_is_named_by_its_test(
 
 def test_every_test_of_the_suite_has_been_seen_to_fail() -> None:
     assert set(NAMES) == TESTS
+
+
+def test_a_crash_point_that_is_armed_and_does_not_fire_fails_the_test(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    with World(FolderSuite(), tmp_path) as made, Lives(made, nursery) as lives:
+        with pytest.raises(AssertionError, match=r"the crash point plan\.after_recommit fires"):
+            lives.killed_at("plan.after_recommit")
+        lives.check()
+        with pytest.raises(AssertionError, match=r"the crash point slot\.during_write fires"):
+            lives.killed_at("slot.during_write", 99)
+
+
+def test_the_page_says_what_each_test_proves() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "prove-a-sink.md"
+    said = re.findall(r"`(\w+)`", page.read_text(encoding="utf-8").partition("## What each test proves")[2])
+    assert {f"test_{name}" for name in said if f"test_{name}" in TESTS} == TESTS
 
 
 AUTHOR = """

@@ -9,7 +9,7 @@ import pytest
 from onceonly import failpoints
 from onceonly.testing.conformance.lives import FIRST, RECOVERY, Lives, passes
 from onceonly.testing.conformance.query import COMPANION
-from onceonly.testing.conformance.selection import PROCESSES, RECOVERS, TWO_PHASES, needs
+from onceonly.testing.conformance.selection import PROCESSES, RECOVERS, TWO_PHASES, needs, slowly
 from onceonly.testing.conformance.subject import Subject
 from onceonly.testing.conformance.world import World, broken
 
@@ -26,6 +26,10 @@ AGAIN = frozenset(point for point in EVERY if not point.startswith(("slot.", "co
 """Points at which a recovery is killed: all but those of an ordinary run after it."""
 TYPICAL = frozenset({"plan.after_claim", "plan.after_recommit", "sweep.before"})
 """Those of them for a target that is slow."""
+OVERTAKEN = frozenset(
+    {"plan.after_claim", "slot.during_write", "slot.after_prepare", "link.before_put", "link.after_put"}
+)
+"""Where a run stands still that is overtaken, for a target that is slow."""
 BETWEEN_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 
 
@@ -34,6 +38,7 @@ class CrashTests(Subject):
 
     @pytest.mark.parametrize("slots", [1, 3])
     @pytest.mark.parametrize("point", EVERY)
+    @slowly(slots={3})
     @needs(TWO_PHASES, PROCESSES)
     def test_a_crash_at_any_point_loses_and_doubles_nothing(
         self, nursery: Nursery, place: Path, point: str, slots: int
@@ -66,6 +71,7 @@ class CrashTests(Subject):
                 lives.check()
 
     @pytest.mark.parametrize("point", EVERY)
+    @slowly(point=OVERTAKEN)
     @needs(TWO_PHASES, PROCESSES, RECOVERS)
     def test_a_run_that_was_paused_and_overtaken_writes_nothing_late(
         self, nursery: Nursery, place: Path, point: str

@@ -87,6 +87,7 @@ class Lives:
         """Live until the point is passed for the n-th time, and die there."""
         life = self._start("life", f"{point}=kill@{nth}")
         self._expect_killed(self._wait(life), life, point, nth)
+        self._watcher.look()
 
     def fails_at(self, point: str, *, attempts: int) -> None:
         """Live to the end with an exception at the point."""
@@ -102,6 +103,7 @@ class Lives:
             life.child.kill()
             self._expect_fired(life, point)
         self.left.append(life.child)
+        self._watcher.look()
         return life
 
     def ended(self, life: Life) -> Ending:
@@ -188,6 +190,7 @@ class _Watcher(threading.Thread):
         super().__init__(name="conformance-watcher", daemon=True)
         self._lives = lives
         self._ended = threading.Event()
+        self._lock = threading.Lock()
         load = Workload(epochs=_EPOCHS + 1, slots=lives.slots)
         suite = lives.world.suite
         self._epochs: dict[Row, int] = {
@@ -204,7 +207,7 @@ class _Watcher(threading.Thread):
         try:
             while not self._ended.is_set() and not self.wrong:
                 started = time.monotonic()
-                self._look()
+                self.look()
                 # A reader that is always there would keep a target that locks from being written.
                 self._ended.wait(max(_BREATH_S, 3 * (time.monotonic() - started)))
         except BaseException as error:  # noqa: BLE001  raised where the test looks
@@ -221,6 +224,11 @@ class _Watcher(threading.Thread):
             raise broken("a reader never sees an undecided row, nor one twice", self.wrong)
         if not self.looks:
             raise broken("a reader watches all the time", "it never looked")
+
+    def look(self) -> None:
+        """Look once. From any thread."""
+        with self._lock:
+            self._look()
 
     def _look(self) -> None:
         # The rows first: what is visible now was decided before.

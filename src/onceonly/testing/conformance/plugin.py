@@ -48,7 +48,8 @@ class Plugin:
                 kept.append(item)
                 continue
             counts = reasons.setdefault(suite, {"": 0})
-            reason = reason_against(suite, getattr(item, "function", None))
+            given = getattr(getattr(item, "callspec", None), "params", {})
+            reason = reason_against(suite, getattr(item, "function", None), given)
             counts[reason] = counts.get(reason, 0) + 1
             (dropped if reason else kept).append(item)
         items[:] = kept

@@ -8,7 +8,7 @@ from onceonly.model import Guarantee
 from onceonly.testing.conformance.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
 
 Test = TypeVar("Test", bound="Callable[..., Any]")
@@ -19,11 +19,15 @@ PROCESSES = "processes"
 SECRETS = "secrets"
 UNREACHABLE = "unreachable"
 _NEEDS = "conformance_needs"
+_SLOW = "conformance_slow"
 
 
-def reason_against(suite: type[Subject], test: object) -> str:
-    """Say why a test is not for a sink; empty where it is. Pure."""
+def reason_against(suite: type[Subject], test: object, given: Mapping[str, object]) -> str:
+    """Say why a test, with the parameters given, is not for a sink; empty where it is. Pure."""
     lacks = lacking(suite)
+    enough: Mapping[str, Collection[object]] = {} if suite.every_pass else getattr(test, _SLOW, {})
+    if any(given[name] not in values for name, values in enough.items()):
+        return "the target is slow, and other crash points and numbers of slots will do (every_pass is false)"
     return next((lacks[name] for name in getattr(test, _NEEDS, ()) if name in lacks), "")
 
 
@@ -32,6 +36,16 @@ def needs(*names: str) -> Callable[[Test], Test]:
 
     def mark(test: Test) -> Test:
         setattr(test, _NEEDS, names)
+        return test
+
+    return mark
+
+
+def slowly(**enough: Collection[object]) -> Callable[[Test], Test]:
+    """Say which values of its parameters a test takes for a target that is slow."""
+
+    def mark(test: Test) -> Test:
+        setattr(test, _SLOW, enough)
         return test
 
     return mark
