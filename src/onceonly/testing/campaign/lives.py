@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,12 +20,12 @@ from onceonly.testing.process import JobProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.02
 _DAEMON = "pyspark.daemon"
+_WARM = Path(__file__).with_name("warm")
 
 
 @dataclass(slots=True)
@@ -132,9 +134,14 @@ class Lives:
         process = JobProcess.start(
             [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(folder)],
             log=folder / "job.log",
-            env={**self.env, "ONCEONLY_EVENTS": str(folder / "events")},
+            env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
             cwd=folder,
         )
         life = Life(folder, process)
         self._running.append(life)
         return life
+
+
+def _python_path() -> str:
+    """Put the folder first that makes Spark's daemons import early."""
+    return os.pathsep.join(filter(None, (str(_WARM), os.environ.get("PYTHONPATH"))))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.embedded.jars import spark_jars
-from onceonly.testing.campaign.daemon import interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,15 +40,14 @@ def session(folder: Path, *, java: str = "") -> SparkSession:
     """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver."""
     from pyspark.sql import SparkSession
 
-    # Spark would start plain `python3`, which may be another one, and slowly.
-    python = interpreter(folder)
-    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    # Spark would start plain `python3`, which may be another one.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = {
         **_CONF,
         "spark.jars": spark_jars(),
-        "spark.pyspark.python": python,
+        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
         # A life is short: what the second compiler gains, it would not earn back.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {java}",
