@@ -84,7 +84,10 @@ def _gap(epoch: int, event: e.ChainRead) -> str:
             f"the receipt is of link {epoch}.{event.receipt.index}, the chain ends at {event.links[-1].name}"
         )
     if not event.links and event.newest is not None and event.newest != epoch - 1:
-        return f"the log ends at chk-{event.newest} and has no link of chk-{epoch}"
+        why = ""
+        if event.newest > epoch:
+            why = ": a newer run works on this checkpoint, or an older checkpoint was restored"
+        return f"the log ends at chk-{event.newest} and has no link of chk-{epoch}{why}"
     previous = event.previous
     if previous is None:
         return ""
