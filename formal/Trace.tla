@@ -142,6 +142,12 @@ Answered ==
                 now \in {"sent", "aborted", "expired"} /\ Set(T(Ev.t), IF now = "sent" THEN "expired" ELSE now)
           [] OTHER -> Same
 
+HandleAborted ==  \* written tentatively, and not needed, or without its like
+    /\ Ev.k = "unneeded" /\ T(Ev.t) \in drv[Ev.d].votes
+    /\ \/ Ev_d("committing") /\ T(Ev.t) \notin drv[Ev.d].link.votes /\ Same
+       \/ Ev_d("voted") /\ drv[Ev.d].mode = "tentative" /\ tx' = Fenced({T(Ev.t)})
+          /\ UNCHANGED <<Log, done, drv>> /\ NoFault
+
 Completed == Ev.k = "completed" /\ Ev_d("receipting") /\ Same
 Receipted == Ev.k = "receipt" /\ drv[Ev.d].e = Ev.e /\ PutReceipt(Ev.d)
 
@@ -168,7 +174,7 @@ Lawful == DecisionFirst /\ AbortedNeverVisible /\ DecidedNeverAborted /\ Receipt
 Logged ==
     /\ i <= Len(L)
     /\ \/ Started \/ Planned \/ Begun \/ Prepared \/ Dropped \/ Votes \/ LinkStands \/ LinkIsTaken
-       \/ Answered \/ Completed \/ Receipted \/ Fenced1 \/ Over \/ GivenUp
+       \/ Answered \/ HandleAborted \/ Completed \/ Receipted \/ Fenced1 \/ Over \/ GivenUp
     /\ Lawful'
     /\ i' = i + 1 /\ UNCHANGED w
 

@@ -401,6 +401,15 @@ class Coordinator:
         except OnceonlyError as error:
             # No link names it and none can: the next sweep takes it.
             log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
+            return
+        self._record(
+            "handle.aborted",
+            vote.epoch,
+            run=vote.run,
+            sink=vote.sink,
+            slot=vote.slot,
+            transaction=vote.handle.transaction,
+        )
 
     def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
         more["plan"] = self._trying  # who acts: see docs/explanation/model.md

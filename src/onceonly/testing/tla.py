@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,9 +49,14 @@ class Checked:
 
 
 def formal() -> Path:
-    """Give the folder of the modules: in the installed package, or in the source tree beside it."""
-    installed = Path(str(resources.files("onceonly.testing"))) / "formal"
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "formal"
+    """Give the folder of the modules, in the source tree. Raises ``SetupError`` where there is none."""
+    folder = Path(__file__).parents[3] / "formal"
+    if not folder.is_dir():
+        raise SetupError(
+            "The model is not part of the installed package.",
+            next_step="check out onceonly's source, run `make setup` there, and use its .venv/bin/python",
+        )
+    return folder
 
 
 def check(
@@ -62,11 +66,13 @@ def check(
     files: Mapping[str, str] | None = None,
     workers: int = 1,
     timeout_s: float = 300.0,
-    deadlock: bool = True,
+    brief: bool = True,
 ) -> Checked:
     """Check a module of ``formal/`` under a configuration, given as its text. Anywhere; blocks.
 
-    ``files`` are more modules, by name. Raises ``SetupError`` without Java or jar, ``ValueError`` with TLC's words
+    ``files`` are more modules, by name; ``brief`` says that it takes a minute at most.
+
+    Raises ``SetupError`` without Java or jar, ``ValueError`` with TLC's words
     where it could not read the model, and ``TimeoutError``.
     """
     with tempfile.TemporaryDirectory(prefix="onceonly-tlc-") as name:
@@ -80,14 +86,13 @@ def check(
             find_java(),
             f"-Xmx{_HEAP}",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # most runs are over before the better compiler would pay
+            *(("-XX:TieredStopAtLevel=1",) if brief else ()),  # over before the better compiler would pay
             f"-Djava.io.tmpdir={folder}",
             *("-cp", str(checker_jar())),
             "tlc2.TLC",
             *("-workers", str(workers)),
             *("-config", "run.cfg"),
             *("-metadir", "states"),
-            *(() if deadlock else ("-deadlock",)),
             "-nowarning",
             f"{module}.tla",
         ]
@@ -130,7 +135,7 @@ def main() -> int:
     """Check the model under a configuration in ``formal/``, all cores at work; 0 if every law holds, else 1."""
     name = sys.argv[1] if len(sys.argv) > 1 else "Small.cfg"
     config = (formal() / name).read_text(encoding="utf-8")
-    found = check("Onceonly", config, workers=os.cpu_count() or 1, timeout_s=_LONG_S)
+    found = check("Onceonly", config, workers=os.cpu_count() or 1, timeout_s=_LONG_S, brief=False)
     if found.violated:
         sys.stdout.write(f"{found.output}\n{name}: {found.violated} does not hold, {found.steps} steps\n")
         return 1

@@ -35,6 +35,7 @@ _KINDS = {
     "link.taken": "taken",
     "handle.committed": "answer",
     "handle.resolved": "answer",
+    "handle.aborted": "unneeded",
     "epoch.completed": "completed",
     "receipt.persisted": "receipt",
     "swept": "swept",
@@ -242,9 +243,12 @@ class _Trace:
             "carried": self._set(line, "carried"),
         }
 
+    def unneeded(self, line: Line) -> dict[str, str]:
+        return {"t": str(self._by_name.get((line["epoch"], f"{line['sink']}:{line['transaction']}"), 0))}
+
     def answer(self, line: Line) -> dict[str, str]:
         return {
-            "t": str(self._by_name.get((line["epoch"], f"{line['sink']}:{line['transaction']}"), 0)),
+            **self.unneeded(line),
             "then": _text("resolve" if line["kind"] == "handle.resolved" else "decide"),
             "outcome": _text(_OUTCOMES.get(line["outcome"], "none")),
         }
@@ -267,6 +271,7 @@ _FIELDS: dict[str, Callable[[_Trace, Line], dict[str, str] | None]] = {
     "link": _Trace.link,
     "taken": lambda _, line: {"index": str(line["index"])},
     "answer": _Trace.answer,
+    "unneeded": _Trace.unneeded,
     "swept": _Trace.swept,
 }
 
