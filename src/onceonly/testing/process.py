@@ -53,7 +53,7 @@ class JobProcess:
         """
         frozen: dict[int, psutil.Process] = {}
         while True:
-            fresh = [process for process in self._members() if process.pid not in frozen]
+            fresh = [process for process in self.members() if process.pid not in frozen]
             if not fresh:
                 break
             for process in fresh:
@@ -74,7 +74,7 @@ class JobProcess:
             return "\n".join(lines[-_LINES_SHOWN:])
         return ""
 
-    def _members(self) -> list[psutil.Process]:
+    def members(self) -> list[psutil.Process]:
         """List the tree, and what is left of it where a parent has died: it keeps the job's session."""
         members: dict[int, psutil.Process] = {}
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -21,6 +21,8 @@ from onceonly.testing.process import JobProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onceonly.testing.campaign.classes import ClassArchive
+
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.02
@@ -34,6 +36,7 @@ class Life:
 
     folder: Path
     process: JobProcess
+    classes: ClassArchive
 
     @property
     def events(self) -> Path:
@@ -75,6 +78,8 @@ class Life:
         while self.process.exit_code is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         ended = self.process.exit_code == 0
+        if ended:
+            self.classes.finish(self.process)
         self.process.kill()
         return ended
 
@@ -88,6 +93,7 @@ class Lives:
 
     folder: Path
     env: Mapping[str, str]
+    classes: ClassArchive
     count: int = 0
     _spare: Life | None = None
     _running: list[Life] = field(default_factory=list)
@@ -131,13 +137,23 @@ class Lives:
         self.count += 1
         folder = self.folder / f"life-{self.count}"
         (folder / "events").mkdir(parents=True)
+        java = self.classes.option()
         process = JobProcess.start(
-            [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(folder)],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "onceonly.testing.campaign.job",
+                str(folder),
+                f"--java={java}",
+            ],
             log=folder / "job.log",
             env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
             cwd=folder,
         )
-        life = Life(folder, process)
+        self.classes.started(process, java)
+        life = Life(folder, process, self.classes)
         self._running.append(life)
         return life
 

@@ -128,6 +128,8 @@ class Scene:
         if struck:
             # A driver dies after its step has stood still for a moment.
             self._recover(max(struck[0], self.died), crash=fault.crashes > 0 and fault.measured)
+        # Not before: a recovery needs the machine for itself.
+        self.arena.lives.warm()
         self._note(
             blow,
             armed_s=begun,

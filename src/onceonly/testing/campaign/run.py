@@ -22,6 +22,7 @@ from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.testing.campaign import page, result
+from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.display import Display
 from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.plan import plan_round
@@ -78,7 +79,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         points = Points(folder / "points")
-        lives = Lives(folder / "lives", points.env)
+        lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"]), folder))
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
         arena = Arena(folder, kafka, points, lives, display, commit=_commit(), kept=kept)

@@ -1,0 +1,196 @@
+"""What a round counts: what was armed, what fired, who died, and how long it took until rows were seen again."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import pytest
+from rich.console import Console
+
+from onceonly.errors import UnavailableError
+from onceonly.model import Guarantee
+from onceonly.testing.campaign import round as rounds
+from onceonly.testing.campaign.display import Display
+from onceonly.testing.campaign.plan import Blow, plan_round
+from onceonly.testing.campaign.points import Points
+from onceonly.testing.campaign.round import Arena, Scene
+from onceonly.testing.campaign.task import Task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.testing.campaign.faults import Stage
+
+
+@dataclass
+class FakeProcess:
+    exit_code: int | None = None
+
+
+@dataclass
+class FakeLife:
+    process: FakeProcess = field(default_factory=FakeProcess)
+    killed: bool = False
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def error(self) -> str:
+        return "why"
+
+
+@dataclass
+class FakeLives:
+    given: list[FakeLife] = field(default_factory=list)
+    warmed: int = 0
+
+    def next(self, task: Task) -> FakeLife:
+        self.given.append(FakeLife())
+        return self.given[-1]
+
+    def warm(self) -> None:
+        self.warmed += 1
+
+
+@dataclass
+class FakeWatch:
+    """Shows a new row a while after each moment."""
+
+    after_s: float | None = 0.4
+
+    def first_after(self, moment: float) -> float | None:
+        return None if self.after_s is None else moment + self.after_s
+
+    def least(self) -> int:
+        return 7
+
+    def holds(self, count: int) -> bool:
+        return True
+
+
+@dataclass
+class FakeFeeder:
+    ahead_of: int = 0
+
+
+@dataclass(frozen=True)
+class FakeFault:
+    fires: bool = True
+    kills_driver: bool = False
+    measured: bool = True
+    crashes: int = 1
+    name: ClassVar[str] = "kill something"
+
+    def arm(self, stage: Stage) -> str:
+        return str(stage.now())
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return float(arming) if self.fires else None
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        if self.kills_driver:
+            stage.kill_driver()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr(rounds, "_FIRE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(rounds, "_RECOVER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(rounds, "_LOOK_S", 0.0)
+    task = Task(
+        servers="", source="in", target="out", files="", checkpoint=str(tmp_path / "checkpoint"),
+        connector="kafka", guarantee="exactly-once", per_epoch=10,
+    )  # fmt: skip
+    arena = Arena(
+        tmp_path, cast("Any", None), Points(tmp_path / "points"), cast("Any", FakeLives()),
+        Display(Console(quiet=True), 0),
+    )  # fmt: skip
+    life = cast("Any", FakeLife())
+    return Scene(
+        arena, plan_round(1, 1, "kafka"), Guarantee.EXACTLY_ONCE, task, cast("Any", FakeWatch()),
+        cast("Any", FakeFeeder()), life, [life],
+    )  # fmt: skip
+
+
+def strike(scene: Scene, fault: FakeFault) -> None:
+    scene.strike(Blow(0.0, fault))
+
+
+def test_a_fault_that_fires_is_counted_with_its_deaths(scene: Scene) -> None:
+    strike(scene, FakeFault())
+    strike(scene, FakeFault(crashes=2))
+
+    assert (scene.armed, scene.fired, scene.crashes) == ({FakeFault.name: 2}, {FakeFault.name: 2}, 3)
+    assert scene.recovery_s == [pytest.approx(0.45)] * 2
+    assert cast("FakeLives", scene.arena.lives).warmed == 2
+
+
+def test_a_fault_that_does_not_fire_is_armed_and_no_more(scene: Scene) -> None:
+    strike(scene, FakeFault(fires=False))
+
+    assert (scene.armed, scene.fired, scene.crashes) == ({FakeFault.name: 1}, {}, 0)
+    assert scene.recovery_s == []
+
+
+def test_the_time_without_a_death_and_a_broker_start_are_no_recoveries(scene: Scene) -> None:
+    strike(scene, FakeFault(crashes=0))
+    strike(scene, FakeFault(measured=False))
+
+    assert scene.recovery_s == []
+
+
+def test_a_driver_is_recovered_from_its_death_on_by_another_life(scene: Scene) -> None:
+    first = cast("FakeLife", scene.life)
+    before = time.time()
+    strike(scene, FakeFault(kills_driver=True))
+
+    assert first.killed
+    assert len(scene.lives) == 2
+    assert scene.died >= before
+
+
+def test_what_shows_nothing_new_is_said(scene: Scene) -> None:
+    cast("FakeWatch", scene.watch).after_s = None
+    strike(scene, FakeFault())
+
+    assert scene.recovery_s == []
+    assert "nothing new was visible" in scene.trouble[0]
+
+
+def test_a_job_that_ends_by_itself_is_said_and_started_again_until_it_is_too_often(scene: Scene) -> None:
+    for count in range(3):
+        cast("FakeLife", scene.life).process.exit_code = 3
+        scene.until(lambda: False, 0.02)
+        assert len(scene.lives) == count + 2
+        assert scene.trouble[-1] == "the job ended by itself: why"
+    cast("FakeLife", scene.life).process.exit_code = 3
+    with pytest.raises(UnavailableError, match="again and again"):
+        scene.until(lambda: False, 0.02)
+
+
+def test_a_round_is_settled_when_spark_has_noted_the_epoch_of_the_last_row(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "_DRAIN_TIMEOUT_S", 0.05)
+    checkpoint = tmp_path / "checkpoint"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "offsets" / "3").write_text('v1\n{}\n{"in":{"0":4,"1":6}}', encoding="utf-8")
+    scene.settle(10)
+    assert "not drained" in scene.trouble[0]
+
+    (checkpoint / "commits" / "3").write_text("v1\n{}", encoding="utf-8")
+    scene.settle(10)
+    scene.settle(11)
+
+    assert len(scene.trouble) == 2
+
+
+def test_every_fault_leaves_a_line_for_whoever_reads_a_kept_round(scene: Scene, tmp_path: Path) -> None:
+    strike(scene, FakeFault())
+    (line,) = (tmp_path / "faults.jsonl").read_text(encoding="utf-8").splitlines()
+
+    assert json.loads(line)["fault"] == FakeFault.name
