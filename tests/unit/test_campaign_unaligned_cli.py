@@ -22,6 +22,7 @@ def counted(name: str, again: int) -> Counted:
     return Counted(
         windows=Series(name=name, windows=(window,)),
         again={3: again} if again else {},
+        differing=0,
         anomalies={"lost": 0, "duplicated": again},
         examples=(),
     )

@@ -156,7 +156,7 @@ def test_a_plan_is_its_seed_and_each_part_has_rows_of_each_partition_and_epoch()
     assert plan == draw_plan(6, epochs=30, kills=10) != draw_plan(7, epochs=30, kills=10)
     assert [row.id for row in plan.rows] == list(range(len(plan.rows)))
     for rows in plan.epochs:
-        assert {(row.partition, row.subtask) for row in rows} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+        assert {(row.partition, row.subtask) for row in rows} == {(p, s) for p in (0, 1) for s in (0, 1, 2)}
     assert {kill.point for kill in plan.kills} == set(POINTS)
     assert len({kill.epoch for kill in plan.kills}) == 10
     assert all(0 < kill.epoch < 29 for kill in plan.kills)

@@ -26,12 +26,14 @@ VERSION = 1
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """What one operator has counted in the end.
 
-    ``again`` says, by epoch, how many times its rows were counted after they had been counted once. ``doubts`` say why
-    the output is none that can be judged.
+    ``again`` says, by epoch, how many times its rows were counted after they had been counted once; ``differing`` are
+    the replays of decided epochs of which onceonly itself has said that they gave other rows. ``doubts`` say why the
+    output is none that can be judged.
     """
 
     windows: Series
     again: Mapping[int, int]
+    differing: int
     anomalies: Mapping[str, int]
     examples: tuple[str, ...]
     doubts: tuple[str, ...] = ()
@@ -61,7 +63,7 @@ class _Result(msgspec.Struct, frozen=True):
     ids: tuple[int, ...]
 
 
-def audit(plan: Plan, mode: Mode, seen: Iterable[Seen]) -> Counted:
+def audit(plan: Plan, mode: Mode, seen: Iterable[Seen], *, differing: int = 0) -> Counted:
     """Compare what stands in an operator's output after the last epoch with the input. Pure.
 
     The input is recounted from the plan; each time that a row was counted is one row that is seen. The output itself
@@ -100,6 +102,7 @@ def audit(plan: Plan, mode: Mode, seen: Iterable[Seen]) -> Counted:
     return Counted(
         windows=Series(name=mode.value, windows=windows),
         again={epoch: count for epoch, count in again.items() if count},
+        differing=differing,
         anomalies={name.value: count for name, count in verdict.anomalies.items()},
         examples=verdict.examples,
         doubts=tuple(doubts),

@@ -30,7 +30,8 @@ def figures(found: Shown) -> str:
     )
     machine, versions = found.machine, found.versions
     return (
-        "| operator | rows that went in | counted again | missing | windows that are right |\n|---|--:|--:|--:|--:|\n"
+        "| operator | rows that went in | counted again | missing | windows that are right | replays reported |\n"
+        "|---|--:|--:|--:|--:|--:|\n"
         f"{_line(found.aligned)}{_line(found.unaligned)}\n"
         f"The whole process tree was killed {found.crashes} times with SIGKILL, in the middle of these epochs:\n\n"
         "| epoch | killed at | decided by then | counted again, aligned | counted again, unaligned |\n"
@@ -48,7 +49,8 @@ def _line(counted: Counted) -> str:
         sum(each.expected for each in series.windows),
         sum(each.counted == each.expected for each in series.windows),
     )
-    return f"| {series.name} | {rows:,} | {series.over:,} | {series.missing:,} | {right} of {len(series.windows)} |\n"
+    cells = (series.name, f"{rows:,}", f"{series.over:,}", f"{series.missing:,}")
+    return f"| {' | '.join(cells)} | {right} of {len(series.windows)} | {counted.differing} |\n"
 
 
 def placed(page: str, block: str) -> str:

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTITIONS = 2
-SUBTASKS = 2
-"""How many partitions the input has, and how many parallel parts the operator: each gets rows of every partition."""
+SUBTASKS = 3
+"""How many partitions the input has, and how many parallel parts the operator: each gets rows of every partition.
+
+Three, as Spark would put parts 0 and 1 into one task.
+"""
 POINTS = (
     "link.before_put",
     "link.after_put",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly import failpoints
+from onceonly import events, failpoints
 from onceonly.embedded.jars import ensure_jars
 from onceonly.errors import SetupError
 from onceonly.testing.auditor.files import FilesReader
@@ -65,13 +65,16 @@ def run_shown(options: ShownOptions, say: Callable[[str], None]) -> Shown:
     try:
         began = time.monotonic()
         write_input(plan, world / "input")
+        (world / "output").mkdir()  # the file sink makes the target, not what is above it
         for life, kill in enumerate((*plan.kills, None), start=1):
             _live(world, life, kill)
             say(
                 f"life {life}: "
                 + (f"killed in chk-{kill.epoch} at {kill.point}" if kill else "read the rest")
             )
-        counted = {mode: audit(plan, mode, _output(world, mode)) for mode in Mode}
+        counted = {
+            mode: audit(plan, mode, _output(world, mode), differing=_differing(world, mode)) for mode in Mode
+        }
         seconds = round(time.monotonic() - began, 1)
     finally:
         shutil.rmtree(world, ignore_errors=True)
@@ -103,6 +106,11 @@ def _output(world: Path, mode: Mode) -> list[Seen]:
     return list(FilesReader(mode, world / "output" / mode).rows())
 
 
+def _differing(world: Path, mode: Mode) -> int:
+    told = (each for each in events.read(world / "events") if each["kind"] == "replay.differs")
+    return sum(f"sink {mode}:" in each["message"] for each in told)
+
+
 def _live(world: Path, life: int, kill: Kill | None) -> None:
     """Run one life to its end: SIGKILL to its tree when it stands at its point, or the end of the input."""
     folder = world / f"life-{life}"
@@ -112,7 +120,11 @@ def _live(world: Path, life: int, kill: Kill | None) -> None:
     command += [str(world), str(life)]
     if kill is not None:
         command += ["--epoch", str(kill.epoch), "--point", kill.point, "--arm", str(folder / "points")]
-    env = {"ONCEONLY_FAILPOINTS": f"@{folder / 'points'}", "ONCEONLY_FAILPOINTS_DIR": str(fired)}
+    env = {
+        "ONCEONLY_FAILPOINTS": f"@{folder / 'points'}",
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
+        "ONCEONLY_EVENTS": str(world / "events"),
+    }
     process = JobProcess.start(command, log=folder / "job.log", env=env, cwd=folder)
     deadline = time.monotonic() + _LIFE_TIMEOUT_S
     try:
