@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,14 @@ def test_without_the_dear_ones_no_driver_and_no_broker_dies() -> None:
 
     assert not [name for name in names if "driver" in name or "broker" in name]
     assert any(name.startswith("kill ") for name in names)
+
+
+def test_the_docs_name_every_fault() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "campaign.md").read_text(encoding="utf-8")
+    for number in ROUNDS:
+        for blow in plan_round(1, number, "kafka", each=True).blows:
+            name = re.sub(r"[a-z]+\.[a-z_]+$", "POINT", blow.fault.name)
+            assert f"| `{name}` |" in page
 
 
 def test_names_say_what_is_done_where() -> None:
