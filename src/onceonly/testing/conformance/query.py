@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onceonly.testing.conformance.subject import Subject
 
 COMPANION = "companion"
-"""The name of the second sink: the built-in file sink, JSON lines."""
+"""The name of the second sink: the built-in file sink, parquet."""
 _FILES = "onceonly.sinks.files:FilesSink"
 _COMMIT_TIMEOUT_S = 30.0
 
@@ -71,7 +71,7 @@ class Query:
         )
         self._join(suite.sink.name, suite.sink, work.options, columns=suite.columns_given())
         if work.companion:
-            options = {"path": work.companion, "format": "json"}
+            options = {"path": work.companion}
             self._join(COMPANION, _FILES, options, columns=suite.columns_given())
 
     def __enter__(self) -> Self:

@@ -194,13 +194,14 @@ class World:
         return self.folder / "beside"
 
     def rows_beside(self) -> Counter[Row]:
-        """Read what anybody sees in the second sink: whole lines of files whose path has no hidden part."""
-        seen: list[Row] = []
-        for path in sorted(self.companion.rglob("*.json")):
+        """Read what anybody sees in the second sink: files whose path has no hidden part."""
+        import pyarrow.parquet as pq
+
+        seen: Counter[Row] = Counter()
+        for path in sorted(self.companion.rglob("*.parquet")):
             if not any(part[0] in "._" for part in path.relative_to(self.companion).parts):
-                lines = path.read_text(encoding="utf-8").splitlines()
-                seen += [tuple(json.loads(line).values()) for line in lines]
-        return Counter(seen)
+                seen.update(read_rows(pq.ParquetFile(path).read().to_pylist()))
+        return seen
 
     def rows(self, numbers: list[int]) -> Counter[Row]:
         return Counter(rows_of(self.suite.batch(numbers)) if numbers else ())
