@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from onceonly.testing.campaign.classes import ClassArchive
 
-_READY_TIMEOUT_S = 120.0
-_STOP_TIMEOUT_S = 30.0
+_READY_TIMEOUT_S = 240.0
+_STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _DAEMON = "pyspark.daemon"
 _WARM = Path(__file__).with_name("warm")
