@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import failpoints
+from onceonly.model import Guarantee
 from onceonly.testing.conformance.lives import FIRST, RECOVERY, Lives, passes
 from onceonly.testing.conformance.query import COMPANION
-from onceonly.testing.conformance.selection import PROCESSES, RECOVERS, TWO_PHASES, needs, slowly
+from onceonly.testing.conformance.selection import PROCESSES, RECOVERS, needs, slowly
 from onceonly.testing.conformance.subject import Subject
 from onceonly.testing.conformance.world import World, broken
 
@@ -39,7 +40,7 @@ class CrashTests(Subject):
     @pytest.mark.parametrize("slots", [1, 3])
     @pytest.mark.parametrize("point", EVERY)
     @slowly(slots={3})
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_at_any_point_loses_and_doubles_nothing(
         self, nursery: Nursery, place: Path, point: str, slots: int
     ) -> None:
@@ -52,7 +53,7 @@ class CrashTests(Subject):
                 lives.check()
 
     @pytest.mark.parametrize("point", BEFORE_RECOVERY)
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_in_the_recovery_loses_and_doubles_nothing(
         self, nursery: Nursery, place: Path, point: str
     ) -> None:
@@ -72,7 +73,7 @@ class CrashTests(Subject):
 
     @pytest.mark.parametrize("point", EVERY)
     @slowly(point=OVERTAKEN)
-    @needs(TWO_PHASES, PROCESSES, RECOVERS)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES, RECOVERS)
     def test_a_run_that_was_paused_and_overtaken_writes_nothing_late(
         self, nursery: Nursery, place: Path, point: str
     ) -> None:
@@ -87,7 +88,7 @@ class CrashTests(Subject):
             lives.check(epochs=3)
 
     @pytest.mark.parametrize("point", WRITER)
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_an_attempt_that_fails_is_run_again_and_leaves_nothing(
         self, nursery: Nursery, place: Path, point: str
     ) -> None:
@@ -96,7 +97,7 @@ class CrashTests(Subject):
             lives.check()
 
     @pytest.mark.parametrize("point", WRITER)
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_writer_that_dies_alone_is_replaced(self, nursery: Nursery, place: Path, point: str) -> None:
         with World(self, place / "target") as world, Lives(world, nursery, slots=1) as lives:
             plan = lives.step("plan", epoch=0, run="r").result
@@ -108,7 +109,7 @@ class CrashTests(Subject):
 
     @pytest.mark.parametrize("sink", ["first", "second"])
     @pytest.mark.parametrize("point", BETWEEN_SINKS)
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_between_two_sinks_under_one_decision_loses_and_doubles_nothing(
         self, nursery: Nursery, place: Path, point: str, sink: str
     ) -> None:
@@ -120,7 +121,7 @@ class CrashTests(Subject):
             lives.finish()
             lives.check()
 
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_query_without_a_crash_is_as_good(self, nursery: Nursery, place: Path) -> None:
         with World(self, place / "target") as world, Lives(world, nursery, slots=3) as lives:
             passed = lives.dry()

@@ -70,8 +70,6 @@ class Lives:
     left: list[Child] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        if self.world.guarantee is not Guarantee.EXACTLY_ONCE and self.guarantee is Guarantee.EXACTLY_ONCE:
-            self.guarantee = self.world.guarantee
         self._watcher = _Watcher(self)
         self._watcher.start()
         return self

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, RetryLater
+from onceonly.model import AlreadyCommitted, Committed, Handle, RetryLater
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.runtime.registry import build, settings_of, strongest
 from onceonly.testing.conformance.query import Query, Work
@@ -237,10 +237,6 @@ class World:
     @property
     def _recovers(self) -> bool:
         return self.suite.sink.capabilities.recovers
-
-    @property
-    def is_exactly_once(self) -> bool:
-        return self.guarantee is Guarantee.EXACTLY_ONCE
 
 
 class _Closing:
