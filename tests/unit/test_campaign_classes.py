@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeProcess:
-    exit_code: int | None = None
     alive: list[psutil.Process] = field(default_factory=list)
 
     def members(self) -> list[psutil.Process]:
@@ -32,49 +31,42 @@ def job(process: FakeProcess) -> JobProcess:
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
-    monkeypatch.setenv("ONCEONLY_CACHE", str(tmp_path))
-    return ClassArchive.of("java 17", tmp_path)
+    monkeypatch.setenv("ONCEONLY_CACHE", str(tmp_path / "cache"))
+    return ClassArchive.of("java 17")
 
 
-def test_the_first_life_writes_it_and_later_ones_read_it(archive: ClassArchive) -> None:
-    first, other = FakeProcess(), FakeProcess()
-    option = archive.option()
-    archive.started(job(first), option)
-    written = Path(option.removeprefix("-XX:ArchiveClassesAtExit=").split(" ")[0])
-    assert archive.option() == ""
+def written(option: str) -> Path:
+    """Give the file that a JVM is asked to write."""
+    return Path(option.removeprefix("-XX:ArchiveClassesAtExit=").split(" ")[0])
 
-    written.write_bytes(b"classes")
-    first.exit_code = 0
-    archive.finish(job(other))
-    assert not archive.path.exists()
-    archive.finish(job(first))
+
+def test_the_first_life_that_ends_in_order_writes_it_and_later_ones_read_it(
+    archive: ClassArchive, tmp_path: Path
+) -> None:
+    written(archive.option(tmp_path)).write_bytes(b"classes")
+    archive.finish(job(FakeProcess()), tmp_path)
 
     assert archive.path.read_bytes() == b"classes"
-    assert archive.option() == f"-XX:SharedArchiveFile={archive.path}"
+    assert archive.option(tmp_path) == f"-XX:SharedArchiveFile={archive.path}"
+    assert list(archive.path.parent.iterdir()) == [archive.path]
 
 
-def test_a_writer_that_was_killed_is_replaced(archive: ClassArchive) -> None:
-    first = FakeProcess()
-    option = archive.option()
-    archive.started(job(first), option)
-    first.exit_code = -9
+def test_a_life_that_has_written_none_leaves_none(archive: ClassArchive, tmp_path: Path) -> None:
+    archive.finish(job(FakeProcess()), tmp_path)
 
-    assert archive.option() == option
+    assert not archive.path.exists()
 
 
 def test_what_is_written_too_slowly_is_not_put_in_place(
-    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch
+    archive: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(classes, "_DUMP_TIMEOUT_S", 0.1)
-    slow = FakeProcess(exit_code=0, alive=cast("list[psutil.Process]", ["the JVM"]))
-    option = archive.option()
-    archive.started(job(slow), option)
-    Path(option.removeprefix("-XX:ArchiveClassesAtExit=").split(" ")[0]).write_bytes(b"ha")
-    archive.finish(job(slow))
+    written(archive.option(tmp_path)).write_bytes(b"ha")
+    archive.finish(job(FakeProcess(alive=cast("list[psutil.Process]", ["the JVM"]))), tmp_path)
 
     assert not archive.path.exists()
 
 
 def test_another_java_has_another_archive(archive: ClassArchive) -> None:
-    assert ClassArchive.of("java 21", archive.work).path != archive.path
-    assert ClassArchive.of("java 17", archive.work).path == archive.path
+    assert ClassArchive.of("java 21").path != archive.path
+    assert ClassArchive.of("java 17").path == archive.path

@@ -124,7 +124,7 @@ def test_a_fault_that_fires_is_counted_with_its_deaths(scene: Scene) -> None:
     strike(scene, FakeFault(crashes=2))
 
     assert (scene.armed, scene.fired, scene.crashes) == ({FakeFault.name: 2}, {FakeFault.name: 2}, 3)
-    assert scene.recovery_s == [pytest.approx(0.45)] * 2
+    assert scene.recovery_s == [pytest.approx(0.6)] * 2
     assert cast("FakeLives", scene.arena.lives).warmed == 2
 
 

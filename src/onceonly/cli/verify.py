@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from onceonly.cli import shared, unaligned
+from onceonly.cli import shapes, shared, unaligned
 from onceonly.errors import SetupError
 from onceonly.model import Guarantee
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 _CONNECTORS = ("kafka", "files", "kafka+files")
+# A mode is one run of its own kind, and takes these options alone.
+_MODES = {
+    "is_unaligned": ("--unaligned", "--seed, --json and --picture", {"seed", "json_file", "picture"}),
+    "like_kafka": (
+        "--like-kafka",
+        "--messages, --transaction, --seed and --json",
+        {"messages", "transaction", "seed", "json_file"},
+    ),
+    "recovery": ("--recovery", "--kills, --seed and --json", {"kills", "seed", "json_file"}),
+}
+_OWNED = {"messages": "--like-kafka", "transaction": "--like-kafka", "kills": "--recovery"}
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
 
@@ -61,6 +72,26 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 @click.option(
     "--picture", type=click.Path(path_type=Path, dir_okay=False), help="With --unaligned: both counts as SVG."
 )
+@click.option(
+    "--like-kafka", is_flag=True,
+    help="Instead, one run as Kafka's own transactions_test: job and broker bounced hard and cleanly in turn.",
+)  # fmt: skip
+@click.option(
+    "--messages", type=click.IntRange(min=1), default=100_000, show_default=True,
+    help="With --like-kafka: how many go in.",
+)  # fmt: skip
+@click.option(
+    "--transaction", type=click.IntRange(min=1), default=750, show_default=True,
+    help="With --like-kafka: how many messages each transaction carries.",
+)  # fmt: skip
+@click.option(
+    "--recovery", is_flag=True,
+    help="Instead, measure the time from SIGKILL to the first new row, beside Spark's own Kafka sink.",
+)  # fmt: skip
+@click.option(
+    "--kills", type=click.IntRange(min=1), default=10, show_default=True,
+    help="With --recovery: how many for each sink.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 def verify(  # noqa: PLR0913  one parameter for each option
     *,
@@ -76,6 +107,11 @@ def verify(  # noqa: PLR0913  one parameter for each option
     each: bool,
     is_unaligned: bool,
     picture: Path | None,
+    like_kafka: bool,
+    messages: int,
+    transaction: int,
+    recovery: bool,
+    kills: int,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
 
@@ -83,15 +119,15 @@ def verify(  # noqa: PLR0913  one parameter for each option
     extra onceonly[demo]. Exit status: 0 clean, 1 an anomaly, 2 a fault that was armed did not fire, or nothing
     could be told.
     """
+    _refuse_mixed()
+    # A polite kill cleans up like Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
     if is_unaligned:
-        context = click.get_current_context()
-        given = {name for name in context.params if context.get_parameter_source(name) is _COMMANDLINE}
-        if not given <= {"is_unaligned", "seed", "json_file", "picture"}:
-            raise click.UsageError("--unaligned is one run: it takes --seed, --json and --picture alone")
-        signal.signal(signal.SIGTERM, _interrupt)
         return unaligned.show(seed=seed, json=json_file, picture=picture)
-    if picture is not None:
-        raise click.UsageError("--picture belongs to --unaligned; a campaign's report is drawn by --html")
+    if like_kafka:
+        return shapes.like_kafka(messages=messages, transaction=transaction, seed=seed, json=json_file)
+    if recovery:
+        return shapes.recovery(kills=kills, seed=seed, json=json_file)
     try:
         from onceonly.testing.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
@@ -100,8 +136,6 @@ def verify(  # noqa: PLR0913  one parameter for each option
         ) from None
     if crashes is None and minutes is None and number is None:
         raise click.UsageError("say how long: --crashes N, --minutes M or --round R")
-    # A polite kill cleans up like Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
     options = CampaignOptions(
         connectors=sinks,
         guarantee=Guarantee(guarantee),
@@ -119,6 +153,21 @@ def verify(  # noqa: PLR0913  one parameter for each option
     for text in found.why:
         shared.tell(f"{found.verdict}: {text}")
     return _STATUS[found.verdict]
+
+
+def _refuse_mixed() -> None:
+    """Refuse a mode with options that it does not use, and a mode's options without it."""
+    context = click.get_current_context()
+    given = {name for name in context.params if context.get_parameter_source(name) is _COMMANDLINE}
+    for mode, (flag, words, takes) in _MODES.items():
+        if context.params[mode] and not given <= {mode, *takes}:
+            raise click.UsageError(f"{flag} is one run: it takes {words} alone")
+    if context.params["is_unaligned"] or context.params["like_kafka"] or context.params["recovery"]:
+        return
+    if "picture" in given:
+        raise click.UsageError("--picture belongs to --unaligned; a campaign's report is drawn by --html")
+    for name in sorted(given & _OWNED.keys()):
+        raise click.UsageError(f"--{name} belongs to {_OWNED[name]}")
 
 
 def _table(found: Result) -> Table:

@@ -23,50 +23,36 @@ if TYPE_CHECKING:
 
 _DUMP_TIMEOUT_S = 90.0
 _POLL_S = 0.05
+_WRITTEN = "classes.jsa"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """Where the archive is, and who writes it. Campaign's process, its main thread."""
+    """Where the archive is. Campaign's process."""
 
     path: Path
-    work: Path
-    """A folder of the campaign's own."""
-    _writer: JobProcess | None = None
 
     @classmethod
-    def of(cls, java: str, work: Path) -> ClassArchive:
+    def of(cls, java: str) -> ClassArchive:
         """Give the one for this Java, as it names itself, and the installed Spark."""
         name = hashlib.sha256(f"{java} {metadata.version('pyspark')}".encode()).hexdigest()[:16]
-        return cls(cache_folder() / "classes" / f"{name}.jsa", work)
+        return cls(cache_folder() / "classes" / f"{name}.jsa")
 
-    def option(self) -> str:
-        """Give the option of the JVM that starts now; it writes the archive if nobody else does or has done."""
+    def option(self, life: Path) -> str:
+        """Give the option of the JVM of a life, by its folder: read the archive, or write one if it ends in order."""
         if self.path.exists():
             return f"-XX:SharedArchiveFile={self.path}"
-        if self._writer is not None and self._writer.exit_code is None:
-            return ""
-        return f"-XX:ArchiveClassesAtExit={self._written} -Xlog:disable"
+        return f"-XX:ArchiveClassesAtExit={life / _WRITTEN} -Xlog:disable"
 
-    def started(self, process: JobProcess, option: str) -> None:
-        """Note who has been given the option."""
-        if option.startswith("-XX:ArchiveClassesAtExit"):
-            self._writer = process
-
-    def finish(self, process: JobProcess) -> None:
-        """After a life has ended in order: wait for its JVM to write the archive, if it does, and put it in place."""
-        if process is not self._writer:
+    def finish(self, process: JobProcess, life: Path) -> None:
+        """After a life has ended in order: if there is no archive yet, wait for its JVM's, and put it in place."""
+        if self.path.exists():
             return
-        self._writer = None
         deadline = time.monotonic() + _DUMP_TIMEOUT_S
         while process.members() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        if not process.members() and self._written.exists():
+        if not process.members() and (life / _WRITTEN).exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             whole = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            shutil.copyfile(self._written, whole)
+            shutil.copyfile(life / _WRITTEN, whole)
             whole.replace(self.path)
-
-    @property
-    def _written(self) -> Path:
-        return self.work / "classes.jsa"

@@ -23,7 +23,7 @@ import msgspec
 
 import onceonly
 from onceonly.testing.campaign.session import session
-from onceonly.testing.campaign.task import ERROR, EXIT_TYPED_ERROR, READY, STOP, TASK, Task
+from onceonly.testing.campaign.task import ERROR, EXIT_TYPED_ERROR, READY, SPARK, STOP, TASK, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,8 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
     writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
     if len(task.sinks) == 1:
         (sink,) = task.sinks
-        return writer.format(f"onceonly.{sink}").options(**task.options(sink)).start()
+        form = "kafka" if sink == SPARK else f"onceonly.{sink}"
+        return writer.format(form).options(**task.options(sink)).start()
     sinks = [onceonly.sink(f"onceonly.{name}", **task.options(name)) for name in task.sinks]
 
     def write(df: DataFrame, epoch_id: int) -> None:

@@ -79,7 +79,7 @@ class Life:
             time.sleep(_POLL_S)
         ended = self.process.exit_code == 0
         if ended:
-            self.classes.finish(self.process)
+            self.classes.finish(self.process, self.folder)
         self.process.kill()
         return ended
 
@@ -137,7 +137,7 @@ class Lives:
         self.count += 1
         folder = self.folder / f"life-{self.count}"
         (folder / "events").mkdir(parents=True)
-        java = self.classes.option()
+        java = self.classes.option(folder)
         process = JobProcess.start(
             [
                 sys.executable,
@@ -152,7 +152,6 @@ class Lives:
             env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
             cwd=folder,
         )
-        self.classes.started(process, java)
         life = Life(folder, process, self.classes)
         self._running.append(life)
         return life

@@ -40,7 +40,7 @@ _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
 _VISIBLE_TIMEOUT_S = 20.0
 # What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
-_READER_LAG_S = {"kafka": 0.05, "files": 0.3}
+_READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 _OWN_ENDS_MAX = 3
 _KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 

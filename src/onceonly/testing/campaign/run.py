@@ -79,7 +79,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         points = Points(folder / "points")
-        lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"]), folder))
+        lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
         arena = Arena(folder, kafka, points, lives, display, commit=_commit(), kept=kept)

@@ -9,6 +9,8 @@ import msgspec
 READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
 """Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
 EXIT_TYPED_ERROR = 3
+SPARK = "spark"
+"""The connector that is Spark's own sink for Kafka, at least once: what recovery is compared with."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +31,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def options(self, sink: str) -> dict[str, str]:
         """Give the options of one of its sinks."""
+        kafka = {"kafka.bootstrap.servers": self.servers, "topic": self.target}
+        if sink == SPARK:
+            return kafka
         own = {
-            "kafka": {"kafka.bootstrap.servers": self.servers, "topic": self.target},
+            "kafka": kafka,
             "files": {"path": self.files, "format": "json"},
         }[sink]
         return {**own, "onceonly.guarantee": self.guarantee}
