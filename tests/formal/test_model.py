@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 TINY = Bound(epochs=1, faults=0, drivers=1)
 TWO_DRIVERS = Bound(epochs=1, faults=1, drivers=2)
 TWO_EPOCHS = Bound(epochs=2, faults=1, drivers=2)
+TWO_SLOTS = Bound(epochs=1, faults=1, drivers=2, slots=2)
 TWO_FAULTS = Bound(epochs=1, faults=2, drivers=3)
 
 MUTANTS = (
@@ -41,7 +42,9 @@ MUTANTS = (
 """Each with the law that it breaks, in the smallest bound in which TLC finds it."""
 
 
-@pytest.mark.parametrize("bound", [TWO_EPOCHS, TWO_FAULTS], ids=["two epochs", "two faults"])
+@pytest.mark.parametrize(
+    "bound", [TWO_EPOCHS, TWO_SLOTS, TWO_FAULTS], ids=["two epochs", "two slots", "two faults"]
+)
 def test_the_laws_hold_in_every_state_and_none_is_stuck(bound: Bound) -> None:
     found = bound.check()
     assert found.violated == "", found.output[-4000:]
@@ -68,3 +71,10 @@ def test_a_mutant_is_caught_with_a_counterexample(mutant: str, law: str, bound: 
 def test_every_defect_that_the_model_knows_is_tried() -> None:
     text = (formal() / "Onceonly.tla").read_text(encoding="utf-8")
     assert {name for name, _, _ in MUTANTS} == set(re.findall(r'\bM\("([^"]+)"\)', text))
+
+
+def test_the_page_of_the_model_names_each_mutant_with_its_law() -> None:
+    page = (formal().parent / "docs" / "explanation" / "model.md").read_text(encoding="utf-8")
+    assert [f"| {name} | `{law}` |" for name, law, _ in MUTANTS] == re.findall(
+        r"(?<=it breaks \|\n\|---\|---\|\n)(?:.+\n)+", page
+    )[0].splitlines()

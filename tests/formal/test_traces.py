@@ -235,23 +235,58 @@ def test_a_run_with_one_event_changed_is_none(recorded: Recorded) -> None:
 # --- processes --------------------------------------------------------------------------------------------------
 
 
-def test_drivers_killed_one_after_another_leave_a_log_that_the_model_explains(tmp_path: Path) -> None:
-    for spec in (*(f"{point.partition('@')[0]}=kill@{point.partition('@')[2] or 1}" for point in KILLED), ""):
-        environment = {
-            **os.environ,
-            "ONCEONLY_EVENTS": str(tmp_path / "events"),
-            "ONCEONLY_FAILPOINTS": spec,
-        }
-        done = subprocess.run(
-            [sys.executable, str(LIFE), str(tmp_path), "5"], env=environment, timeout=120, check=False
-        )
-        assert done.returncode == (-signal.SIGKILL if spec else 0), spec
+def start(folder: Path, spec: str = "") -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "ONCEONLY_EVENTS": str(folder / "events"),
+        "ONCEONLY_FAILPOINTS": spec,
+    }
+    return subprocess.Popen(
+        [sys.executable, str(LIFE), str(folder), "5"], env=environment, stderr=subprocess.DEVNULL
+    )
 
+
+def explained(folder: Path) -> None:
     for name in ("left", "right"):
-        assert [epoch.rows for epoch in files.committed(str(tmp_path / name))] == [2] * 5
-    (verdict,) = traces.validate(tmp_path / "events")
+        assert [epoch.rows for epoch in files.committed(str(folder / name))] == [2] * 5
+    (verdict,) = traces.validate(folder / "events")
     assert verdict.accepted, verdict
+
+
+def test_drivers_killed_one_after_another_leave_a_log_that_the_model_explains(tmp_path: Path) -> None:
+    for point in KILLED:
+        name, _, nth = point.partition("@")
+        assert start(tmp_path, f"{name}=kill@{nth or 1}").wait(120) == -signal.SIGKILL, point
+    assert start(tmp_path).wait(120) == 0
+
+    explained(tmp_path)
     assert len(list((tmp_path / "events").iterdir())) == len(KILLED) + 1
+
+
+def test_drivers_that_race_on_one_checkpoint_leave_a_log_that_the_model_explains(tmp_path: Path) -> None:
+    racing = [start(tmp_path), start(tmp_path)]
+    ends = [driver.wait(120) for driver in racing]
+    assert set(ends) <= {0, 1}, "each is done, or was overtaken"
+    assert start(tmp_path).wait(120) == 0
+
+    explained(tmp_path)
+
+
+def test_a_link_is_not_before_the_one_that_it_follows_whatever_the_clocks_say() -> None:
+    def line(incarnation: str, t: float, kind: str, index: int) -> Line:
+        return {
+            "incarnation": incarnation, "seq": t, "t": t, "kind": kind, "index": index,
+            "query": "q", "plan": incarnation, "epoch": 0,
+        }  # fmt: skip
+
+    lines = [
+        line("late", 1.0, "link.persisted", 1),
+        line("early", 1.1, "link.persisted", 0),
+        line("early", 1.2, "link.taken", 2),
+        line("late", 1.3, "link.persisted", 2),
+    ]
+    told = [(each["kind"], each["index"]) for each in traces.queries(lines)["q"]]
+    assert told == [*(("link.persisted", index) for index in range(3)), ("link.taken", 2)]
 
 
 def test_a_folder_without_events_is_no_run(tmp_path: Path) -> None:
