@@ -24,6 +24,8 @@ class Display:
     console: Console
     crashes_wanted: int
     crashes: int = 0
+    crashes_now: int = 0
+    """Of the round that runs."""
     anomalies: int = 0
     round: str = ""
     step: str = ""
@@ -51,6 +53,7 @@ class Display:
     def begin(self, name: str) -> None:
         """Show that a round begins."""
         self.round, self.step, self.fired, self.armed, self.rows = name, "", 0, 0, 0
+        self.crashes_now = 0
         self._started = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -65,7 +68,8 @@ class Display:
             Text(self.round, style="bold"),
             f"{seconds:.0f} s",
             f"faults {self.fired}/{self.armed}",
-            f"crashes {self.crashes}" + (f"/{self.crashes_wanted}" if self.crashes_wanted else ""),
+            f"crashes {self.crashes + self.crashes_now}"
+            + (f"/{self.crashes_wanted}" if self.crashes_wanted else ""),
             f"{self.rows / max(seconds, 0.1):.0f} rows/s",
             anomalies,
             Text(self.step, style="dim"),

@@ -203,6 +203,7 @@ class Scene:
         """Show how far it is, and start the job again if it has ended by itself."""
         display = self.arena.display
         display.fired, display.rows = self.fired.total(), self.watch.least()
+        display.crashes_now = self.crashes
         self.feeder.ahead_of = display.rows
         if self.life.process.exit_code is not None:
             self.trouble.append(f"the job ended by itself: {self.life.error()}")

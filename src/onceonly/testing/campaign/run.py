@@ -98,7 +98,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
     wanted = options.crashes - done.crashes if options.crashes else None
     found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
     done = result.add(done, found)
-    arena.display.crashes = done.crashes
+    arena.display.crashes, arena.display.crashes_now = done.crashes, 0
     arena.display.anomalies = sum(done.anomalies.values())
     arena.display.say(
         f"round {number}, {connector}: {found.verdict}; {found.crashes} crashes by "
