@@ -74,15 +74,17 @@ class WriteContext:
 class Leftover:
     """A transaction of this query that was found open in the outside world.
 
-    ``epoch`` is the one that it belongs to, where its name tells: one that is newer than the checkpoint shows that
-    an older checkpoint was restored, and then nothing is swept. ``is_open`` is false where the transaction has ended
-    and only what it needed is left: it is tidied up, and nobody is told that something was aborted.
+    ``epoch`` is the one that it belongs to, where its name tells, and ``committed`` the newest one that its sink is
+    known to have committed: where they are newer than the checkpoint, an older checkpoint was restored, and nothing is
+    swept. ``is_open`` is false where the transaction has ended and only what it needed is left: it is tidied up, and
+    nobody is told that something was aborted.
     """
 
     transaction: str
     data: Mapping[str, str | int] = field(default_factory=dict)
     epoch: int | None = None
     is_open: bool = True
+    committed: int | None = None
 
     @property
     def handle(self) -> Handle:

@@ -255,6 +255,20 @@ def test_an_older_checkpoint_over_a_newer_world_writes_nothing(broker: EmbeddedK
     assert query.open_transactions() == []
 
 
+def test_what_is_open_is_listed_with_the_newest_committed_epoch(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    other = Query(broker)
+    assert other.commit(other.prepare("another query", epoch=99)) == Committed()
+    query.prepare("never", epoch=6)
+    assert [found.committed for found in query.sink.recover(query.context)] == [-1]
+    for epoch, slot in ((10, 10), (7, 1)):
+        assert query.commit(query.prepare("seen", epoch=epoch, slot=slot)) == Committed()
+    query.prepare("never", epoch=11)
+    (leftover,) = query.sink.recover(query.context)
+    assert (leftover.committed, leftover.epoch) == (10, None)
+    query.sink.abort(leftover.handle)
+
+
 def test_a_discarded_attempt_is_swept(broker: EmbeddedKafka) -> None:
     query = Query(broker)
     transaction = query.sink.begin_transaction(query.attempt())

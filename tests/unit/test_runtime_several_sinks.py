@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,6 +152,23 @@ def test_an_older_checkpoint_over_a_newer_world_stops_before_anything_is_swept()
         job.live(2)
     assert "newest checkpoint" in caught.value.next_step
     assert [call for call in job.store().calls if call[0] == "abort"] == calls
+
+
+@pytest.mark.parametrize(("committed", "swept"), [(1, ["a.open"]), (2, []), (3, [])])
+def test_a_claim_under_what_is_committed_stops_before_anything_is_swept(
+    committed: int, swept: list[str]
+) -> None:
+    """What is open may tell no epoch, and its sink what it has committed: of an epoch that is claimed, nothing."""
+    job = Job()
+    job.live(1)
+    found = Leftover(transaction="a.open", committed=committed)
+    job.sinks["a"].recover = lambda context: [found]  # type: ignore[method-assign]  # as above
+    aborted: list[str] = []
+    job.sinks["a"].abort = lambda handle: aborted.append(handle.transaction)  # type: ignore[method-assign]  # as above
+    older = f"chk-{committed}: an older checkpoint was restored"
+    with nullcontext() if swept else pytest.raises(errors.LogError, match=older):
+        job.coordinator().plan(2, barrier=("2",), run="r")
+    assert aborted == swept
 
 
 def test_a_sink_is_checked_at_each_start_and_when_it_is_replaced_and_not_in_every_epoch() -> None:

@@ -22,7 +22,7 @@ from onceonly.errors import (
     ProtocolError,
     UnavailableError,
 )
-from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
+from onceonly.model import Guarantee, Handle, Link, LinkKind, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import THREADS_MAX, CommitLoop
@@ -365,7 +365,7 @@ class Coordinator:
             if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
                 return protocol.LinkTaken(chain[-1] if chain else link)
             everything = [each for leftovers in found.values() for each in leftovers]
-            newer = [each for each in everything if each.epoch is not None and each.epoch > link.epoch]
+            newer = [each for each in everything if _is_newer(each, link)]
             for name, each in found.items() if not newer else ():
                 self._void(link, name, each)
         except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
@@ -374,8 +374,7 @@ class Coordinator:
         if newer:
             raise LogError(
                 f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "
-                f"{newer[0].transaction} belongs to chk-{newer[0].epoch}: an older checkpoint was restored. "
-                "Nothing was swept.",
+                f"{newer[0].transaction} {_place(newer[0])}: an older checkpoint was restored. Nothing was swept.",
                 next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
             )
         return protocol.Swept(len(everything))
@@ -417,6 +416,20 @@ class Coordinator:
             self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
         if events.enabled():
             events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def _is_newer(leftover: Leftover, link: Link) -> bool:
+    """Say whether what was found is of a world that is ahead of the checkpoint."""
+    # Of an epoch that is claimed, nothing is committed; of one that is decided, all or a part may be.
+    committed = link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
+    belongs, follows = leftover.epoch, leftover.committed
+    return (belongs is not None and belongs > link.epoch) or (follows is not None and follows > committed)
+
+
+def _place(leftover: Leftover) -> str:
+    if leftover.epoch is not None:
+        return f"belongs to chk-{leftover.epoch}"
+    return f"is open beside the committed chk-{leftover.committed}"
 
 
 def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:

@@ -61,6 +61,17 @@ def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float =
     )
 
 
+def newest_epoch(admin: Admin, groups: str, topic: str) -> int:
+    """Give the newest epoch that a slot has committed, -1 where none has.
+
+    ``groups`` is what the names of the slots' groups begin with. Driver; a request to each broker, and one a slot.
+    What commits meanwhile may be missed. Raises ``UnavailableError``.
+    """
+    found = admin.patiently(_PLAIN_S, f"list of groups {groups}*", lambda: _slots(admin, groups))
+    tokens = [read(admin, group, topic, stable=False) for group in found]
+    return max((epoch_of(token) for token in tokens if token), default=-1)
+
+
 def read_or_seed(admin: Admin, group: str, topic: str) -> str:
     """Give the token that the next transaction will replace. Executor, before the transaction begins.
 
@@ -78,6 +89,19 @@ def read_or_seed(admin: Admin, group: str, topic: str) -> str:
     seed = f"seed:{uuid.uuid4().hex}"
     admin.patiently(_PLAIN_S, f"the marker of group {group}", lambda: _write(admin, group, topic, seed))
     return read(admin, group, topic, stable=False) or seed
+
+
+def _slots(admin: Admin, groups: str) -> list[str]:
+    from kafka.protocol.admin.groups import ListGroupsRequest
+    from kafka.protocol.metadata import MetadataRequest
+
+    topology = admin.send(MetadataRequest(topics=[], allow_auto_topic_creation=False, max_version=9))
+    names: list[str] = []
+    for broker in topology.brokers:
+        answer = admin.send(ListGroupsRequest(max_version=2), broker.node_id)
+        _judge(admin, groups, answer.error_code)
+        names += [entry.group_id for entry in answer.groups]
+    return [name for name in names if name.startswith(groups) and name.removeprefix(groups).isdecimal()]
 
 
 def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import ageing, checks, committer, writer
+from onceonly.sinks.kafka import ageing, checks, committer, marker, writer
 from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 
@@ -90,8 +91,18 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         committer.abort(self._admin, handle)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        """List the open transactions of this query's sink, on all brokers."""
-        return committer.recover(self._admin, checks.id_prefix(self._kafka, context.query, context.sink))
+        """List the open transactions of this query's sink, on all brokers.
+
+        Their names tell no epoch, so the newest that the sink has committed is given: a checkpoint that is older
+        than that must not sweep.
+        """
+        prefix = checks.id_prefix(self._kafka, context.query, context.sink)
+        found = committer.recover(self._admin, prefix)
+        if not found or self._kafka.marker_topic is None:
+            return found
+        # The groups of markers are named as the transactions are.
+        newest = marker.newest_epoch(self._admin, prefix, self._kafka.marker_topic)
+        return [replace(each, committed=newest) for each in found]
 
     def close(self) -> None:
         """Close the driver's connection."""
