@@ -105,6 +105,8 @@ def main() -> None:
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     spark = session(folder, java=args.java)
+    # Starts the workers, and loads what every query needs: a spare has the time for it.
+    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
     (folder / READY).touch()
     while not (folder / TASK).exists():
         if (folder / STOP).exists():
