@@ -1,0 +1,96 @@
+"""``onceonly verify --like-kafka`` and ``--recovery``: two single runs, their tables and their exit status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from onceonly.cli import shared
+from onceonly.errors import SetupError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.testing.campaign.recovery import Recovery
+    from onceonly.testing.campaign.shape import Shape
+
+_STATUS = {
+    "clean": 0,
+    "measured": 0,
+    "anomalies": shared.EXIT_ANOMALY,
+    "inconclusive": shared.EXIT_CANNOT_TELL,
+}
+
+
+def like_kafka(*, messages: int, transaction: int, seed: int, json: Path | None) -> int:
+    """Run Kafka's ``transactions_test``, print what was found, and give the exit status."""
+    try:
+        from onceonly.testing.campaign.shape_run import ShapeOptions, run_shape
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    options = ShapeOptions(messages=messages, transaction=transaction, seed=seed, json=json)
+    found = run_shape(options, shared.tell)
+    shared.show(shape_table(found))
+    return _end(found.verdict, found.why)
+
+
+def recovery(*, kills: int, seed: int, json: Path | None) -> int:
+    """Measure recovery beside Spark's own sink, print it, and give the exit status."""
+    try:
+        from onceonly.testing.campaign.recovery_run import RecoveryOptions, run_recovery
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    found = run_recovery(RecoveryOptions(kills=kills, seed=seed, json=json), shared.tell)
+    shared.show(recovery_table(found))
+    return _end(found.verdict, found.why)
+
+
+def shape_table(found: Shape) -> Table:
+    """Draw what was done and what was found."""
+    table = Table(
+        title="as Kafka's transactions_test", title_justify="left", box=box.SIMPLE, show_header=False
+    )
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    full = found.transactions.get(found.transaction, 0)
+    rows = {
+        "messages in the input": found.messages,
+        "visible in the end": found.rows,
+        "seen by the reader meanwhile": found.seen_meanwhile,
+        "transactions": sum(found.transactions.values()),
+        f"of {found.transaction:,} messages": full,
+        **{f"bounces, {kind}": count for kind, count in found.bounces.items()},
+        "anomalies": sum(found.anomalies.values()),
+    }
+    for name, count in rows.items():
+        table.add_row(name, f"{count:,}")
+    table.add_row("seconds", f"{found.seconds:,.0f}")
+    table.add_row("verdict", found.verdict)
+    return table
+
+
+def recovery_table(found: Recovery) -> Table:
+    """Draw both sinks' figures, and how they compare."""
+    table = Table(title="from SIGKILL to the first new row", title_justify="left", box=box.SIMPLE)
+    table.add_column("sink")
+    for name in ("kills", "median s", "worst s", "query alone: median s", "worst s", "rows again"):
+        table.add_column(name, justify="right")
+    for line in found.table:
+        figures = (line.median_s, line.worst_s, line.query_median_s, line.query_worst_s)
+        table.add_row(line.sink, f"{line.kills}", *(f"{each:.1f}" for each in figures), f"{line.again:,}")
+    table.add_row("ratio", "", *(f"{each:.2f}" for each in found.ratio.values()), "")
+    return table
+
+
+def _end(verdict: str, why: tuple[str, ...]) -> int:
+    for text in why:
+        shared.tell(f"{verdict}: {text}")
+    return _STATUS[verdict]
+
+
+def _missing(error: ModuleNotFoundError) -> SetupError:
+    return SetupError(
+        f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
+    )
