@@ -75,9 +75,10 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
-# Writes the guarantee matrix of README and docs from the report of the long campaign.
+# Writes what README and docs show of recorded runs: the guarantee matrix, and the counts with and without alignment.
 proof-pages: setup
 	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
+	$(BIN)/python -m onceonly.testing.campaign.unaligned_page
 
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance" --ignore tests/mutation

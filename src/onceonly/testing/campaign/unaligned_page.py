@@ -37,7 +37,7 @@ def figures(found: Shown) -> str:
         "| epoch | killed at | decided by then | counted again, aligned | counted again, unaligned |\n"
         f"|---|---|---|--:|--:|\n{kills}\n"
         f"Recorded by `onceonly verify --unaligned --seed {found.seed}`: {found.epochs} epochs in {found.seconds:.0f} "
-        f"s on {machine['cores']} cores and {machine['memory_gib']} GiB, {machine['system']}, "
+        f"s on {machine['cores']} cores and {machine['memory_gib']} GiB, {str(machine['system']).partition('-')[0]}, "
         f"{str(machine['java']).replace(chr(34), '')}; PySpark {versions['pyspark']}, "
         f"Python {versions['python']}, onceonly {versions['onceonly']} at `{versions['commit']}`."
     )
