@@ -75,10 +75,12 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
-# Writes what README and docs show of recorded runs: the guarantee matrix, and the counts with and without alignment.
+# Writes what README and docs show of recorded runs: the guarantee matrix, the counts with and without alignment, the run
+# in the shape of Kafka's own test, recovery times.
 proof-pages: setup
 	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
 	$(BIN)/python -m onceonly.testing.campaign.unaligned_page
+	$(BIN)/python -m onceonly.testing.campaign.shape_pages
 
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance" --ignore tests/mutation
