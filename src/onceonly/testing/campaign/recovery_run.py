@@ -135,11 +135,11 @@ class _Side:
             self._run_a_while(life, draw)
             struck = time.time()
             life.kill()
-            dead = time.time()
-            self.lives.forget(life)
+            dead, dead_s = life, time.time()
             life = self.lives.next(self.task)
             ready = (life.folder / READY).stat().st_mtime
-            visible = self._first_new(life, dead + _IN_FLIGHT_S)
+            visible = self._first_new(life, dead_s + _IN_FLIGHT_S)
+            self.lives.forget(dead)
             measured.append(
                 Kill(sink=self.sink, ready_s=round(ready - struck, 3), seconds=round(visible - struck, 3))
             )
