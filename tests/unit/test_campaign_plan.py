@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from onceonly import failpoints
+from onceonly.model import Guarantee
 from onceonly.testing.campaign.faults import KINDS, AtPoint, Kind, Pause
 from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, plan_round
 from onceonly.testing.campaign.run import CONNECTORS
@@ -53,6 +54,14 @@ def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:
     dealt = [blow.fault.name for blow in blows[: len(failpoints.NAMES)]]
 
     assert len(set(dealt)) == len(dealt)
+
+
+def test_without_handles_nothing_is_armed_where_handles_are_committed() -> None:
+    plans = [plan_round(1, number, "kafka", guarantee=Guarantee.AT_LEAST_ONCE) for number in ROUNDS]
+    names = {blow.fault.name for plan in plans for blow in plan.blows}
+
+    assert not [name for name in names if name.endswith(("recommit", "_handle", "complete.before"))]
+    assert "kill link.after_put" in names
 
 
 def test_one_of_each_kind_is_one_of_each_kind() -> None:

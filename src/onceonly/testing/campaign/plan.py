@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly.model import Guarantee
 from onceonly.testing.campaign.faults import KINDS
 from onceonly.testing.campaign.workload import Workload
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 FAULTS_MIN, FAULTS_MAX = 15, 40
 _GAP_MAX_S = 0.3
+# Without a decision that handles wait for, there is nothing to commit again, and nothing to commit at all.
+_RECOVERY = frozenset({"plan.before_recommit", "plan.after_recommit"})
+_NOT_PASSED = {
+    Guarantee.EXACTLY_ONCE: frozenset[str](),
+    Guarantee.AT_MOST_ONCE: _RECOVERY,
+    Guarantee.AT_LEAST_ONCE: _RECOVERY | {"commit.before_handle", "commit.after_handle", "complete.before"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ def plan_round(
     connector: str,
     *,
     kinds: Mapping[str, Kind] = KINDS,
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     dear: bool = True,
     each: bool = False,
 ) -> Plan:
@@ -58,7 +67,7 @@ def plan_round(
         kind, deck = offered[name], decks[name]
         if not deck:
             # Every point once, before one comes again.
-            deck += kind.points(connector)
+            deck += [point for point in kind.points(connector) if point not in _NOT_PASSED[guarantee]]
             draw.shuffle(deck)
         blows.append(Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop())))
     return Plan(

@@ -93,7 +93,9 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
 
 def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int) -> Result:
     connector = options.connectors[(number - 1) % len(options.connectors)]
-    plan = plan_round(options.seed, number, connector, dear=options.dear, each=options.each)
+    plan = plan_round(
+        options.seed, number, connector, guarantee=options.guarantee, dear=options.dear, each=options.each
+    )
     arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}")
     wanted = options.crashes - done.crashes if options.crashes else None
     found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
