@@ -80,10 +80,13 @@ class Bench:
             db.execute("CREATE TABLE results (key TEXT, value TEXT)")
         return ["--files", str(self.files), "--database", str(self.database)]
 
-    def feed(self, rows: Sequence[tuple[str, str]]) -> None:
+    def feed(
+        self, rows: Sequence[tuple[str, str]], *, topic: str | None = None, partitions: int | None = None
+    ) -> None:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "enable.idempotence": True})
         for number, (key, value) in enumerate(rows):
-            producer.produce(self.source, key=key, value=value, partition=number % self.partitions)
+            partition = number % (partitions or self.partitions)
+            producer.produce(topic or self.source, key=key, value=value, partition=partition)
         assert producer.flush(30) == 0
 
     # --- the job ------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE for the sink")
     parser.add_argument("--conf", action="append", default=[], help="NAME=VALUE for Spark")
+    parser.add_argument("--subscribe", default="", help="topics, instead of the source alone")
+    parser.add_argument("--source-option", action="append", default=[], help="NAME=VALUE for the source")
     parser.add_argument("--column", action="append", default=[], help="SQL, instead of key and value")
     parser.add_argument("--java", default="", help="more options of the driver's JVM")
     parser.add_argument("--restart", type=int, default=0, help="restarts in this process")
@@ -80,10 +82,11 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     source = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", args.servers)
-        .option("subscribe", args.source)
+        .option("subscribe", args.subscribe or args.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", args.per_epoch)
         .option("kafka.fetch.max.wait.ms", 20)
+        .options(**dict(pair.split("=", 1) for pair in args.source_option))
         .load()
     )
     if args.work == "pass":

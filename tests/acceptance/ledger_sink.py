@@ -18,6 +18,7 @@ from onceonly.ports import (
     AlreadyCommitted,
     Committed,
     Leftover,
+    Lost,
     Outcome,
     QueryContext,
     TwoPhaseCommitSink,
@@ -83,6 +84,8 @@ class LedgerSink(TwoPhaseCommitSink[IO[str]]):
         staged, final = self.folder / f".{handle.transaction}", self.folder / handle.transaction
         if final.exists():
             return AlreadyCommitted()
+        if (dropped(self.folder) / handle.transaction).exists():
+            return Lost("it was dropped, and what was dropped is never taken up again")
         if not staged.exists():
             return Unknown(f"neither {staged} nor {final} exists")
         staged.rename(final)
@@ -111,3 +114,15 @@ def committed(folder: Path) -> Iterator[dict[str, object]]:
 def staged(folder: Path) -> list[str]:
     """Name what is open."""
     return [path.name for path in folder.glob(".*")]
+
+
+def drop(folder: Path) -> list[str]:
+    """Lose all that is open, as a target does after its time-out; give the names."""
+    dropped(folder).mkdir(exist_ok=True)
+    lost = [path.rename(dropped(folder) / path.name.removeprefix(".")).name for path in folder.glob(".*")]
+    return sorted(lost)
+
+
+def dropped(folder: Path) -> Path:
+    """Give the place of what was dropped."""
+    return folder.with_name(folder.name + "-dropped")

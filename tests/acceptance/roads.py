@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import onceonly
-from onceonly import failpoints
+from onceonly import events, failpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,12 +62,30 @@ class Road:
         fired.mkdir()
         # This process has counted the passes of the tests before.
         failpoints._counts.clear()
-        for name, value in {"ONCEONLY_FAILPOINTS": spec, "ONCEONLY_FAILPOINTS_DIR": str(fired)}.items():
-            self.patch.setenv(name, value)
-            # What PySpark hands to its workers with each function.
-            self.spark.sparkContext.environment[name] = value
+        self._set("ONCEONLY_FAILPOINTS", spec)
+        self._set("ONCEONLY_FAILPOINTS_DIR", str(fired))
         onceonly.register(self.spark, ledger_sink.LedgerSink)
         return fired
+
+    def record(self) -> None:
+        """Record what all processes of later queries do, for ``seen``."""
+        self._set("ONCEONLY_EVENTS", str(self.folder / "events"))
+        # This process has a file open in the folder of another test.
+        self.patch.setattr(events, "_writer", None)
+
+    def seen(self, kind: str) -> list[dict[str, Any]]:
+        """Give the recorded events of a kind, oldest first."""
+        return [event for event in events.read(self.folder / "events") if event["kind"] == kind]
+
+    def disarm(self) -> None:
+        """Let later queries run as ever."""
+        self.arm("")
+        self._set("ONCEONLY_EVENTS", "")
+
+    def _set(self, name: str, value: str) -> None:
+        self.patch.setenv(name, value)
+        # What PySpark hands to its workers with each function.
+        self.spark.sparkContext.environment[name] = value
 
     def source(self, rows: int = len(ROWS), **options: Any) -> DataFrame:  # noqa: ANN401
         settings = {"rows_per_epoch": 10, "partitions": 2, **options}
@@ -116,7 +134,7 @@ def road(
     yield made
     for query in spark.streams.active:
         query.stop()
-    made.arm("")
+    made.disarm()
 
 
 def until(condition: Callable[[], object], what: str) -> None:
