@@ -24,7 +24,9 @@ def show(*, seed: int, json: Path | None, picture: Path | None) -> int:
         raise SetupError(
             f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
         ) from None
-    found = run_shown(ShownOptions(seed=seed, json=json, picture=picture), shared.tell)
+    options = ShownOptions(seed=seed, json=json, picture=picture)
+    shared.tell(f"seed {seed}: {options.epochs} epochs, {options.kills} kills; this takes a minute or more")
+    found = run_shown(options, shared.tell)
     shared.show(table(found))
     aligned, unaligned = found.aligned.windows, found.unaligned.windows
     shared.tell(f"{found.rows:,} rows, {found.crashes} kills of the whole job, {found.seconds:.0f} s")
