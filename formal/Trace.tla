@@ -96,8 +96,7 @@ Planned ==
 
 Begun ==
     /\ Ev.k = "begun"
-    /\ \E j \in 1..(i - 1) :
-        L[j].k = "planned" /\ L[j].d = T(Ev.t).d /\ L[j].e = T(Ev.t).e /\ L[j].mode # "drain"
+    /\ Ev.planned  \* an event before said that tasks of this plan may write
     /\ T(Ev.t) \notin DOMAIN tx /\ Set(T(Ev.t), "open")
 
 Prepared ==
@@ -179,12 +178,25 @@ Logged ==
     /\ i' = i + 1 /\ UNCHANGED w
 
 (* Who is gone for good stands nowhere any more, so that what it might have done is not told apart for ever. *)
-Gone(d) == drv[d].pc \notin {"off", "dead"} /\ ~Recent(d)
+Buried == [Idle EXCEPT !.pc = "dead"]
+Gone(d) == drv[d] \notin {Idle, Buried} /\ ~Recent(d)
 Bury ==
-    /\ drv' = [d \in Drivers |-> IF Gone(d) THEN Dead(d) ELSE drv[d]]
+    /\ drv' = [d \in Drivers |-> IF Gone(d) THEN Buried ELSE drv[d]]
     /\ UNCHANGED <<Log, done, tx, w, i>> /\ NoFault
 
-TraceNext == IF \E d \in Drivers : Gone(d) THEN Bury ELSE Logged \/ Hidden
+(* Nor are the transactions of an epoch kept that no event names any more: a long log would take for ever. *)
+Past(e) == Traces[w].until[e] + Window < i /\ \E t \in DOMAIN tx : t.e = e
+Forget ==
+    LET past == {e \in Epochs : Past(e)} IN
+    /\ tx' = [t \in {t \in DOMAIN tx : t.e \notin past} |-> tx[t]]
+    /\ chain' = [e \in DOMAIN chain |-> IF e \notin past THEN chain[e]
+                   ELSE [k \in DOMAIN chain[e] |-> [chain[e][k] EXCEPT !.votes = {}, !.carried = {}]]]
+    /\ UNCHANGED <<synced, receipt, done, drv, w, i>> /\ NoFault
+
+TraceNext ==
+    IF \E d \in Drivers : Gone(d) THEN Bury
+    ELSE IF \E t \in DOMAIN tx : Past(t.e) THEN Forget
+    ELSE Logged \/ Hidden
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, w, i>>
 
 -----------------------------------------------------------------------------

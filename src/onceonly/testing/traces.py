@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events
-from onceonly.model import Guarantee
+from onceonly.model import Guarantee, Mode
 from onceonly.testing.tla import check, formal
 
 if TYPE_CHECKING:
@@ -147,6 +147,9 @@ class _Trace:
     transactions: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     kept: list[Line] = field(default_factory=list)
+    _planned: set[str] = field(default_factory=set)
+    _epochs: list[int] = field(default_factory=list)
+    _until: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _by_attempt: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
     _by_name: dict[tuple[int, str], int] = field(default_factory=dict)
     _latest: dict[str, int] = field(default_factory=dict)
@@ -164,6 +167,7 @@ class _Trace:
             }
             self.log.append(_record({**known, **fields}))
             self.kept.append(line)
+            self._until[line["epoch"]] = len(self.kept)
 
     def verdict(self, explained: int) -> Verdict:
         accepted = explained == len(self.kept)
@@ -181,6 +185,10 @@ class _Trace:
         for number, line in enumerate(self.kept, start=1):
             found[self.drivers[line["plan"]]] = number
         return [str(each) for each in found.values()]
+
+    def until(self, epochs: int) -> list[str]:
+        """Give the number of the last event that tells of each epoch, 0 where there is none."""
+        return [str(self._until[epoch]) for epoch in range(epochs)]
 
     def _driver(self, line: Line) -> int:
         plan = line["plan"]
@@ -205,6 +213,11 @@ class _Trace:
         translate = _FIELDS.get(_KINDS[line["kind"]])
         return translate(self, line) if translate is not None else {}
 
+    def planned(self, line: Line) -> dict[str, str]:
+        if line["mode"] != Mode.DRAIN:
+            self._planned.add(line["plan"])
+        return {"mode": _text(line["mode"])}
+
     def begun(self, line: Line) -> dict[str, str]:
         slot = (line["plan"], line["sink"], line["slot"])
         self._attempts[slot] += 1
@@ -220,7 +233,9 @@ class _Trace:
             )
         )
         self._by_attempt[(*slot, line["attempt"])] = len(self.transactions)
-        return {"t": str(len(self.transactions))}
+        self._epochs.append(line["epoch"])
+        planned = "TRUE" if line["plan"] in self._planned else "FALSE"
+        return {"t": str(len(self.transactions)), "planned": planned}
 
     def prepared(self, line: Line) -> dict[str, str] | None:
         number = self._by_attempt.get((line["plan"], line["sink"], line["slot"], line["attempt"]))
@@ -255,7 +270,10 @@ class _Trace:
 
     def swept(self, line: Line) -> dict[str, str] | None:
         number = self._latest.get(f"{line['sink']}:{line['transaction']}")
-        return None if number is None else {"t": str(number)}  # open only: the log knows no name of it
+        if number is None:
+            return None  # open only: the log knows no name of it
+        self._until[self._epochs[number - 1]] = len(self.kept) + 1
+        return {"t": str(number)}
 
     def _set(self, line: Line, names: str) -> str:
         found = [str(self._by_name.get((line["epoch"], name), 0)) for name in line[names].split()]
@@ -263,7 +281,7 @@ class _Trace:
 
 
 _FIELDS: dict[str, Callable[[_Trace, Line], dict[str, str] | None]] = {
-    "planned": lambda _, line: {"mode": _text(line["mode"])},
+    "planned": _Trace.planned,
     "begun": _Trace.begun,
     "prepared": _Trace.prepared,
     "failed": _Trace.prepared,
@@ -278,16 +296,17 @@ _FIELDS: dict[str, Callable[[_Trace, Line], dict[str, str] | None]] = {
 
 def _module(traces: Sequence[_Trace]) -> str:
     drivers = max(len(trace.applications) for trace in traces)
+    epochs = max((line["epoch"] + 1 for trace in traces for line in trace.kept), default=1)
     shown = ",\n".join(
         f"  [applications |-> {_sequence(map(_text, trace.applications))},\n"
         f"   last |-> {_sequence(trace.last(drivers))},\n"
+        f"   until |-> {_sequence(trace.until(epochs))},\n"
         f"   tx |-> {_sequence(trace.transactions)},\n   log |-> {_sequence(trace.log)}]"
         for trace in traces
     )
-    last = max((line["epoch"] + 1 for trace in traces for line in trace.kept), default=1)
     return (
         "---- MODULE TraceData ----\nEXTENDS Naturals\n"
-        f"TraceDrivers == 1..{drivers}\nTraceLastEpoch == {last}\nTraces == <<\n{shown}\n>>\n====\n"
+        f"TraceDrivers == 1..{drivers}\nTraceLastEpoch == {epochs}\nTraces == <<\n{shown}\n>>\n====\n"
     )
 
 
