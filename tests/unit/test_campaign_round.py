@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
 from onceonly.errors import UnavailableError
@@ -194,3 +195,36 @@ def test_every_fault_leaves_a_line_for_whoever_reads_a_kept_round(scene: Scene, 
     (line,) = (tmp_path / "faults.jsonl").read_text(encoding="utf-8").splitlines()
 
     assert json.loads(line)["fault"] == FakeFault.name
+
+
+@dataclass
+class LateBroker:
+    """A broker whose first answers are late or none."""
+
+    codes: list[int]
+    created: list[str] = field(default_factory=list)
+    started: int = 0
+
+    def start(self) -> None:
+        self.started += 1
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        self.created.append(f"{name}/{partitions}")
+
+
+def test_a_topic_is_created_on_a_broker_that_is_late() -> None:
+    broker = LateBroker([KafkaError._TIMED_OUT])
+    rounds._create(cast("Any", broker), "out", 3)
+    there = LateBroker([KafkaError._TIMED_OUT, KafkaError.TOPIC_ALREADY_EXISTS])
+    rounds._create(cast("Any", there), "out", 3)
+
+    assert broker.created == ["out/3"]
+    assert broker.started == 1
+    assert there.created == []
+
+
+def test_a_topic_that_cannot_be_created_is_one_sentence() -> None:
+    with pytest.raises(UnavailableError, match="topic out could not be created"):
+        rounds._create(cast("Any", LateBroker([KafkaError._TIMED_OUT] * 9)), "out", 3)

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,7 @@ _VISIBLE_TIMEOUT_S = 20.0
 # What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
 _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 _OWN_ENDS_MAX = 3
+_CREATE_ATTEMPTS_MAX = 3
 _KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 
 
@@ -305,9 +306,30 @@ def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, fol
         guarantee=guarantee.value,
         per_epoch=plan.workload.per_epoch,
     )
-    kafka.create_topic(task.source, partitions=plan.workload.partitions)
-    kafka.create_topic(task.target, partitions=plan.workload.targets)
+    _create(kafka, task.source, plan.workload.partitions)
+    _create(kafka, task.target, plan.workload.targets)
     return task
+
+
+def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
+    """Create a topic on a broker that may have been killed a moment ago. Raises ``UnavailableError``."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    kafka.start()
+    problem: KafkaException | None = None
+    for _ in range(_CREATE_ATTEMPTS_MAX):
+        try:
+            kafka.create_topic(topic, partitions=partitions)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return  # the answer to an attempt before this one was late
+            problem = error
+        else:
+            return
+    raise UnavailableError(
+        f"topic {topic} could not be created: {problem}",
+        next_step="see whether the machine is too busy for a broker, then run the same command again",
+    )
 
 
 def _world(task: Task, reader: Watch, scene: Scene) -> World:
@@ -328,19 +350,24 @@ def _world(task: Task, reader: Watch, scene: Scene) -> World:
 
 
 def _remove(arena: Arena, scene: Scene, folder: Path) -> None:
+    from confluent_kafka import KafkaException
+
     for life in scene.lives:
         arena.lives.forget(life)
     shutil.rmtree(folder, ignore_errors=True)
     admin = arena.kafka.admin()
     for answer in admin.delete_topics([scene.task.source, scene.task.target]).values():
-        answer.result(_RECOVER_TIMEOUT_S)
+        with suppress(KafkaException):  # a topic that stays harms nobody but the disk
+            answer.result(_RECOVER_TIMEOUT_S)
 
 
 def _keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None:
     """Put together what tells what happened: logs, events, and all rows that went in and came out."""
     for number, life in enumerate(scene.lives, 1):
         life.kill()
-        shutil.copytree(life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark"))
+        shutil.copytree(
+            life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark", "*.jsa")
+        )
         arena.lives.forget(life)
     if world is not None:
         with (folder / _KEPT).open("w", encoding="utf-8") as file:
