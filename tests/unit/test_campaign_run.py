@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, cast
@@ -144,6 +147,24 @@ def test_what_was_kept_stays_and_the_rest_goes(rounds: Rounds, tmp_path: Path) -
     (work,) = (tmp_path / "work").iterdir()
 
     assert [path.name for path in work.iterdir()] == ["round-1"]
+
+
+def test_what_a_killed_campaign_has_left_goes_but_for_what_it_had_kept(
+    rounds: Rounds, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(60)
+    dead, dirty, alive = (
+        work / f"onceonly-verify-{name}" for name in (f"{ended.pid}-a", f"{ended.pid}-b", f"{os.getpid()}-c")
+    )
+    for folder in (dead / "kafka", dead / "round-1", dirty / "kafka", dirty / "round-2", alive / "kafka"):
+        folder.mkdir(parents=True)
+    (dirty / "round-2" / "world.jsonl").touch()
+    run_campaign(CampaignOptions(crashes=1), CONSOLE)
+
+    assert sorted(work.iterdir()) == sorted([dirty, alive])
+    assert list(dirty.iterdir()) == [dirty / "round-2"]
 
 
 def test_the_page_is_written_too(rounds: Rounds, tmp_path: Path) -> None:

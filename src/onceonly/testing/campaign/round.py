@@ -43,7 +43,7 @@ _VISIBLE_TIMEOUT_S = 20.0
 _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 _OWN_ENDS_MAX = 3
 _CREATE_ATTEMPTS_MAX = 3
-_KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
+KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 
 
 @dataclass(slots=True)
@@ -370,7 +370,7 @@ def _keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None
         )
         arena.lives.forget(life)
     if world is not None:
-        with (folder / _KEPT).open("w", encoding="utf-8") as file:
+        with (folder / KEPT).open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in _lines(world))
 
 

@@ -27,7 +27,7 @@ from onceonly.testing.campaign.display import Display
 from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.plan import plan_round
 from onceonly.testing.campaign.points import Points
-from onceonly.testing.campaign.round import Arena, run_round
+from onceonly.testing.campaign.round import KEPT, Arena, run_round
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onceonly.testing.campaign.result import Result
 
 CONNECTORS = ("kafka", "files", "kafka+files")
+_PREFIX = "onceonly-verify-"
 _PACKAGES = ("onceonly", "pyspark", "confluent-kafka", "kafka-python")
 
 
@@ -73,7 +74,8 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         return done
     ensure_jars(console)
     with ExitStack() as close:
-        folder = Path(tempfile.mkdtemp(prefix="onceonly-verify-"))
+        _tidy_after_the_dead()
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         kept: list[Path] = []
         close.callback(_tidy, folder, kept)
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
@@ -138,6 +140,15 @@ def _tidy(folder: Path, kept: list[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
+
+
+def _tidy_after_the_dead() -> None:
+    """Remove what campaigns that were killed have left; the rounds that they had kept stay."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            with suppress(OSError):  # another user's, or another campaign is just doing the same
+                _tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])
 
 
 def _machine() -> dict[str, str | int | float]:
