@@ -68,6 +68,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
         UnavailableError: a job showed nothing new in time.
     """
     ensure_jars()
+    machine, versions = _machine(), _versions()
     draw = random.Random(options.seed)
     kills: list[Kill] = []
     with ExitStack() as close:
@@ -101,7 +102,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
         seconds=seconds,
         per_epoch=_PER_EPOCH,
     )
-    found = msgspec.structs.replace(found, machine=_machine(), versions=_versions())
+    found = msgspec.structs.replace(found, machine=machine, versions=versions)
     if options.json is not None:
         save(options.json, recovery.encode(found))
     return found

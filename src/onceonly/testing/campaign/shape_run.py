@@ -61,7 +61,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         UnavailableError: the broker did not take the input, or the output could not be read.
     """
     ensure_jars()
-    machine = _machine()
+    machine, versions = _machine(), _versions()
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="onceonly-like-kafka-"))
         kept: list[Path] = []
@@ -99,7 +99,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         if found.verdict != "clean":
             kept += [folder / "lives", Path(task.checkpoint)]
             say(f"logs and checkpoint are kept in {folder}")
-    found = msgspec.structs.replace(found, machine=machine, versions=_versions())
+    found = msgspec.structs.replace(found, machine=machine, versions=versions)
     if options.json is not None:
         save(options.json, shape.encode(found))
     return found
