@@ -39,6 +39,8 @@ def test_a_campaign_kills_at_every_point(connector: str) -> None:
         dies_alone = connector != "kafka+files" or point.startswith("slot.")
         assert (f"kill {point}" in names) == dies_alone
         assert f"kill driver at {point}" in names
+    between = "kill driver at commit.after_handle[files]"
+    assert (between in names) == (connector == "kafka+files")
     for name in ("kill worker at a random moment", "freeze worker", "kill driver at a random moment"):
         assert name in names
     assert {"stop broker", "kill broker at commit.before_handle"} <= names.keys()

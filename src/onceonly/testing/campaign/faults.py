@@ -35,6 +35,7 @@ _BROKER_STEPS = (
     "commit.before_handle",
     "sweep.before",
 )
+_OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 
 
@@ -323,8 +324,14 @@ def in_one_process(connector: str) -> bool:
     return "+" in connector
 
 
-def _every(_: str) -> Sequence[str]:
-    return tuple(failpoints.NAMES)
+def _every(connector: str) -> Sequence[str]:
+    return (*failpoints.NAMES, *_between_sinks(connector))
+
+
+def _between_sinks(connector: str) -> Sequence[str]:
+    """Points between one sink and the next one, where several share a decision."""
+    sinks = connector.split("+")
+    return [f"{point}[{sink}]" for point in _OF_SINKS for sink in sinks] if len(sinks) > 1 else []
 
 
 def _in_workers(connector: str) -> Sequence[str]:
@@ -332,8 +339,8 @@ def _in_workers(connector: str) -> Sequence[str]:
     return [name for name in failpoints.NAMES if name.startswith("slot.") or not in_one_process(connector)]
 
 
-def _ordinary(_: str) -> Sequence[str]:
-    return [name for name in failpoints.NAMES if name not in _OPENER]
+def _ordinary(connector: str) -> Sequence[str]:
+    return [name for name in _every(connector) if name not in _OPENER]
 
 
 def _on_broker(_: str) -> Sequence[str]:

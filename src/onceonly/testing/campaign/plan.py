@@ -67,7 +67,11 @@ def plan_round(
         kind, deck = offered[name], decks[name]
         if not deck:
             # Every point once, before one comes again.
-            deck += [point for point in kind.points(connector) if point not in _NOT_PASSED[guarantee]]
+            deck += [
+                point
+                for point in kind.points(connector)
+                if point.partition("[")[0] not in _NOT_PASSED[guarantee]
+            ]
             draw.shuffle(deck)
         blows.append(Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop())))
     return Plan(
