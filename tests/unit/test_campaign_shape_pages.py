@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from onceonly.testing.campaign import recovery, shape
 from onceonly.testing.campaign.shape_pages import (
     NONE,
@@ -81,8 +79,10 @@ def test_the_pages_are_those_of_the_records() -> None:
         assert placed(text, block) == text, f"{page}: run make proof-pages"
 
 
-@pytest.mark.skipif(not (ROOT / SHAPE_RECORD).exists(), reason="the page says that no run was recorded")
 def test_the_recorded_shape_follows_from_its_run() -> None:
+    if not (ROOT / SHAPE_RECORD).exists():
+        assert NONE in (ROOT / SHAPE_PAGE).read_text(encoding="utf-8")
+        return
     data = (ROOT / SHAPE_RECORD).read_bytes()
     found = shape.decode(data)
     assert (found.messages, found.transaction) == (shape.MESSAGES, shape.TRANSACTION)
@@ -96,8 +96,10 @@ def test_the_recorded_shape_follows_from_its_run() -> None:
     assert sum(size * count for size, count in found.transactions.items()) == found.messages
 
 
-@pytest.mark.skipif(not (ROOT / RECOVERY_RECORD).exists(), reason="the page says that no run was recorded")
 def test_the_recorded_times_sum_up_to_the_table() -> None:
+    if not (ROOT / RECOVERY_RECORD).exists():
+        assert NONE in (ROOT / RECOVERY_PAGE).read_text(encoding="utf-8")
+        return
     data = (ROOT / RECOVERY_RECORD).read_bytes()
     found = recovery.decode(data)
     again = recovery.conclude(
