@@ -5,6 +5,7 @@ Blocks for some minutes; needs Java and PySpark.
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import time
@@ -68,7 +69,9 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
         UnavailableError: a job showed nothing new in time.
     """
     ensure_jars()
-    machine, versions = _machine(), _versions()
+    # Others' work on the machine is in every time.
+    machine = {**_machine(), "load_before": round(os.getloadavg()[0], 1)}
+    versions = _versions()
     draw = random.Random(options.seed)
     kills: list[Kill] = []
     with ExitStack() as close:
