@@ -69,7 +69,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
         UnavailableError: a job showed nothing new in time.
     """
     ensure_jars()
-    # Others' work on the machine is in every time.
+    # What else the machine has to do is in every time.
     machine = {**_machine(), "load_before": round(os.getloadavg()[0], 1)}
     versions = _versions()
     draw = random.Random(options.seed)

@@ -102,7 +102,7 @@ def _worst(found: Shape, kind: str) -> str:
 
 
 def _where(machine: Mapping[str, str | int | float], versions: Mapping[str, str]) -> str:
-    others = f" with a load of {machine['load_before']} from other work" if "load_before" in machine else ""
+    others = f" with a load of {machine['load_before']} before it began" if "load_before" in machine else ""
     return (
         f"on {machine['cores']} cores and {machine['memory_gib']} GiB{others}, {machine['system']}, "
         f"{str(machine['java']).replace(chr(34), '')}; PySpark {versions['pyspark']}, "
