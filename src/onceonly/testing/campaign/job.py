@@ -93,15 +93,24 @@ def run(spark: SparkSession, task: Task, folder: Path) -> None:
         stopper.join()
 
 
+def _die_with(parent: int) -> None:
+    """Die when the campaign does, even if that is killed without a chance to clean up. Linux only."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It died while this process was importing: no signal will come any more.
+        os._exit(1)
+
+
 def main() -> None:
     """Wait for a task, run it, and leave a typed error as a JSON file."""
-    # Dies with its parent, even if that is killed without a chance to clean up. Linux only; elsewhere a no-op.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="the pid of the campaign")
     parser.add_argument("--java", default="")
     args = parser.parse_args()
+    _die_with(args.parent)
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     spark = session(folder, java=args.java)

@@ -138,16 +138,9 @@ class Lives:
         folder = self.folder / f"life-{self.count}"
         (folder / "events").mkdir(parents=True)
         java = self.classes.option(folder)
+        command = [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(folder)]
         process = JobProcess.start(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                "onceonly.testing.campaign.job",
-                str(folder),
-                f"--java={java}",
-            ],
+            [*command, f"--parent={os.getpid()}", f"--java={java}"],
             log=folder / "job.log",
             env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
             cwd=folder,
