@@ -84,6 +84,7 @@ def lose_a_half(road: Road, change: Change) -> str:
     return lost[0]
 
 
+@roads_of("format", "foreach")
 def test_a_replay_with_other_rows_is_reported_and_the_output_stands(road: Road) -> None:
     road.record()
     fail_at(road, "commit.before_return@2", drawn)
@@ -102,7 +103,7 @@ def test_a_replay_with_other_rows_is_reported_and_the_output_stands(road: Road) 
     [
         pytest.param("foreach", drawn, drawn, id="other rows"),
         pytest.param("format", drawn, drawn, id="other rows, by the other road", marks=LONG),
-        pytest.param("format", same, lambda df: df.repartition(3), id="other shares"),
+        pytest.param("format", same, lambda df: df.repartition(3), id="other shares", marks=LONG),
     ],
     indirect=["road"],
 )

@@ -10,8 +10,11 @@ PAGE = ROOT / "docs" / "explanation" / "faults.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 # What the page is there for: each must be the subject of at least one test that it names.
 OWN = (
-    "test_disk_calls.py", "test_disk_clock.py", "test_disk_syscalls.py", "test_disk_worlds.py", "test_log_damage.py",
-    "test_log_epochs.py", "test_log_golden.py",
+    "unit/test_disk_calls.py", "unit/test_disk_clock.py", "unit/test_disk_syscalls.py", "unit/test_disk_worlds.py",
+    "unit/test_log_damage.py", "unit/test_log_epochs.py", "unit/test_log_golden.py", "integration/test_kafka_wire.py",
+    "integration/test_kafka_cluster.py", "integration/test_kafka_world.py", "acceptance/test_epoch_timeout.py",
+    "acceptance/test_executors.py", "acceptance/test_faults.py", "acceptance/test_faults_kafka.py",
+    "acceptance/test_lost_transactions.py",
 )  # fmt: skip
 
 
@@ -34,8 +37,10 @@ def test_each_fault_names_a_test() -> None:
 
 
 def test_no_test_of_a_fault_is_left_out() -> None:
-    named = {(Path(path).name, name) for path, name in NAMED.findall(PAGE.read_text(encoding="utf-8"))}
+    named = {
+        (path.removeprefix("tests/"), name) for path, name in NAMED.findall(PAGE.read_text(encoding="utf-8"))
+    }
     for file in OWN:
-        text = (ROOT / "tests" / "unit" / file).read_text(encoding="utf-8")
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
         for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE):
             assert (file, name) in named or name == "test_the_current_format_has_a_golden_world", name
