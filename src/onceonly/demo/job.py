@@ -23,11 +23,9 @@ checkpoints by the parent when killed, and by ``onceonly.supervise`` when a quer
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import logging
 import os
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +34,7 @@ from typing import TYPE_CHECKING
 import onceonly
 from onceonly.demo.data import WATERMARK, WINDOW
 from onceonly.embedded.jars import spark_jars
+from onceonly.testing.parent import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +45,6 @@ QUERIES = (CLEAN, RESULTS)
 FILES = "results-files"
 EXIT_TYPED_ERROR = 3
 _SCHEMA = "id LONG, app_id STRING, user STRING, event_time LONG"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 # What makes a micro-batch quick on one machine; none of it changes what is promised.
 _CONF = {
@@ -198,9 +196,7 @@ def start_results(spark: SparkSession, options: JobOptions) -> StreamingQuery:
 
 def main() -> None:
     """Run both queries until everything is processed; leave a typed error as a JSON file."""
-    # Dies with its parent, even if that is killed without a chance to clean up. Linux only; elsewhere a no-op.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     options = JobOptions.parse()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:

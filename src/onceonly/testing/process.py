@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from onceonly.testing.parent import PARENT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -34,7 +36,7 @@ class JobProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **env},
+                env={**os.environ, PARENT: str(os.getpid()), **env},
                 cwd=cwd,
                 start_new_session=True,
             )

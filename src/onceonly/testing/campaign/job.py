@@ -8,12 +8,9 @@ until a file ``stop`` is in the folder.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import logging
 import os
-import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -24,12 +21,12 @@ import msgspec
 import onceonly
 from onceonly.testing.campaign.session import session
 from onceonly.testing.campaign.task import ERROR, EXIT_TYPED_ERROR, READY, SPARK, STOP, TASK, Task
+from onceonly.testing.parent import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_S = 0.02
 # The faults are more than any sensible strategy would answer.
 _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
@@ -93,24 +90,13 @@ def run(spark: SparkSession, task: Task, folder: Path) -> None:
         stopper.join()
 
 
-def _die_with(parent: int) -> None:
-    """Die when the campaign does, even if that is killed without a chance to clean up. Linux only."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        # It died while this process was importing: no signal will come any more.
-        os._exit(1)
-
-
 def main() -> None:
     """Wait for a task, run it, and leave a typed error as a JSON file."""
+    die_with_parent()
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--parent", type=int, default=os.getppid(), help="the pid of the campaign")
     parser.add_argument("--java", default="")
     args = parser.parse_args()
-    _die_with(args.parent)
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     spark = session(folder, java=args.java)

@@ -140,7 +140,7 @@ class Lives:
         java = self.classes.option(folder)
         command = [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(folder)]
         process = JobProcess.start(
-            [*command, f"--parent={os.getpid()}", f"--java={java}"],
+            [*command, f"--java={java}"],
             log=folder / "job.log",
             env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
             cwd=folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 import time
 from contextlib import ExitStack
@@ -143,11 +144,14 @@ class _Stand:
 
     def _bounce(self, bounce: Bounce) -> None:
         how, what = bounce.kind.split()
+        life, broker = self.lived[-1], self.kafka.pid
         if what == "job":
             if how == "hard":
-                self.lived[-1].kill()
-            elif not self.lived[-1].stop():
-                self.trouble.append(f"the job did not stop in order: {self.lived[-1].error()}")
+                life.kill()
+            else:
+                life.stop()
+            if life.process.exit_code != (-signal.SIGKILL if how == "hard" else 0):
+                self.trouble.append(f"{bounce.kind}: it ended with {life.process.exit_code}: {life.error()}")
             self._start()
             return
         if how == "hard":
@@ -155,6 +159,8 @@ class _Stand:
         else:
             self.kafka.stop()
         self.kafka.start()
+        if self.kafka.pid == broker:
+            self.trouble.append(f"{bounce.kind}: it is the same process as before")
 
     def _start(self) -> None:
         self.lived.append(self.lives.next(self.task))

@@ -8,10 +8,7 @@ both operators, so that each kill hits both in the same moment; their results go
 from __future__ import annotations
 
 import argparse
-import ctypes
 import logging
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +17,11 @@ from onceonly import failpoints
 from onceonly.testing.campaign.session import session
 from onceonly.testing.campaign.unaligned_operator import RESULT, Mode, counting
 from onceonly.testing.campaign.unaligned_plan import PARTITIONS, SCHEMA
+from onceonly.testing.parent import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def start(spark: SparkSession, world: Path, life: int, armed: tuple[int, str, Path] | None) -> StreamingQuery:
@@ -57,9 +53,7 @@ def start(spark: SparkSession, world: Path, life: int, armed: tuple[int, str, Pa
 
 def main() -> None:
     """Run one life."""
-    # Dies with its parent, even if that is killed without a chance to clean up. Linux only; elsewhere a no-op.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     parser = argparse.ArgumentParser()
     parser.add_argument("world", type=Path)
     parser.add_argument("life", type=int)
