@@ -61,6 +61,7 @@ def test_a_campaign_without_a_finding_is_clean() -> None:
         ([like(faults={})], "inconclusive", "armed 2 times, fired 0"),
         ([like(crashes=0)], "inconclusive", "no process has died"),
         ([like(rows=0)], "inconclusive", "no row to check"),
+        ([like(trouble=("not drained",))], "inconclusive", "round 1 of seed 7 (kafka): not drained"),
         (
             [like(not_audited="the broker is down")],
             "inconclusive",

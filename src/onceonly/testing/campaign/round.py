@@ -276,16 +276,15 @@ def run_round(
         faults=dict(scene.fired),
         anomalies=anomalies,
         allowed=allowed,
-        examples=(*scene.trouble, *(verdict.examples if verdict else ())),
+        examples=verdict.examples if verdict else (),
         recovery_s=tuple(scene.recovery_s),
+        trouble=tuple(scene.trouble),
         not_audited=not_audited,
         dear=plan.dear,
         each=plan.each,
         commit=arena.commit,
     )
-    for text in scene.trouble:
-        arena.display.say(f"  {done.name}: {text}")
-    if done.verdict == "clean" and not scene.trouble:
+    if done.verdict == "clean":
         _remove(arena, scene, folder)
         return done, None
     _keep(arena, scene, folder, world)

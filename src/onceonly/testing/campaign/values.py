@@ -43,6 +43,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """From each death to the first newly visible row."""
     spark_recovery_s: tuple[float, ...] = ()
     """The same of Spark's own sink, in the same run."""
+    trouble: tuple[str, ...] = ()
+    """What went wrong besides the faults, one sentence each: a round with any proves nothing."""
     not_audited: str = ""
     """Why the outside world could not be read, where it could not."""
     dear: bool = True
@@ -81,6 +83,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             for name, times in self.armed.items()
             if self.faults.get(name, 0) < times
         ]
+        found += [f"{self.name} ({self.connector}): {text}" for text in self.trouble]
         if self.not_audited:
             found.append(f"{self.name} ({self.connector}) could not be audited: {self.not_audited}")
         elif self.rows == 0:
