@@ -13,12 +13,14 @@ from rich.console import Console
 
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
+from onceonly.testing.auditor import Seen
 from onceonly.testing.campaign import round as rounds
 from onceonly.testing.campaign.display import Display
 from onceonly.testing.campaign.plan import Blow, plan_round
 from onceonly.testing.campaign.points import Points
 from onceonly.testing.campaign.round import Arena, Scene
 from onceonly.testing.campaign.task import Task
+from onceonly.testing.campaign.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +63,7 @@ class FakeWatch:
     """Shows a new row a while after each moment."""
 
     after_s: float | None = 0.4
+    shows: bool = True
 
     def first_after(self, moment: float) -> float | None:
         return None if self.after_s is None else moment + self.after_s
@@ -69,7 +72,7 @@ class FakeWatch:
         return 7
 
     def holds(self, count: int) -> bool:
-        return True
+        return self.shows
 
 
 @dataclass
@@ -159,6 +162,41 @@ def test_what_shows_nothing_new_is_said(scene: Scene) -> None:
 
     assert scene.recovery_s == []
     assert "nothing new was visible" in scene.trouble[0]
+
+
+def test_a_round_that_shows_nothing_before_its_first_fault_is_said(scene: Scene) -> None:
+    scene.begin()
+    assert scene.trouble == []
+    cast("FakeWatch", scene.watch).shows = False
+    scene.begin()
+
+    assert "nothing was visible" in scene.trouble[0]
+
+
+@dataclass
+class FakeWatcher:
+    rows: int
+    trouble: str = ""
+
+    def seen(self) -> list[Seen]:
+        return [row("kafka")] * self.rows
+
+
+def row(sink: str) -> Seen:
+    return Seen(sink, None, b"")
+
+
+def test_a_reader_that_watched_blindly_is_said() -> None:
+    def blind(kafka: FakeWatcher, files: FakeWatcher) -> list[str]:
+        watch = Watch({"kafka": cast("Any", kafka), "files": cast("Any", files)})
+        return watch.blind([row("kafka")] * 3 + [row("files")] * 2)
+
+    assert blind(FakeWatcher(3, "an error that was made good"), FakeWatcher(4)) == []
+    assert blind(FakeWatcher(2, "KafkaError: no"), FakeWatcher(2)) == [
+        "the reader that watched kafka saw 2 rows, 3 were there in the end: KafkaError: no"
+    ]
+    (nothing,) = Watch({"files": cast("Any", FakeWatcher(0))}).blind([])
+    assert "files saw 0 rows" in nothing
 
 
 def test_a_job_that_ends_by_itself_is_said_and_started_again_until_it_is_too_often(scene: Scene) -> None:

@@ -79,6 +79,8 @@ class Scene:
     """When the last driver was killed."""
     recovery_s: list[float] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
+    own_ends: int = 0
+    """How often the job has ended by itself."""
 
     # --- what faults ask for: see faults.Stage --------------------------------------------------------------
 
@@ -105,6 +107,11 @@ class Scene:
         self._live_again()
 
     # --- the round ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Wait until every sink shows a row."""
+        if not self.until(lambda: self.watch.holds(1), _RECOVER_TIMEOUT_S):
+            self.trouble.append(f"nothing was visible {_RECOVER_TIMEOUT_S:g} s after the start")
 
     def strike(self, blow: Blow) -> None:
         """Carry out one fault, and wait until the query shows new rows again."""
@@ -208,7 +215,8 @@ class Scene:
         self.feeder.ahead_of = display.rows
         if self.life.process.exit_code is not None:
             self.trouble.append(f"the job ended by itself: {self.life.error()}")
-            if len(self.trouble) > _OWN_ENDS_MAX:
+            self.own_ends += 1
+            if self.own_ends > _OWN_ENDS_MAX:
                 raise UnavailableError(
                     f"the job ended by itself again and again: {self.trouble[-1]}",
                     next_step="read the job's log in the kept folder",
@@ -245,7 +253,7 @@ def run_round(
         scene = Scene(arena, plan, guarantee, task, reader, feeder, life, [life])
         try:
             feeder.start()
-            scene.until(lambda: reader.holds(1), _RECOVER_TIMEOUT_S)
+            scene.begin()
             for blow in plan.blows:
                 arena.display.armed = len(plan.blows)
                 if crashes_max is not None and scene.crashes >= crashes_max:
@@ -256,6 +264,7 @@ def run_round(
             reader.close()
             arena.display.step = "audit"
             world = _world(task, reader, scene)
+            scene.trouble += reader.blind(world.at_end)
             verdict = judge(world, guarantee)
         except OnceonlyError as error:
             not_audited = error.what
@@ -278,7 +287,8 @@ def run_round(
         allowed=allowed,
         examples=verdict.examples if verdict else (),
         recovery_s=tuple(scene.recovery_s),
-        trouble=tuple(scene.trouble),
+        # A last line of a job may be many; a doubt is one.
+        trouble=tuple(" ".join(text.split()) for text in scene.trouble),
         not_audited=not_audited,
         dear=plan.dear,
         each=plan.each,

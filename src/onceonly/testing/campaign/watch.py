@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +12,8 @@ from onceonly.testing.auditor import FilesReader, KafkaReader, KafkaWatcher, Pol
 from onceonly.testing.campaign.workload import is_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onceonly.testing.auditor import Input, Reader, Seen
     from onceonly.testing.campaign.task import Task
 
@@ -56,6 +59,20 @@ class Watch:
         found = [_first_after(watcher, moment) for watcher in self.watchers.values()]
         whole = [seen_s for seen_s in found if seen_s is not None]
         return max(whole) if len(whole) == len(found) else None
+
+    def blind(self, at_end: Iterable[Seen]) -> list[str]:
+        """Say which sinks were not seen whole, by what a fresh reader got in the end; one sentence each."""
+        visible = Counter(row.sink for row in at_end)
+        found = []
+        for sink, watcher in self.watchers.items():
+            seen = len(watcher.seen())
+            if seen and seen >= visible[sink]:
+                continue  # what went wrong meanwhile was made good: it is there, and so are its rows
+            why = f": {watcher.trouble}" if watcher.trouble else ""
+            found.append(
+                f"the reader that watched {sink} saw {seen:,} rows, {visible[sink]:,} were there in the end{why}"
+            )
+        return found
 
     def close(self) -> None:
         """Stop watching; what was seen stays. Idempotent."""
