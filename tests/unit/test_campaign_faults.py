@@ -127,9 +127,12 @@ def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
     point: str, opener: str, stage: FakeStage
 ) -> None:
     fault = AtPoint(point=point, action="raise")
+    assert fault.opener == AtPoint(point=opener, action="raise")
+    opening = fault.opener.arm(stage)
     arming = fault.arm(stage)
     with pytest.raises(failpoints.FailpointError):
         failpoints.hit(opener)
+    assert fault.opener.fired(stage, opening)
     assert fault.fired(stage, arming) is None
     with pytest.raises(failpoints.FailpointError):
         failpoints.hit(point)
@@ -229,10 +232,20 @@ def test_what_is_due_at_a_moment_waits_for_it(
     assert stage.done == done
 
 
-def test_a_death_that_another_one_leads_to_counts_as_two() -> None:
-    assert AtPoint(point="link.after_put").crashes == 1
-    assert AtPoint(point="plan.after_claim").crashes == 2
+def test_each_fault_counts_its_own_deaths_and_what_leads_to_it_counts_by_itself() -> None:
+    kill = AtPoint(point="plan.after_claim")
+    assert kill.opener == AtPoint(point="link.before_put")
+    assert (kill.crashes, kill.opener.crashes) == (1, 1)
     assert AtPoint(point="plan.after_claim", action="raise").crashes == 0
+    driver = KillDriverAt(point="plan.before_recommit", nth=1)
+    assert driver.opener == AtPoint(point="link.after_put", action="raise")
+    assert (driver.crashes, driver.opener.crashes) == (1, 0)
+    for free in (
+        AtPoint(point="link.after_put"),
+        KillDriver(delay_s=0.0),
+        StopBroker(delay_s=0.0, down_s=0.0),
+    ):
+        assert free.opener is None
 
 
 def test_disarming_lets_go_what_stands_and_fires_no_more(stage: FakeStage) -> None:

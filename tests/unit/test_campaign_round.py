@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -86,7 +86,8 @@ class FakeFault:
     kills_driver: bool = False
     measured: bool = True
     crashes: int = 1
-    name: ClassVar[str] = "kill something"
+    name: str = "kill something"
+    opener: FakeFault | None = None
 
     def arm(self, stage: Stage) -> str:
         return str(stage.now())
@@ -137,6 +138,15 @@ def test_a_fault_that_does_not_fire_is_armed_and_no_more(scene: Scene) -> None:
 
     assert (scene.armed, scene.fired, scene.crashes) == ({FakeFault.name: 1}, {}, 0)
     assert scene.recovery_s == []
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_what_leads_to_a_fault_is_a_fault_and_a_death_of_its_own(scene: Scene, *, fires: bool) -> None:
+    strike(scene, FakeFault(opener=FakeFault(name="kill before", fires=fires)))
+
+    assert scene.armed == {"kill before": 1, FakeFault.name: 1}
+    assert scene.fired == {FakeFault.name: 1, **({"kill before": 1} if fires else {})}
+    assert scene.crashes == 1 + fires
 
 
 def test_the_time_without_a_death_and_a_broker_start_are_no_recoveries(scene: Scene) -> None:

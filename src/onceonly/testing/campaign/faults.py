@@ -86,6 +86,11 @@ class Fault(Protocol):
         """Whether the time until new rows are visible is the job's recovery, and not a broker's start."""
         ...
 
+    @property
+    def opener(self) -> Fault | None:
+        """The fault that leads to this one, where it has to be led to: armed before it, counted by itself."""
+        ...
+
     def arm(self, stage: Stage) -> str:
         """Prepare it. Gives a crash point's key, or the moment at which it is due."""
         ...
@@ -114,13 +119,13 @@ class AtPoint:
 
     @property
     def crashes(self) -> int:
-        deaths = 2 if self.point in _OPENER else 1
-        return deaths if self.action == "kill" else 0
+        return 1 if self.action == "kill" else 0
+
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, self.action)
 
     def arm(self, stage: Stage) -> str:
-        opener = _OPENER.get(self.point)
-        if opener:
-            stage.points.arm(opener, self.action)
         return stage.points.arm(self.point, self.action, self.nth)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
@@ -144,8 +149,12 @@ class Pause:
     def name(self) -> str:
         return f"pause {self.point}"
 
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, "raise")
+
     def arm(self, stage: Stage) -> str:
-        return _arm_pause(stage, self.point, self.nth)
+        return stage.points.arm(self.point, "pause", self.nth)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         return stage.points.fired_at(arming)
@@ -168,8 +177,12 @@ class KillDriverAt:
     def name(self) -> str:
         return f"kill driver at {self.point}"
 
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, "raise")
+
     def arm(self, stage: Stage) -> str:
-        return _arm_pause(stage, self.point, self.nth)
+        return stage.points.arm(self.point, "pause", self.nth)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         return stage.points.fired_at(arming)
@@ -186,6 +199,7 @@ class KillDriver:
     name: str = "kill driver at a random moment"
     crashes: int = 1
     measured: ClassVar[bool] = True
+    opener: ClassVar[None] = None
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -206,6 +220,7 @@ class KillWorker:
     name: str = "kill worker at a random moment"
     crashes: int = 1
     measured: ClassVar[bool] = True
+    opener: ClassVar[None] = None
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -227,6 +242,7 @@ class FreezeWorker:
     name: str = "freeze worker"
     crashes: int = 0
     measured: ClassVar[bool] = True
+    opener: ClassVar[None] = None
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -261,8 +277,12 @@ class KillBroker:
     def name(self) -> str:
         return f"kill broker at {self.point}"
 
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, "raise")
+
     def arm(self, stage: Stage) -> str:
-        return _arm_pause(stage, self.point, self.nth)
+        return stage.points.arm(self.point, "pause", self.nth)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         return stage.points.fired_at(arming)
@@ -285,6 +305,7 @@ class StopBroker:
     name: str = "stop broker"
     crashes: int = 0
     measured: ClassVar[bool] = True
+    opener: ClassVar[None] = None
 
     def arm(self, stage: Stage) -> str:
         return _due(stage, self.delay_s)
@@ -395,11 +416,9 @@ def _nth(draw: Random, point: str) -> int:
     return 1 if point in _OPENER else draw.randint(1, _PASSES_MAX)
 
 
-def _arm_pause(stage: Stage, point: str, nth: int) -> str:
+def _opener(point: str, action: str) -> AtPoint | None:
     opener = _OPENER.get(point)
-    if opener:
-        stage.points.arm(opener, "raise")
-    return stage.points.arm(point, "pause", nth)
+    return AtPoint(point=opener, action=action) if opener else None
 
 
 def _due(stage: Stage, delay_s: float) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onceonly.embedded.kafka import EmbeddedKafka
     from onceonly.testing.auditor import Verdict, World
     from onceonly.testing.campaign.display import Display
+    from onceonly.testing.campaign.faults import Fault
     from onceonly.testing.campaign.lives import Life, Lives
     from onceonly.testing.campaign.plan import Blow, Plan
     from onceonly.testing.campaign.points import Points
@@ -118,9 +119,10 @@ class Scene:
         fault = blow.fault
         time.sleep(blow.gap_s)
         self.arena.display.step = fault.name
-        self.armed[fault.name] += 1
         begun = self.now()
-        arming = fault.arm(self)
+        opener = fault.opener
+        opening = self._arm(opener) if opener else ""
+        arming = self._arm(fault)
         struck: list[float] = []
 
         def has_fired() -> bool:
@@ -130,9 +132,10 @@ class Scene:
 
         if self.until(has_fired, _FIRE_TIMEOUT_S):
             fault.heal(self, arming)
-            self.fired[fault.name] += 1
-            self.crashes += fault.crashes
+            self._count(fault)
         self.points.disarm()
+        if opener and opener.fired(self, opening) is not None:
+            self._count(opener)
         healed = self.now()
         if struck:
             # A driver dies after its step has stood still for a moment.
@@ -169,6 +172,14 @@ class Scene:
         """Stop the job in order."""
         if not self.life.stop():
             self.trouble.append(f"the job did not stop in order: {self.life.error()}")
+
+    def _arm(self, fault: Fault) -> str:
+        self.armed[fault.name] += 1
+        return fault.arm(self)
+
+    def _count(self, fault: Fault) -> None:
+        self.fired[fault.name] += 1
+        self.crashes += fault.crashes
 
     def _recover(self, struck: float, *, crash: bool) -> None:
         """Wait until every sink shows something new; note how long that took."""
