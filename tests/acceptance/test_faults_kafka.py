@@ -141,6 +141,7 @@ def test_a_worker_that_is_stopped_past_the_brokers_time_out_writes_nothing_late(
     bench.assert_nothing_left_open()
 
 
+@LONG
 def test_two_topics_and_more_partitions_after_a_restart_double_nothing(bench: Bench) -> None:
     """Source and target grow while one epoch is decided and not committed, and again before another's link."""
     second = f"{bench.name}-more"

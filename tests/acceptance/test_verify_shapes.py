@@ -14,7 +14,7 @@ from onceonly.testing.campaign import recovery, shape
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 
 MESSAGES, TRANSACTION = 6_000, 100
 
@@ -54,7 +54,6 @@ def test_each_message_is_there_once_though_broker_and_job_are_bounced_hard_and_c
     assert "6,000" in shown
 
 
-@pytest.mark.long
 def test_recovery_is_measured_for_both_sinks(tmp_path: Path) -> None:
     report = tmp_path / "found.json"
     shown = verify(tmp_path, "--recovery", "--kills", "1", "--json", str(report))

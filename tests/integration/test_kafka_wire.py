@@ -150,21 +150,8 @@ def test_a_commit_delivered_again_epochs_later_ends_no_other_transaction(wire: W
     query.until_read("0", "1", "2")
 
 
-def test_an_abort_delivered_again_epochs_later_is_known_as_a_loss_and_doubles_nothing(wire: Wire) -> None:
-    """Fencing outdates whoever holds the id, so the late one takes a transaction down; the proof finds out."""
-    query = wire.query()
-    swept = query.prepare("void", run="old")
-    query.sink.abort(swept)
-    pending = query.prepare("a", run="new")
-    wire.last(Api.INIT_PRODUCER_ID, swept)
-    outcome = query.commit(pending)
-    if isinstance(outcome, Lost):  # the id was the same
-        outcome = query.commit(query.prepare("a", run="newer"))
-    assert outcome in ENDED
-    query.until_read("a")
-
-
-def test_a_late_fence_of_the_same_id_is_a_proven_loss(wire: Wire) -> None:
+def test_an_abort_delivered_again_late_is_a_proven_loss_and_doubles_nothing(wire: Wire) -> None:
+    """Our abort is a fence, InitProducerId: whoever holds the id then is outdated, and the proof finds out."""
     query = wire.query()
     handle = query.prepare("a", run="one")
     wire.last(Api.INIT_PRODUCER_ID, handle)

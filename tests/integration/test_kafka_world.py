@@ -129,7 +129,7 @@ def known(query: Query, transaction: str) -> bool:
 
 
 ABANDONED = 1_000
-# 3.3 s were measured on two cores with much other load (10.0 s one after the other); the rest is for slower ones.
+# 3.3 s were measured on two busy cores (10.0 s one after the other); the rest is for slower ones.
 GONE_WITHIN_S = 20.0
 
 

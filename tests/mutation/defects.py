@@ -329,7 +329,7 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="Pending handles are sent to another target than they were prepared in",
         file="protocol/planning.py",
-        before="    if last.pending and last.settings != context.settings:\n",
+        before="    if last.pending and _is_elsewhere(last.settings, context.settings):\n",
         after="    if not last.settings:\n",
         tests=(COORDINATOR + "test_pending_handles_are_not_sent_to_another_target",),
     ),

@@ -70,7 +70,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_the_site_shows_every_diagram(site: Path) -> None:
     shown = {path.stem for path in (site / "_images").glob("*.svg")}
-    assert shown == SOURCES.keys()
+    assert shown >= SOURCES.keys()
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))

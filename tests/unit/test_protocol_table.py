@@ -10,8 +10,8 @@ import pytest
 from onceonly import protocol as p
 from onceonly.errors import ProtocolError
 from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, Lost, Mode, Plan, Receipt, Vote
+from onceonly.protocol import planning, transitions
 from onceonly.protocol import states as s
-from onceonly.protocol import transitions
 from onceonly.protocol.matching import difference, match, totals
 
 
@@ -192,3 +192,18 @@ def test_a_repair_that_finds_what_was_lost_among_other_rows_is_no_repair(other: 
     _, commands = p.step(p.resume(plan), p.VotesCollected((vote(), other)))
 
     assert [getattr(command, "reason", "") for command in commands][-1] is p.StopReason.MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "elsewhere"),
+    [
+        ({"topic": "t"}, {"topic": "t"}, False),
+        ({"topic": "t"}, {"topic": "t", "topic_id": "1"}, False),  # noted by a newer version only
+        ({"topic": "t", "topic_id": "1"}, {"topic": "t", "topic_id": "2"}, True),
+        ({"topic": "t", "topic_id": "1"}, {"topic": "t"}, True),
+    ],
+)
+def test_a_target_is_another_one_where_what_was_noted_differs(
+    then: dict[str, str | int], now: dict[str, str | int], *, elsewhere: bool
+) -> None:
+    assert planning._is_elsewhere({"a": then}, {"a": now}) is elsewhere

@@ -70,6 +70,7 @@ def test_every_runtime_option_is_read() -> None:
         ("onceonly.commit.timeout", "inf", "a number of seconds"),
         ("onceonly.epoch.timeout", "0", "a number of seconds"),
         ("onceonly.epoch.timeout", "", "a number of seconds"),
+        ("onceonly.epoch.timeout", "1e10", "seconds, or none"),
         ("checkpointLocation", "", "checkpointLocation"),
     ],
 )

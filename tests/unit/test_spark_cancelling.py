@@ -70,3 +70,20 @@ def test_an_epoch_in_time_is_left_alone(limit_s: float | None) -> None:
         pass
     assert jobs.cancelled == []
     assert threading.active_count() == before, "no timer outlives its epoch"
+
+
+def test_the_job_that_follows_a_late_one_is_ended_too() -> None:
+    class Later(Jobs):
+        def cancelJobGroup(self, groupId: str) -> None:  # noqa: N802, N803  Spark's names
+            self.cancelled.append(groupId)
+            if len(self.cancelled) == 1:
+                raise RuntimeError("no job was there")
+            self._ended.set()
+
+    jobs = Later()
+    with (
+        pytest.raises(EpochTimeoutError),
+        no_longer_than_planned(jobs, plan(0.05), query="q", run="r"),
+    ):
+        jobs.run()
+    assert len(jobs.cancelled) >= 2

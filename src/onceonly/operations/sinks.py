@@ -112,7 +112,8 @@ def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str,
         then = dict(link.settings[name])
         with _asking(checkpoint, name):
             now = dict(each.sink.identity())
-        differ = [key for key in sorted({*then, *now}) if then.get(key) != now.get(key)]
+        # What an older version did not note is no difference.
+        differ = [key for key in sorted(then) if then[key] != now.get(key)]
         if differ:
             shown = "; ".join(f"{key} is {_value(now, key)}, and was {_value(then, key)}" for key in differ)
             raise ConfigurationError(

@@ -23,6 +23,8 @@ from onceonly.protocol.moves import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.model import Vote
 
 
@@ -62,11 +64,18 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
         )
     if receipt is not None:
         return _drain(context, last)
-    if last.pending and last.settings != context.settings:
+    if last.pending and _is_elsewhere(last.settings, context.settings):
         return stop(
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
         )
     return s.Syncing(context, last), (SyncLink(last),)
+
+
+def _is_elsewhere(
+    then: Mapping[str, Mapping[str, str | int]], now: Mapping[str, Mapping[str, str | int]]
+) -> bool:
+    """Say whether a target is another one than it was. What an older version did not note is no difference."""
+    return any(now[sink].get(key) != value for sink, noted in then.items() for key, value in noted.items())
 
 
 def _is_own(link: Link, context: s.Context) -> bool:

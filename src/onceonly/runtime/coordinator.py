@@ -154,7 +154,7 @@ class Coordinator:
             run=run,
             votes=len(votes),
             mode=plan.mode.value,
-            names=_names(votes),
+            names=self._names(votes),
         )
         if plan.mode is not Mode.DRAIN:
             failpoints.hit("link.before_check")
@@ -289,6 +289,8 @@ class Coordinator:
                 ) from error
             if why:
                 expiring.append(f"sink {name}: {why}")
+        # The questions took time, too.
+        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
         self._record(
             "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
         )
@@ -311,8 +313,8 @@ class Coordinator:
             run=link.run,
             link=link.kind.value,
             index=link.index,
-            names=_names(link.votes),
-            carried=_names(link.carried),
+            names=self._names(link.votes),
+            carried=self._names(link.carried),
         )
         failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
         return protocol.LinkPersisted(link)
@@ -410,6 +412,12 @@ class Coordinator:
             transaction=vote.handle.transaction,
         )
 
+    def _names(self, votes: Sequence[Vote]) -> str:
+        """Name the transactions of votes for the record; not worked out where nobody listens."""
+        if self._watch is None and not events.enabled():
+            return ""
+        return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
+
     def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
         more["plan"] = self._trying  # who acts: see docs/explanation/model.md
         if self._watch is not None:
@@ -439,10 +447,6 @@ def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
         if vote.handle is not None:
             handles.setdefault(vote.sink, []).append(vote.handle)
     return {name: tuple(each) for name, each in handles.items()}
-
-
-def _names(votes: Sequence[Vote]) -> str:
-    return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
 
 
 def _common(guarantees: Collection[Guarantee]) -> Guarantee:

@@ -27,6 +27,8 @@ EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 _QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, EPOCH_TIMEOUT)
 _SINK = (GUARANTEE, SINK)
 PREFIX = "onceonly."
+_LIMIT_S_MIN = 0.001
+_LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of them
 # The name becomes a part of transactional ids, group names and file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
@@ -41,6 +43,14 @@ class QuerySettings:
     commit_timeout_s: float = 60.0
     # How long an epoch may take only its user knows; too short a default would run one again for ever.
     epoch_timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.epoch_timeout_s
+        if limit is not None and not _LIMIT_S_MIN <= limit <= _LIMIT_S_MAX:
+            raise ConfigurationError(
+                f"the epoch's time-out cannot be {limit:g} s",
+                next_step=f"give it {_LIMIT_S_MIN:g} to {_LIMIT_S_MAX:g} seconds, or none",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         adopt=_flag(ADOPT, given.get(ADOPT, "false")),
         history=int(_number(HISTORY, given.get(HISTORY, "100"), minimum=1, whole=True)),
         commit_timeout_s=_number(COMMIT_TIMEOUT, given.get(COMMIT_TIMEOUT, "60"), minimum=0.001),
-        epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=0.001),
+        epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=_LIMIT_S_MIN),
     )
 
 

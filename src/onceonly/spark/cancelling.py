@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onceonly.model import Plan
+
+
+log = logging.getLogger("onceonly")
+
+_AGAIN_S = 0.5
 
 
 class Jobs(Protocol):
@@ -31,12 +37,22 @@ def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> I
         return
     late = threading.Event()
 
-    def end() -> None:
-        late.set()
-        jobs.cancelJobGroup(run)
+    over = threading.Event()
 
-    timer = threading.Timer(plan.limit_s, end)
-    timer.daemon = True
+    def end() -> None:
+        if over.wait(plan.limit_s):
+            return
+        late.set()
+        while True:
+            try:
+                jobs.cancelJobGroup(run)
+            except Exception as error:  # noqa: BLE001  whatever Spark answers: the next time may be better
+                log.warning("Query %s, chk-%s: its jobs could not be ended yet: %s", query, plan.epoch, error)
+            # Again and again: a late epoch's next job must not begin after the first has been ended.
+            if over.wait(_AGAIN_S):
+                return
+
+    timer = threading.Thread(target=end, name="onceonly-limit", daemon=True)
     timer.start()
     try:
         yield
@@ -50,6 +66,6 @@ def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> I
             ) from error
         raise
     finally:
-        timer.cancel()
+        over.set()
         # One that has just begun must not end the jobs of the epoch after.
         timer.join()

@@ -47,7 +47,8 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     context = _context(assignment)
     _share(assignment)
     settings = assignment.settings
-    key = (assignment.sink, settings.key, assignment.query)
+    # With a limit, attempts run in a thread of their own, and a sink may belong to the thread that made it.
+    key = (assignment.sink, settings.key, assignment.query, assignment.plan.limit_s is not None)
     deadline = Deadline(assignment.plan.limit_s, context)
 
     def attempt() -> Vote:

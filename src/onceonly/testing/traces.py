@@ -1,6 +1,6 @@
 """Holds the event log of real runs against the model in ``formal/``: is there a behaviour that explains it?
 
-Tests, campaigns, and anybody with Java: ``python -m onceonly.testing.traces DIR``. The log is what
+Tests, and anybody with Java: ``python -m onceonly.testing.traces DIR``. The log is what
 ``ONCEONLY_EVENTS=DIR`` made every process write, from the query's first epoch on. What is judged is
 exactly-once; a loss of power and a link that nobody synced leave no event, and are not judged.
 """

@@ -99,7 +99,10 @@ def _check_topic(admin: Admin, name: str) -> None:
 
 
 def topic_id(admin: Admin, name: str) -> str:
-    """Give the id that the cluster drew for a topic when it was made; empty where it is not there."""
+    """Give the id that the cluster drew for a topic when it was made.
+
+    Raises ``UnavailableError`` for one that is not there: a broker may be late to know it.
+    """
 
     def attempt() -> str:
         from uuid import UUID
@@ -113,8 +116,6 @@ def topic_id(admin: Admin, name: str) -> str:
         )
         topic = admin.send(request).topics[0]
         refuse_forbidden(topic.error_code, name)
-        if topic.error_code == UNKNOWN_TOPIC:
-            return ""
         if topic.error_code != NONE:
             raise NotAnsweredError(f"error {topic.error_code}")
         return urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")  # as Kafka's own tools show it
