@@ -22,13 +22,13 @@ from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly.testing.auditor import KafkaWatcher
+from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign import recovery
 from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.feed import Feed
 from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.recovery import OURS, Kill, Recovery
 from onceonly.testing.campaign.result import save
-from onceonly.testing.campaign.run import _machine, _tidy, _versions
 from onceonly.testing.campaign.task import READY, SPARK, Task
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
     """
     ensure_jars()
     # What else the machine has to do is in every time.
-    machine = {**_machine(), "load_before": round(os.getloadavg()[0], 1)}
-    versions = _versions()
+    machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
+    versions = host.versions()
     draw = random.Random(options.seed)
     kills: list[Kill] = []
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="onceonly-recovery-"))
-        close.callback(_tidy, folder, [])
+        close.callback(host.tidy, folder, [])
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         lives = Lives(folder / "lives", {}, _NoArchive(folder))

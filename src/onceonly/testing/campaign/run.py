@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
-import shutil
-import subprocess
 import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,10 +13,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from onceonly.embedded.jars import ensure_jars
-from onceonly.embedded.java import find_java
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
+from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign import page, result
 from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.display import Display
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
 
 CONNECTORS = ("kafka", "files", "kafka+files")
 _PREFIX = "onceonly-verify-"
-_PACKAGES = ("onceonly", "pyspark", "confluent-kafka", "kafka-python")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +72,14 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         _tidy_after_the_dead()
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         kept: list[Path] = []
-        close.callback(_tidy, folder, kept)
+        close.callback(host.tidy, folder, kept)
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         points = Points(folder / "points")
         lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
-        arena = Arena(folder, kafka, points, lives, display, commit=_commit(), kept=kept)
+        arena = Arena(folder, kafka, points, lives, display, commit=host.commit(), kept=kept)
         display.say(f"seed {options.seed}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
@@ -118,8 +113,8 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
 def _report(options: CampaignOptions) -> Result:
     if options.json is not None and options.json.exists():
         found = result.read(options.json)
-        return result.fold(found.rounds, seed=options.seed, machine=_machine(), versions=_versions())
-    return result.fold([], seed=options.seed, machine=_machine(), versions=_versions())
+        return result.fold(found.rounds, seed=options.seed, machine=host.machine(), versions=host.versions())
+    return result.fold([], seed=options.seed, machine=host.machine(), versions=host.versions())
 
 
 def _is_enough(options: CampaignOptions, done: Result) -> bool:
@@ -133,51 +128,10 @@ def _write(options: CampaignOptions, done: Result) -> None:
         page.write(options.html, done)
 
 
-def _tidy(folder: Path, kept: list[Path]) -> None:
-    """Remove all but the rounds that are kept; the folder too, if there are none."""
-    for path in folder.iterdir():
-        if path not in kept:
-            shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def _tidy_after_the_dead() -> None:
     """Remove what campaigns that were killed have left; the rounds that they had kept stay."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
             with suppress(OSError):  # another user's, or another campaign is just doing the same
-                _tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])
-
-
-def _machine() -> dict[str, str | int | float]:
-    java = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False, timeout=30)
-    return {
-        "cores": os.cpu_count() or 0,
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "system": f"{platform.system()} {platform.release()}",
-        "java": (java.stderr.splitlines() or [""])[0],
-    }
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "commit": _commit()}
-    for package in _PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
-
-
-def _commit() -> str:
-    """Name the code that runs, where it is a work tree of git; with ``+`` if it was changed."""
-    with suppress(OSError, subprocess.SubprocessError):
-        git = ["git", "-C", str(Path(__file__).parent)]
-        found = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
-        )
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True
-        )
-        return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
-    return ""
+                host.tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])

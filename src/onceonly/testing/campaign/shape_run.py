@@ -18,13 +18,13 @@ from onceonly.embedded.jars import ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import Guarantee
 from onceonly.testing.auditor import collect, judge
+from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign import shape, watch
 from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.feed import Feed
 from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.result import save
 from onceonly.testing.campaign.round import _newest
-from onceonly.testing.campaign.run import _machine, _tidy, _versions
 from onceonly.testing.campaign.task import Task
 from onceonly.testing.campaign.watch import Watch
 
@@ -62,11 +62,11 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         UnavailableError: the broker did not take the input, or the output could not be read.
     """
     ensure_jars()
-    machine, versions = _machine(), _versions()
+    machine, versions = host.machine(), host.versions()
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="onceonly-like-kafka-"))
         kept: list[Path] = []
-        close.callback(_tidy, folder, kept)
+        close.callback(host.tidy, folder, kept)
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
         lives = Lives(folder / "lives", {}, ClassArchive.of(str(machine["java"])))

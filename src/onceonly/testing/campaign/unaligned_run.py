@@ -19,8 +19,8 @@ from onceonly import events, failpoints
 from onceonly.embedded.jars import ensure_jars
 from onceonly.errors import SetupError
 from onceonly.testing.auditor.files import FilesReader
+from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign.result import save
-from onceonly.testing.campaign.run import _machine, _versions
 from onceonly.testing.campaign.unaligned import draw
 from onceonly.testing.campaign.unaligned_audit import Shown, audit, conclude
 from onceonly.testing.campaign.unaligned_operator import Mode
@@ -79,7 +79,7 @@ def run_shown(options: ShownOptions, say: Callable[[str], None]) -> Shown:
     finally:
         shutil.rmtree(world, ignore_errors=True)
     found = conclude(plan, counted[Mode.ALIGNED], counted[Mode.UNALIGNED], seconds=seconds)
-    found = msgspec.structs.replace(found, machine=_machine(), versions=_versions())
+    found = msgspec.structs.replace(found, machine=host.machine(), versions=host.versions())
     if options.json is not None:
         save(options.json, encode(found))
     if options.picture is not None:
