@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -57,6 +58,17 @@ def test_the_matrix_is_a_table() -> None:
     assert "| kafka | at-least-once | 1,200 | 4,000 | 0 (allowed: duplicated 5) | clean |" in shown
     assert "3,600 crashes in 3 rounds, 2026-11-21 to 2026-11-23, seed 7: **clean**" in shown
     assert shown.endswith("onceonly 0.1.0, kafka 4.1.0.")
+
+
+def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
+    rounds = [
+        msgspec.structs.replace(one(number), commit=commit)
+        for number, commit in [(3, "bbb"), (1, "bbb"), (2, "aaa"), (4, "")]
+    ]
+    report = result.fold(rounds, seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
+    assert matrix.short(report).endswith("onceonly 0.1.0, commits bbb, aaa.")
+    single = result.fold(rounds[:2], seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
+    assert matrix.short(single).endswith("commit bbb, onceonly 0.1.0.")
 
 
 def test_the_docs_page_has_every_fault_and_the_recovery() -> None:

@@ -90,11 +90,23 @@ def _summary(result: Result) -> str:
     days = sorted({each.started[:10] for each in result.rounds})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     seeds = ", ".join(map(str, sorted({each.seed for each in result.rounds})))
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
     return (
         f"{result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: **{result.verdict}**. "
         f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired. {versions}."
     )
+
+
+def _versions(result: Result) -> dict[str, str]:
+    """Give the last call's versions, but the commits of all rounds, which are sorted by time."""
+    commits = list(dict.fromkeys(each.commit for each in result.rounds if each.commit))
+    versions = dict(result.versions)
+    if len(commits) > 1:
+        versions.pop("commit", None)
+        versions["commits"] = ", ".join(commits)
+    elif commits:
+        versions["commit"] = commits[0]
+    return versions
 
 
 def _doubts(result: Result) -> list[str]:
