@@ -74,7 +74,7 @@ def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
 def test_the_docs_page_has_every_fault_and_the_recovery() -> None:
     shown = matrix.whole(fold(one()))
     assert "| kill link.after_put | 1,200 | 1,200 |" in shown
-    assert "onceonly median 3.0 s, worst 4.0 s of 2." in shown
+    assert "row: median 3.0 s, worst 4.0 s of 2." in shown
 
 
 def test_a_bad_report_is_shown_as_it_is() -> None:

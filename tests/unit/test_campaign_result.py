@@ -139,12 +139,23 @@ ROUNDS = st.builds(
 @given(st.lists(ROUNDS, max_size=6), st.integers(0, 6))
 def test_reports_add_up_in_any_order_and_any_number_of_times(rounds: list[Round], cut: int) -> None:
     whole = fold(*rounds)
-    left, right = fold(*rounds[:cut]), fold(*rounds[cut:])
-    assert results.merge([left, right]) == results.merge([right, left, right]) == whole
+    left, right = rounds[:cut], rounds[cut:]
+    assert fold(*right, *left, *right) == whole
     one_by_one = fold()
     for each in rounds:
         one_by_one = results.add(one_by_one, each)
     assert one_by_one == whole
+
+
+def test_a_report_from_before_a_field_came_or_went_is_read() -> None:
+    early = json.loads(results.encode(fold(CLEAN)))
+    (only,) = early["rounds"]
+    del only["trouble"]
+    only["spark_recovery_s"] = []
+    assert results.decode(json.dumps(early).encode(), where="early.json") == fold(CLEAN)
+    only["spark_recovery_s"] = [1.0]
+    with pytest.raises(ConfigurationError, match="spark_recovery_s"):
+        results.decode(json.dumps(early).encode(), where="early.json")
 
 
 def test_a_round_that_was_run_again_does_not_hide_what_it_found_before() -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _PER_SECOND = 4
-_EVERY_S = 15.0
 
 
 @dataclass(slots=True)

@@ -83,18 +83,14 @@ def _tell(each: Round) -> str:
 
 
 def recovery(result: Result) -> str:
-    """Draw how long it took from a death to the first new row: ours, and Spark's own sink where it was measured."""
+    """Draw how long it took from a death to the first new row."""
     ours = sorted(s for each in result.rounds for s in each.recovery_s)
-    theirs = sorted(s for each in result.rounds for s in each.spark_recovery_s)
     if not ours:
         return "<p>No recovery was timed.</p>"
-    most = max(*ours, *theirs, 0.001) if theirs else max(ours[-1], 0.001)
+    most = max(ours[-1], 0.001)
     step = _step(most)
     most = step * -(-most // step)  # whole marks
     parts, y = [_histogram("ours", "onceonly", ours, most, 0)], 110
-    if theirs:
-        parts.append(_histogram("theirs", "Spark's own sink", theirs, most, y))
-        y += 110
     marks = round(most / step)
     for mark in range(marks + 1):
         x = _LEFT + (_WIDTH - _LEFT - 40) * mark / marks

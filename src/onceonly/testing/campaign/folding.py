@@ -54,18 +54,6 @@ def add(result: Result, done: Round) -> Result:
     return refold(result, (*result.rounds, done))
 
 
-def merge(results: Iterable[Result]) -> Result:
-    """Give one report of several. Seed, machine and versions are those of the last one.
-
-    Raises:
-        ValueError: there is none.
-    """
-    every = list(results)
-    if not every:
-        raise ValueError("nothing to merge")
-    return refold(every[-1], (each for result in every for each in result.rounds))
-
-
 def matrix(rounds: Iterable[Round]) -> tuple[Row, ...]:
     """Sum up the rounds of each connector under each guarantee. Pure; sorted by guarantee, then connector."""
     groups: dict[tuple[str, str], list[Round]] = {}

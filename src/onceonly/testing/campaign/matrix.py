@@ -116,15 +116,13 @@ def _doubts(result: Result) -> list[str]:
 
 
 def _recovery(result: Result) -> list[str]:
-    told = []
-    for name, times in (
-        ("onceonly", [s for each in result.rounds for s in each.recovery_s]),
-        ("Spark's own sink, in the same run,", [s for each in result.rounds for s in each.spark_recovery_s]),
-    ):
-        median, worst = spread(times)
-        if median is not None:
-            told.append(f"{name} median {median:.1f} s, worst {worst:.1f} s of {len(times):,}")
-    return [f"From a death to the first new row: {'; '.join(told)}."] if told else []
+    times = [s for each in result.rounds for s in each.recovery_s]
+    median, worst = spread(times)
+    if median is None:
+        return []
+    return [
+        f"From a death to the first new row: median {median:.1f} s, worst {worst:.1f} s of {len(times):,}."
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,11 +11,12 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.testing.campaign.folding import add, fold, matrix, merge, next_number, refold, split, verdict
+from onceonly.testing.campaign.folding import add, fold, matrix, next_number, refold, split, verdict
 from onceonly.testing.campaign.values import VERSION, Result, Round, Row, Verdict
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "encode",
     "fold",
     "matrix",
-    "merge",
     "next_number",
     "read",
     "save",
@@ -37,6 +37,9 @@ __all__ = [
     "verdict",
     "write",
 ]
+
+
+_GONE = "spark_recovery_s"
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ def decode(data: bytes, *, where: str) -> Result:
                 f"{where} has format {version}, written by a newer onceonly; this one reads up to {VERSION}",
                 next_step="upgrade onceonly, or name another file",
             )
-        found = msgspec.json.decode(data, type=Result)
+        found = msgspec.convert(_without_the_gone(msgspec.json.decode(data)), Result)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"{where} is not a whole report of a campaign: {error}",
@@ -82,6 +85,15 @@ def decode(data: bytes, *, where: str) -> Result:
             next_step="restore it, or move it away",
         )
     return result
+
+
+def _without_the_gone(report: dict[str, Any]) -> dict[str, Any]:
+    """Leave out a field of rounds that early reports have, always empty."""
+    rounds = report.get("rounds")
+    for each in rounds if isinstance(rounds, list) else ():
+        if isinstance(each, dict) and each.get(_GONE) == []:
+            del each[_GONE]
+    return report
 
 
 def _figures(result: Result) -> tuple[object, ...]:

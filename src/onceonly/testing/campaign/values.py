@@ -41,8 +41,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     examples: tuple[str, ...] = ()
     recovery_s: tuple[float, ...] = ()
     """From each death to the first newly visible row."""
-    spark_recovery_s: tuple[float, ...] = ()
-    """The same of Spark's own sink, in the same run."""
     trouble: tuple[str, ...] = ()
     """What went wrong besides the faults, one sentence each: a round with any proves nothing."""
     not_audited: str = ""
@@ -107,7 +105,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A report, as it stands in the file. Made by ``fold``, ``add``, ``merge`` and ``read`` only."""
+    """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
     verdict: Verdict
