@@ -183,12 +183,20 @@ def test_without_an_end_nothing_is_begun(rounds: Rounds) -> None:
     [(Rounds(), 0), (Rounds(anomalies=1), 1), (Rounds(unfired=1), 2), (Rounds(anomalies=1, unfired=1), 1)],
 )
 def test_the_exit_status_tells_the_verdict(
-    given: Rounds, status: int, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+    given: Rounds,
+    status: int,
+    rounds: Rounds,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(run, "run_round", given)
     monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
 
     assert cli.run(["verify", "--crashes", "1", "--sink", "kafka"]) == status
+    shown = capsys.readouterr().out
+    assert f"{['CLEAN', 'ANOMALIES', 'INCONCLUSIVE'][status]} · 10 crashes · 1 rounds" in shown
+    assert ("armed 10 times, fired 9" in shown) == bool(given.unfired)
+    assert f"kill link.after_put 10 {10 - given.unfired}" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("arguments", [[], ["--crashes", "0"], ["--sink", "ftp", "--crashes", "1"]])

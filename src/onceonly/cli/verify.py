@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from onceonly.cli import shapes, shared, unaligned
 from onceonly.errors import SetupError
@@ -17,8 +15,6 @@ from onceonly.model import Guarantee
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from onceonly.testing.campaign.result import Result
 
 _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 _CONNECTORS = ("kafka", "files", "kafka+files")
@@ -129,6 +125,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     if recovery:
         return shapes.recovery(kills=kills, seed=seed, json=json_file)
     try:
+        from onceonly.testing.campaign import tables
         from onceonly.testing.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
         raise SetupError(
@@ -149,9 +146,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         number=number,
     )
     found = run_campaign(options, Console(stderr=True))
-    shared.show(_table(found))
-    for text in found.why:
-        shared.tell(f"{found.verdict}: {text}")
+    shared.show(tables.table(found), tables.faults_table(found))
     return _STATUS[found.verdict]
 
 
@@ -168,26 +163,6 @@ def _refuse_mixed() -> None:
         raise click.UsageError("--picture belongs to --unaligned; a campaign's report is drawn by --html")
     for name in sorted(given & _OWNED.keys()):
         raise click.UsageError(f"--{name} belongs to {_OWNED[name]}")
-
-
-def _table(found: Result) -> Table:
-    """Draw the guarantee matrix."""
-    table = Table(title="guarantee matrix", title_justify="left", box=box.SIMPLE)
-    for name in ("sink", "guarantee", "verdict"):
-        table.add_column(name)
-    for name in ("rounds", "crashes", "faults", "epochs", "rows", "anomalies"):
-        table.add_column(name, justify="right")
-    for row in found.matrix:
-        counts = (
-            row.rounds,
-            row.crashes,
-            sum(row.faults.values()),
-            row.epochs,
-            row.rows,
-            sum(row.anomalies.values()),
-        )
-        table.add_row(row.connector, row.guarantee, row.verdict, *(f"{count:,}" for count in counts))
-    return table
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

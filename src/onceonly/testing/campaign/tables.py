@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +22,7 @@ _WHY_MAX = 10
 
 def table(result: Result) -> RenderableType:
     """Give the guarantee matrix with the verdict under it, why, and how to see each finding again."""
-    shown = Table(title="Guarantee matrix")
+    shown = Table(title="guarantee matrix", title_justify="left", box=box.SIMPLE)
     for name in ("sink", "guarantee"):
         shown.add_column(name)
     for name in ("rounds", "crashes survived", "faults", "rows checked", "anomalies"):
@@ -41,7 +42,7 @@ def table(result: Result) -> RenderableType:
 
 def faults_table(result: Result) -> RenderableType:
     """Give how often each fault was armed and fired, one line each."""
-    shown = Table(title="Faults")
+    shown = Table(title="faults", title_justify="left", box=box.SIMPLE)
     shown.add_column("fault")
     shown.add_column("armed", justify="right")
     shown.add_column("fired", justify="right")
