@@ -203,3 +203,25 @@ def test_the_exit_status_tells_the_verdict(
 def test_wrong_usage_is_status_64(arguments: list[str], rounds: Rounds) -> None:
     assert cli.run(["verify", *arguments]) == 64
     assert cast("list[object]", rounds.run) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "module"),
+    [
+        (["--crashes", "1"], "run"),
+        (["--like-kafka"], "shape_run"),
+        (["--recovery"], "recovery_run"),
+        (["--unaligned"], "unaligned_run"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_in_every_mode(
+    mode: list[str], module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    # None in place of a module is how Python says that there is none.
+    monkeypatch.setitem(sys.modules, f"onceonly.testing.campaign.{module}", None)
+
+    assert cli.run(["verify", *mode]) == 2
+    said = capsys.readouterr().err
+    assert f"the campaign needs the package onceonly.testing.campaign.{module}" in said
+    assert "pip install 'onceonly[demo]'" in said

@@ -8,7 +8,6 @@ from rich import box
 from rich.table import Table
 
 from onceonly.cli import shared
-from onceonly.errors import SetupError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +28,7 @@ def like_kafka(*, messages: int, transaction: int, seed: int, json: Path | None)
     try:
         from onceonly.testing.campaign.shape_run import ShapeOptions, run_shape
     except ModuleNotFoundError as error:
-        raise _missing(error) from None
+        raise shared.missing(error) from None
     options = ShapeOptions(messages=messages, transaction=transaction, seed=seed, json=json)
     found = run_shape(options, shared.tell)
     shared.show(shape_table(found))
@@ -41,7 +40,7 @@ def recovery(*, kills: int, seed: int, json: Path | None) -> int:
     try:
         from onceonly.testing.campaign.recovery_run import RecoveryOptions, run_recovery
     except ModuleNotFoundError as error:
-        raise _missing(error) from None
+        raise shared.missing(error) from None
     found = run_recovery(RecoveryOptions(kills=kills, seed=seed, json=json), shared.tell)
     shared.show(recovery_table(found))
     return _end(found.verdict, found.why)
@@ -88,9 +87,3 @@ def _end(verdict: str, why: tuple[str, ...]) -> int:
     for text in why:
         shared.tell(f"{verdict}: {text}")
     return _STATUS[verdict]
-
-
-def _missing(error: ModuleNotFoundError) -> SetupError:
-    return SetupError(
-        f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
-    )

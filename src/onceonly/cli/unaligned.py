@@ -8,7 +8,6 @@ from rich import box
 from rich.table import Table
 
 from onceonly.cli import shared
-from onceonly.errors import SetupError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +20,7 @@ def show(*, seed: int, json: Path | None, picture: Path | None) -> int:
     try:
         from onceonly.testing.campaign.unaligned_run import ShownOptions, run_shown
     except ModuleNotFoundError as error:
-        raise SetupError(
-            f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
-        ) from None
+        raise shared.missing(error) from None
     options = ShownOptions(seed=seed, json=json, picture=picture)
     shared.tell(f"seed {seed}: {options.epochs} epochs, {options.kills} kills; this takes a minute or more")
     found = run_shown(options, shared.tell)

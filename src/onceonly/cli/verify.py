@@ -10,7 +10,6 @@ import click
 from rich.console import Console
 
 from onceonly.cli import shapes, shared, unaligned
-from onceonly.errors import SetupError
 from onceonly.model import Guarantee
 
 if TYPE_CHECKING:
@@ -128,9 +127,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         from onceonly.testing.campaign import tables
         from onceonly.testing.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
-        raise SetupError(
-            f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
-        ) from None
+        raise shared.missing(error) from None
     if crashes is None and minutes is None and number is None:
         raise click.UsageError("say how long: --crashes N, --minutes M or --round R")
     options = CampaignOptions(
