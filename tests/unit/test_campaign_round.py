@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -40,6 +41,9 @@ class FakeLife:
 
     def kill(self) -> None:
         self.killed = True
+
+    def stop(self) -> bool:
+        return True
 
     def error(self) -> str:
         return "why"
@@ -78,6 +82,11 @@ class FakeWatch:
 @dataclass
 class FakeFeeder:
     ahead_of: int = 0
+
+    def start(self) -> None: ...
+
+    def stop(self) -> int:
+        return 1
 
 
 @dataclass(frozen=True)
@@ -207,6 +216,26 @@ def test_a_reader_that_watched_blindly_is_said() -> None:
     ]
     (nothing,) = Watch({"files": cast("Any", FakeWatcher(0))}).blind([])
     assert "files saw 0 rows" in nothing
+
+
+def test_what_a_round_noted_is_in_its_verdict(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch({"kafka": cast("Any", FakeWatcher(1, "KafkaError:\n no"))})
+    monkeypatch.setattr(Watch, "begin", lambda _: watch)
+    monkeypatch.setattr(Watch, "holds", lambda *_: False)
+    world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
+    verdict = SimpleNamespace(anomalies={}, examples=())
+    for name, given in (("_task", scene.task), ("_world", world), ("judge", verdict), ("_keep", None)):
+        monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
+    monkeypatch.setattr(rounds, "Feeder", lambda *_: FakeFeeder())
+    monkeypatch.setattr(Scene, "settle", lambda *_: None)
+
+    found, kept = rounds.run_round(scene.arena, replace(scene.plan, blows=()), Guarantee.EXACTLY_ONCE)
+
+    assert found.verdict == "inconclusive"
+    start, reader = found.trouble
+    assert "nothing was visible 0.05 s after the start" in start
+    assert reader.endswith("saw 1 rows, 2 were there in the end: KafkaError: no")
+    assert kept is not None
 
 
 def test_a_job_that_ends_by_itself_is_said_and_started_again_until_it_is_too_often(scene: Scene) -> None:
