@@ -227,7 +227,8 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
     assert sink.identity() == {
         "cluster": facts["cluster_id"],
         "topic": topic,
-        "topic_id": str(described.topic_id),
+        # As Kafka's tools show it; librdkafka writes its own ids with the other two letters of base64.
+        "topic_id": str(described.topic_id).replace("+", "-").replace("/", "_"),
         "prefix": "onceonly",
         "marker_topic": topic,
     }
