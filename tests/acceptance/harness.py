@@ -282,8 +282,12 @@ class Run:
 
 def visible_files(folder: Path) -> list[Path]:
     """List what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+    found: list[Path] = []
+    for base, folders, names in os.walk(folder):
+        # Not even looked into: a living job takes its own folders away.
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        found += [Path(base, name) for name in names if name[0] not in "._"]
+    return found
 
 
 class Watcher:

@@ -115,6 +115,7 @@ def test_a_null_topic_stops_the_epoch_and_loses_nothing(bench: Bench) -> None:
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_a_newer_format_is_refused_and_named(bench: Bench) -> None:
     bench.feed(ROWS)
     bench.run()
@@ -128,6 +129,7 @@ def test_a_newer_format_is_refused_and_named(bench: Bench) -> None:
     assert "99" in message
 
 
+@pytest.mark.long
 def test_a_damaged_decision_is_refused_and_named(bench: Bench) -> None:
     bench.feed(ROWS)
     bench.run_and_kill_at("link.after_put", 2)

@@ -55,6 +55,7 @@ KILLS = {
 STEPS = [(point, nth) for kills in KILLS.values() for point, nth, _ in kills]
 
 
+@pytest.mark.long
 def test_every_row_is_there_once_after_a_kill_at_each_step(bench: Bench) -> None:
     bench.args = SMALL_EPOCHS
     bench.feed(MORE_ROWS)
@@ -166,6 +167,7 @@ def test_a_replay_that_takes_another_branch_stops_and_touches_nothing(bench: Ben
     bench.assert_nothing_left_open(*ALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("road", ROADS)
 def test_killed_python_workers_double_nothing(bench: Bench, road: str) -> None:
     # With one try a task, the query fails and is started again in the same driver.

@@ -73,7 +73,8 @@ def test_an_epoch_with_a_slot_that_stands_still_runs_again(bench: Bench, road: s
         run.kill_tree()
 
 
-@pytest.mark.parametrize("road", ["foreachBatch", pytest.param("format", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("road", ["foreachBatch", "format"])
 def test_an_epoch_that_comes_near_the_brokers_time_out_runs_again_before_it_is_decided(
     patient_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, road: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,7 +12,6 @@ from onceonly.errors import UnavailableError
 from onceonly.testing.auditor.world import Orphan, Seen
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator
 
 Parse: TypeAlias = "Callable[[bytes], tuple[bytes | None, bytes]]"
@@ -58,7 +58,9 @@ class FilesReader:
 
     def rows(self) -> Iterator[Seen]:
         """Give the rows of all visible files, file by file. Raises ``UnavailableError`` where one cannot be read."""
-        for name, path in sorted((str(each.relative_to(self._folder)), each) for each in self._visible()):
+        for name, path in sorted(
+            (str(each.relative_to(self._folder)), each) for each in visible_files(self._folder)
+        ):
             try:
                 yield from self._rows_of(name, path)
             except FileNotFoundError:
@@ -81,11 +83,6 @@ class FilesReader:
     def close(self) -> None:
         """Nothing is kept open between calls."""
 
-    def _visible(self) -> Iterator[Path]:
-        for path in self._folder.rglob("*"):
-            if not any(part[0] in "._" for part in path.relative_to(self._folder).parts) and path.is_file():
-                yield path
-
     def _rows_of(self, name: str, path: Path) -> list[Seen]:
         state = _state(path.stat())
         known = self._read.get(name)
@@ -99,6 +96,16 @@ class FilesReader:
         ]
         self._read[name] = state, rows
         return rows
+
+
+def visible_files(folder: Path) -> Iterator[Path]:
+    """Give what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``.
+
+    Hidden folders are not even looked into: a living job takes its own away meanwhile.
+    """
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        yield from (Path(base, name) for name in names if name[0] not in "._")
 
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:

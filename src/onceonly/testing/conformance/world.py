@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from onceonly.model import AlreadyCommitted, Committed, Handle, RetryLater
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.runtime.registry import build, settings_of, strongest
+from onceonly.testing.auditor.files import visible_files
 from onceonly.testing.conformance.query import Query, Work
 from onceonly.testing.conformance.workload import difference, read_rows, rows_of
 
@@ -198,9 +199,8 @@ class World:
         import pyarrow.parquet as pq
 
         seen: Counter[Row] = Counter()
-        for path in sorted(self.companion.rglob("*.parquet")):
-            if not any(part[0] in "._" for part in path.relative_to(self.companion).parts):
-                seen.update(read_rows(pq.ParquetFile(path).read().to_pylist()))
+        for path in sorted(visible_files(self.companion)):
+            seen.update(read_rows(pq.ParquetFile(path).read().to_pylist()))
         return seen
 
     def rows(self, numbers: list[int]) -> Counter[Row]:
