@@ -49,7 +49,7 @@ demo: setup
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
 test: setup lint types imports docs
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance"
-	$(BIN)/pytest -n 2 --dist loadfile -m integration
+	$(BIN)/pytest -m integration
 	$(BIN)/pytest -m "acceptance and not long"
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
@@ -90,7 +90,7 @@ mutants: setup
 	$(BIN)/python -m tests.mutation.mutate
 
 integration: setup
-	$(BIN)/pytest -n 2 --dist loadfile -m integration
+	$(BIN)/pytest -m integration
 
 acceptance: setup
 	$(BIN)/pytest -m acceptance
