@@ -46,7 +46,9 @@ def test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row(
 ) -> None:
     """Two handles an epoch: either both are lost, or one was committed and the other is lost."""
     bench = Bench(impatient_kafka, tmp_path)
-    bench.args = ["--road", road, "--option", "kafka.transaction.timeout.ms=4000"]
+    # Long enough for the first epoch of a cold job; one that takes longer all the same is run again.
+    time_out = ("--option", "kafka.transaction.timeout.ms=15000")
+    bench.args = ["--road", road, *time_out, "--restart", "5"]
     bench.feed(ROWS)
     run = bench.start(f"{point}=pause@{nth}")
     try:
