@@ -136,18 +136,11 @@ class AtPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """A process stands still at a crash point for a while, and goes on."""
+class _AtStep:
+    """What begins when a process stands still at a crash point."""
 
     point: str
     nth: int
-    seconds: float
-    crashes: int = 0
-    measured: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return f"pause {self.point}"
 
     @property
     def opener(self) -> AtPoint | None:
@@ -159,46 +152,12 @@ class Pause:
     def fired(self, stage: Stage, arming: str) -> float | None:
         return stage.points.fired_at(arming)
 
-    def heal(self, stage: Stage, arming: str) -> None:
-        stage.sleep(self.seconds)
-        stage.points.resume(arming)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillDriverAt:
-    """The whole process tree of the job dies while a step stands still."""
-
-    point: str
-    nth: int
-    crashes: int = 1
-    measured: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return f"kill driver at {self.point}"
-
-    @property
-    def opener(self) -> AtPoint | None:
-        return _opener(self.point, "raise")
-
-    def arm(self, stage: Stage) -> str:
-        return stage.points.arm(self.point, "pause", self.nth)
-
-    def fired(self, stage: Stage, arming: str) -> float | None:
-        return stage.points.fired_at(arming)
-
-    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
-        stage.kill_driver()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillDriver:
-    """The whole process tree of the job dies at a random moment."""
+class _AtMoment:
+    """What begins a while after it was armed. ``arming`` is the moment."""
 
     delay_s: float
-    name: str = "kill driver at a random moment"
-    crashes: int = 1
-    measured: ClassVar[bool] = True
     opener: ClassVar[None] = None
 
     def arm(self, stage: Stage) -> str:
@@ -207,23 +166,59 @@ class KillDriver:
     def fired(self, stage: Stage, arming: str) -> float | None:
         return float(arming) if stage.now() >= float(arming) else None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause(_AtStep):
+    """A process stands still at a crash point for a while, and goes on."""
+
+    seconds: float
+    crashes: int = 0
+    measured: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"pause {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.sleep(self.seconds)
+        stage.points.resume(arming)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillDriverAt(_AtStep):
+    """The whole process tree of the job dies while a step stands still."""
+
+    crashes: int = 1
+    measured: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"kill driver at {self.point}"
+
     def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
         stage.kill_driver()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillWorker:
+class KillDriver(_AtMoment):
+    """The whole process tree of the job dies at a random moment."""
+
+    name: str = "kill driver at a random moment"
+    crashes: int = 1
+    measured: ClassVar[bool] = True
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillWorker(_AtMoment):
     """One of the job's Python workers dies at a random moment. ``which`` chooses, in [0, 1)."""
 
-    delay_s: float
     which: float
     name: str = "kill worker at a random moment"
     crashes: int = 1
     measured: ClassVar[bool] = True
-    opener: ClassVar[None] = None
-
-    def arm(self, stage: Stage) -> str:
-        return _due(stage, self.delay_s)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         return _signal_worker(stage, arming, self.which, signal.SIGKILL) and stage.now()
@@ -233,19 +228,14 @@ class KillWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreezeWorker:
+class FreezeWorker(_AtMoment):
     """One of the job's Python workers is stopped (SIGSTOP) for a while, and goes on."""
 
-    delay_s: float
     which: float
     seconds: float
     name: str = "freeze worker"
     crashes: int = 0
     measured: ClassVar[bool] = True
-    opener: ClassVar[None] = None
-
-    def arm(self, stage: Stage) -> str:
-        return _due(stage, self.delay_s)
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         pid = _signal_worker(stage, arming, self.which, signal.SIGSTOP)
@@ -264,11 +254,9 @@ class FreezeWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillBroker:
+class KillBroker(_AtStep):
     """The broker gets SIGKILL while a step of the protocol stands still, and comes back."""
 
-    point: str
-    nth: int
     down_s: float
     crashes: int = 1
     measured: ClassVar[bool] = False
@@ -276,16 +264,6 @@ class KillBroker:
     @property
     def name(self) -> str:
         return f"kill broker at {self.point}"
-
-    @property
-    def opener(self) -> AtPoint | None:
-        return _opener(self.point, "raise")
-
-    def arm(self, stage: Stage) -> str:
-        return stage.points.arm(self.point, "pause", self.nth)
-
-    def fired(self, stage: Stage, arming: str) -> float | None:
-        return stage.points.fired_at(arming)
 
     def heal(self, stage: Stage, arming: str) -> None:
         stage.kafka.kill()
@@ -297,21 +275,13 @@ class KillBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopBroker:
+class StopBroker(_AtMoment):
     """The broker is shut down in order at a random moment, and comes back."""
 
-    delay_s: float
     down_s: float
     name: str = "stop broker"
     crashes: int = 0
     measured: ClassVar[bool] = True
-    opener: ClassVar[None] = None
-
-    def arm(self, stage: Stage) -> str:
-        return _due(stage, self.delay_s)
-
-    def fired(self, stage: Stage, arming: str) -> float | None:
-        return float(arming) if stage.now() >= float(arming) else None
 
     def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
         stage.kafka.stop()
