@@ -201,3 +201,11 @@ class Plan:
     carried: tuple[Vote, ...] = ()
     limit_s: float | None = None
     planned_s: float = 0.0
+
+
+def differing(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> list[str]:
+    """Name what of a target, as noted in a decision, is not so now. Pure.
+
+    What an older version did not note is no difference.
+    """
+    return sorted(key for key, value in then.items() if now.get(key) != value)

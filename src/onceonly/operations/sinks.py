@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
-from onceonly.model import LinkKind, SinkUse
+from onceonly.model import LinkKind, SinkUse, differing
 from onceonly.ports import QueryContext
 from onceonly.runtime.coordinator import Participant
 from onceonly.runtime.registry import BUILT_IN, load
@@ -112,8 +112,7 @@ def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str,
         then = dict(link.settings[name])
         with _asking(checkpoint, name):
             now = dict(each.sink.identity())
-        # What an older version did not note is no difference.
-        differ = [key for key in sorted(then) if then[key] != now.get(key)]
+        differ = differing(then, now)
         if differ:
             shown = "; ".join(f"{key} is {_value(now, key)}, and was {_value(then, key)}" for key in differ)
             raise ConfigurationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt
+from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import PutLink, ReadChain, StopReason, SyncLink
@@ -74,8 +74,8 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
 def _is_elsewhere(
     then: Mapping[str, Mapping[str, str | int]], now: Mapping[str, Mapping[str, str | int]]
 ) -> bool:
-    """Say whether a target is another one than it was. What an older version did not note is no difference."""
-    return any(now[sink].get(key) != value for sink, noted in then.items() for key, value in noted.items())
+    """Say whether a sink's target is another one than it was."""
+    return any(differing(noted, now[sink]) for sink, noted in then.items())
 
 
 def _is_own(link: Link, context: s.Context) -> bool:
