@@ -316,6 +316,7 @@ class Auditor(Stage):
         folder = self.folder / "checkpoint"
         (folder / "commits").mkdir(parents=True)
         (folder / "commits" / "0").write_text("v1\n{}")
+        (folder / "metadata").write_text(json.dumps({"id": "q"}))
         log = open_log(str(folder), query="q", create=True)
         vote = Vote(
             sink="kafka", epoch=0, slot=0, plan="p", run="r", attempt="0", rows=len(ROWS), checksum="0" * 16

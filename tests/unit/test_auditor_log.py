@@ -23,6 +23,7 @@ from onceonly.testing.auditor import (
     audit,
     collect,
     judge,
+    query_id,
     read_decisions,
 )  # fmt: skip
 
@@ -320,3 +321,17 @@ def test_a_sink_without_a_reader_is_refused(place: Place) -> None:
             sinks={"files": FilesReader("files", place.files)},
             checkpoint=place.checkpoint.folder,
         )
+
+
+def test_a_querys_id_is_told_by_its_checkpoint(tmp_path: Path) -> None:
+    Checkpoint(tmp_path)
+    assert query_id(tmp_path) == QUERY
+
+
+@pytest.mark.parametrize("written", [None, "", "[]", "{}"])
+def test_a_folder_in_which_no_query_has_begun_is_named(tmp_path: Path, written: str | None) -> None:
+    if written is not None:
+        (tmp_path / "metadata").write_text(written)
+    with pytest.raises(ConfigurationError, match=f"{tmp_path} tells no query's id") as caught:
+        query_id(tmp_path)
+    assert "checkpointLocation" in caught.value.next_step

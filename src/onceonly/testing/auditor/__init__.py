@@ -10,7 +10,7 @@ from onceonly.testing.auditor.database import DatabaseReader
 from onceonly.testing.auditor.files import FilesReader
 from onceonly.testing.auditor.judge import Verdict, judge
 from onceonly.testing.auditor.kafka import KafkaReader, read_inputs
-from onceonly.testing.auditor.log import read_decisions
+from onceonly.testing.auditor.log import query_id, read_decisions
 from onceonly.testing.auditor.readers import LooksBehind, Reader, Watcher
 from onceonly.testing.auditor.watching import KafkaWatcher, PollingWatcher
 from onceonly.testing.auditor.world import Decision, Input, Orphan, Seen, Slot, World
@@ -36,6 +36,7 @@ __all__ = [
     "audit",
     "collect",
     "judge",
+    "query_id",
     "read_decisions",
     "read_inputs",
 ]

@@ -48,8 +48,24 @@ def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> 
             next_step="give the query's checkpointLocation, on a file system that this process can read",
         )
     log = _Log(folder)
-    times = _decision_times(Path(events), _query(folder)) if events is not None else {}
+    times = _decision_times(Path(events), query_id(folder)) if events is not None else {}
     return list(_with_ranges([log.decision(epoch, times) for epoch in log.epochs()], log.ends()))
+
+
+def query_id(checkpoint: Path | str) -> str:
+    """Give the query's id, by which its transactions and staging files can be told from those of others. Anywhere.
+
+    Raises:
+        ConfigurationError: no query has begun in this folder.
+    """
+    path = Path(checkpoint) / "metadata"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{checkpoint} tells no query's id: Spark writes it into the file `metadata` when a query begins ({error})",
+            next_step="give the query's checkpointLocation, on a file system that this process can read",
+        ) from error
 
 
 @dataclass
@@ -238,10 +254,6 @@ def _unsealed(data: bytes, kind: str) -> tuple[dict[str, Any] | None, str]:
 
 def _numbers(folder: Path) -> set[int] | None:
     return {int(path.name) for path in folder.iterdir() if path.name.isdecimal()} if folder.is_dir() else None
-
-
-def _query(checkpoint: Path) -> str:
-    return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
 
 
 def _transaction(vote: Mapping[str, Any]) -> str:

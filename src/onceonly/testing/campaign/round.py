@@ -359,10 +359,9 @@ def _world(task: Task, reader: Watch, scene: Scene) -> World:
         life.kill()
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
-    query = json.loads((Path(task.checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
     return collect(
         watch.inputs(task),
-        sinks=watch.readers(task, query),
+        sinks=watch.readers(task),
         checkpoint=task.checkpoint,
         events=events,
         during=reader.seen(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import tempfile
 import time
@@ -218,10 +217,9 @@ def _world(stand: _Stand, folder: Path) -> World:
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
     task = stand.task
-    query = json.loads((Path(task.checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
     return collect(
         watch.inputs(task),
-        sinks=watch.readers(task, query),
+        sinks=watch.readers(task),
         checkpoint=task.checkpoint,
         events=events,
         during=stand.watch.seen(),

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.errors import UnavailableError
-from onceonly.testing.auditor import FilesReader, KafkaReader, KafkaWatcher, PollingWatcher, read_inputs
+from onceonly.testing.auditor import (
+    FilesReader,
+    KafkaReader,
+    KafkaWatcher,
+    PollingWatcher,
+    query_id,
+    read_inputs,
+)
 from onceonly.testing.campaign.workload import is_whole
 
 if TYPE_CHECKING:
@@ -79,8 +86,9 @@ class Watch:
         self._close.close()
 
 
-def readers(task: Task, query: str) -> dict[str, Reader]:
+def readers(task: Task) -> dict[str, Reader]:
     """Give a fresh reader of every sink, which knows what of it is this query's."""
+    query = query_id(task.checkpoint)
     every: dict[str, Reader] = {
         # A prefix of ours, then the query: see the sink's options.
         "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
