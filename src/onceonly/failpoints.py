@@ -87,9 +87,11 @@ def hit(name: str, *, of: str = "") -> None:
     if of:
         hit(f"{name}[{of}]")
     armings = _read(spec).get(name, ())
-    # Every arming counts the pass, also beside one that acts.
-    for arming in [each for each in armings if _count(each.key) == each.nth]:
-        _act(arming)
+    # A pass counts for all before one of them acts, and once for those that share a key.
+    passes = {key: _count(key) for key in {each.key for each in armings}}
+    for arming in armings:
+        if passes[arming.key] == arming.nth:
+            _act(arming)
 
 
 def arm(file: Path, armings: Iterable[str]) -> None:

@@ -39,6 +39,21 @@ def test_a_point_acts_on_the_nth_pass_and_only_then(monkeypatch: pytest.MonkeyPa
     hit(NAME)
 
 
+@pytest.mark.parametrize("shared", [True, False], ids=["counted in a folder", "counted here"])
+def test_two_armings_of_one_point_count_the_same_passes(
+    shared: bool,  # noqa: FBT001  a parameter of the test
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if shared:
+        monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=raise@2, {NAME}=raise@4, {NAME}=raise@4#1")
+
+    fired = [_raises() for _ in range(5)]
+
+    assert fired == [False, True, False, True, False]
+
+
 @pytest.mark.parametrize("spec", ["nowhere=kill", f"{NAME}=explode", f"{NAME}=raise@soon", NAME])
 def test_a_wrong_arming_is_refused_with_what_is_known(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCEONLY_FAILPOINTS", spec)
@@ -178,6 +193,14 @@ def test_every_point_is_passed_somewhere_and_every_passing_is_known() -> None:
             passed |= set(re.findall(r'"([a-z]+\.[a-z_]+)"', "".join(call)))
 
     assert passed == failpoints.NAMES.keys()
+
+
+def _raises() -> bool:
+    try:
+        hit(NAME)
+    except FailpointError:
+        return True
+    return False
 
 
 def _process() -> subprocess.Popen[bytes]:
