@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from onceonly.model import Guarantee, Handle, RetryLater
 from onceonly.ports import QueryContext, WriteContext
@@ -73,7 +73,15 @@ class Query:
             time.sleep(0.01)
         return outcome
 
-    def read(self, isolation: str = "read_committed") -> list[str]:
+    def write(self, *values: str) -> None:
+        """Write by a producer that knows nothing of transactions, one value to a partition."""
+        producer = Producer({"bootstrap.servers": self.options["kafka.bootstrap.servers"]})
+        for partition, value in enumerate(values):
+            producer.produce(self.topic, value.encode(), partition=partition)
+        assert producer.flush(30) == 0
+
+    def consumer(self, isolation: str) -> Consumer:
+        """Give a reader of the whole topic, which says where it comes to the end."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.options["kafka.bootstrap.servers"],
@@ -84,6 +92,10 @@ class Query:
             }
         )
         consumer.assign([TopicPartition(self.topic, number, 0) for number in (0, 1)])
+        return consumer
+
+    def read(self, isolation: str = "read_committed") -> list[str]:
+        consumer = self.consumer(isolation)
         values: list[str] = []
         ended = 0
         deadline = time.monotonic() + 30

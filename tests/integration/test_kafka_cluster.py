@@ -10,7 +10,8 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.embedded.kafka_cluster import EmbeddedCluster
 from onceonly.errors import UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
-from onceonly.sinks.kafka.admin import TRANSACTION
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.admin import GROUP, TRANSACTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,23 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def coordinator_of(query: Query, transaction: str) -> int:
     admin = query.admin()
     return int(admin.client().coordinator(TRANSACTION, transaction))
+
+
+def test_the_newest_committed_epoch_is_found_on_whichever_broker_keeps_it(cluster: EmbeddedCluster) -> None:
+    query = Query(cluster)
+    groups = [marker.group_name("onceonly", query.id, "kafka", slot) for slot in range(9)]
+    client = query.admin().client()
+    assert len({client.coordinator(GROUP, group) for group in groups}) > 1, "they are on several brokers"
+    query.prepare("never", epoch=20, slot=9)
+
+    def newest() -> list[int | None]:
+        return [found.committed for found in query.sink.recover(query.context)]
+
+    for slot in range(9):
+        assert query.commit(query.prepare("seen", epoch=slot, slot=slot)) in ENDED
+        wait_for(lambda slot=slot: newest() == [slot], "the marker to reach its group")  # type: ignore[misc]  # bound now
+    for leftover in query.sink.recover(query.context):
+        query.sink.abort(leftover.handle)
 
 
 def test_the_coordinator_moves_and_each_row_is_there_once(cluster: EmbeddedCluster) -> None:

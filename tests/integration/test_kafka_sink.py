@@ -19,6 +19,7 @@ from onceonly.errors import ConfigurationError, LogError, UnavailableError, Writ
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
 from onceonly.ports import QueryContext
 from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.producers import this_worker
 
@@ -255,16 +256,29 @@ def test_an_older_checkpoint_over_a_newer_world_writes_nothing(broker: EmbeddedK
     assert query.open_transactions() == []
 
 
-def test_what_is_open_is_listed_with_the_newest_committed_epoch(broker: EmbeddedKafka) -> None:
+@pytest.mark.parametrize("groups_a_request", [1, 1000])
+def test_what_is_open_is_listed_with_the_newest_committed_epoch(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, groups_a_request: int
+) -> None:
+    monkeypatch.setattr(marker, "_GROUPS_A_REQUEST_MAX", groups_a_request)
     query = Query(broker)
     other = Query(broker)
     assert other.commit(other.prepare("another query", epoch=99)) == Committed()
     query.prepare("never", epoch=6)
     assert [found.committed for found in query.sink.recover(query.context)] == [-1]
-    for epoch, slot in ((10, 10), (7, 1)):
+    for epoch, slot in ((10, 10), (7, 1), (8, 2)):
         assert query.commit(query.prepare("seen", epoch=epoch, slot=slot)) == Committed()
     query.prepare("never", epoch=11)
+    asked: list[str] = []
+    send = Admin.send
+
+    def noted(self: Admin, request: object, node: int | None = None) -> object:
+        asked.append(type(request).__name__)
+        return send(self, request, node)
+
+    monkeypatch.setattr(Admin, "send", noted)
     (leftover,) = query.sink.recover(query.context)
+    assert asked.count("OffsetFetchRequest") == (4 if groups_a_request == 1 else 1)
     assert (leftover.committed, leftover.epoch) == (10, None)
     query.sink.abort(leftover.handle)
 

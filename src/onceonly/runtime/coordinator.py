@@ -25,7 +25,7 @@ from onceonly.errors import (
 from onceonly.model import Guarantee, Handle, Link, LinkKind, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
-from onceonly.runtime.commits import THREADS_MAX, CommitLoop
+from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.stops import error_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from onceonly.ports import Clock, DecisionLog, Leftover, Sink
 
 log = logging.getLogger("onceonly")
+
+SWEEP_THREADS_MAX = 64
+"""More than commit at a time: an abort mostly waits (Kafka: for its logs, twice), and readers wait for the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +393,7 @@ class Coordinator:
             self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
 
         if leftovers:
-            threads = min(THREADS_MAX, len(leftovers))
+            threads = min(SWEEP_THREADS_MAX, len(leftovers))
             with ThreadPoolExecutor(threads, thread_name_prefix="onceonly-sweep") as pool:
                 list(pool.map(one, leftovers))
 

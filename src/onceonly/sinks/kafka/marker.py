@@ -8,7 +8,7 @@ if it was aborted; a *stable* read waits until no transaction on it is pending.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import (
@@ -22,12 +22,16 @@ from onceonly.sinks.kafka.admin import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onceonly.sinks.kafka.admin import Admin
 
 _PARTITION = 0
 _STABLE_S = 2.0
 _PLAIN_S = 10.0
 _NO_OFFSET = -1
+# An answer of some 150 KB; a broker looks all groups of a request up before it answers.
+_GROUPS_A_REQUEST_MAX = 1000
 
 
 def part(name: str) -> str:
@@ -64,11 +68,12 @@ def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float =
 def newest_epoch(admin: Admin, groups: str, topic: str) -> int:
     """Give the newest epoch that a slot has committed, -1 where none has.
 
-    ``groups`` is what the names of the slots' groups begin with. Driver; a request to each broker, and one a slot.
-    What commits meanwhile may be missed. Raises ``UnavailableError``.
+    ``groups`` is what the names of the slots' groups begin with. Driver; two requests to each broker, more only for
+    more than a thousand slots. What commits meanwhile may be missed. Raises ``UnavailableError``.
     """
-    found = admin.patiently(_PLAIN_S, f"list of groups {groups}*", lambda: _slots(admin, groups))
-    tokens = [read(admin, group, topic, stable=False) for group in found]
+    tokens = admin.patiently(
+        _PLAIN_S, f"the markers of groups {groups}*", lambda: _all_tokens(admin, groups, topic)
+    )
     return max((epoch_of(token) for token in tokens if token), default=-1)
 
 
@@ -91,38 +96,49 @@ def read_or_seed(admin: Admin, group: str, topic: str) -> str:
     return read(admin, group, topic, stable=False) or seed
 
 
-def _slots(admin: Admin, groups: str) -> list[str]:
+def _all_tokens(admin: Admin, groups: str, topic: str) -> list[str | None]:
     from kafka.protocol.admin.groups import ListGroupsRequest
     from kafka.protocol.metadata import MetadataRequest
 
     topology = admin.send(MetadataRequest(topics=[], allow_auto_topic_creation=False, max_version=9))
-    names: list[str] = []
+    tokens: list[str | None] = []
     for broker in topology.brokers:
         answer = admin.send(ListGroupsRequest(max_version=2), broker.node_id)
         _judge(admin, groups, answer.error_code)
-        names += [entry.group_id for entry in answer.groups]
-    return [name for name in names if name.startswith(groups) and name.removeprefix(groups).isdecimal()]
+        names = [entry.group_id for entry in answer.groups]
+        slots = [name for name in names if name.startswith(groups) and name.removeprefix(groups).isdecimal()]
+        # A broker lists the groups that it coordinates, so it is asked for their markers, too. One whose groups
+        # move meanwhile says so, and all are listed again.
+        for first in range(0, len(slots), _GROUPS_A_REQUEST_MAX):
+            some = slots[first : first + _GROUPS_A_REQUEST_MAX]
+            found = admin.send(_request(some, topic, stable=False), broker.node_id)
+            tokens += [_token(admin, each) for each in found.groups]
+    return tokens
 
 
 def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
+    answer = admin.to_coordinator(GROUP, group, _request([group], topic, stable=stable))
+    return _token(admin, answer.groups[0])
+
+
+def _request(groups: Sequence[str], topic: str, *, stable: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
     from kafka.protocol.consumer.group import OffsetFetchRequest
 
     in_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    request = OffsetFetchRequest(
-        groups=[
-            in_group(
-                group_id=group,
-                topics=[in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])],
-            )
-        ],
+    markers = [in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])]
+    return OffsetFetchRequest(
+        groups=[in_group(group_id=group, topics=markers) for group in groups],
         require_stable=stable,
         min_version=8,
         max_version=8,  # with 10, topics are named by id
     )
-    answer = admin.to_coordinator(GROUP, group, request).groups[0]
+
+
+def _token(admin: Admin, answer: Any) -> str | None:  # noqa: ANN401  kafka-python is untyped
+    """Give the token in the answer for one group."""
     partitions = [partition for entry in answer.topics for partition in entry.partitions]
     for code in (answer.error_code, *(partition.error_code for partition in partitions)):
-        _judge(admin, group, code)
+        _judge(admin, answer.group_id, code)
     offset = partitions[0].committed_offset if partitions else _NO_OFFSET
     # confluent-kafka sends the text with the NUL that ends it in C.
     return None if offset == _NO_OFFSET else partitions[0].metadata.rstrip("\0")
