@@ -139,7 +139,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         return {}
 
     def identity(self) -> Mapping[str, str | int]:
-        """Name the target, without secrets. Driver, after ``check``; by the operator's commands without it.
+        """Name the target, without secrets. Driver, once an epoch; by the operator's commands without ``check``.
 
         It is kept in the decision. Handles that are pending are refused when it has changed since.
         """

@@ -16,7 +16,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import CommitDelayedError, ConfigurationError, WriteFailedError
 from onceonly.log import open_log
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, RetryLater, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Mode, Plan, RetryLater, Unknown, Vote
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.sinks.kafka import KafkaSink, marker
@@ -70,18 +70,50 @@ def test_a_topic_deleted_and_made_anew_while_rows_are_pending_stops_the_query_be
     query = Query(broker)
     first = coordinator(query, tmp_path)
     plan = first.plan(0, run="one")
-    batch = pa.RecordBatch.from_pydict({"value": ["a"]})
-    vote = run_slot(query.sink, plan, replace(query.attempt(run="one"), plan=plan.id), [batch])
+    prepared = vote(query, plan, "a")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query.sink, "commit", lambda handle: RetryLater(f"{handle.transaction}: not now"))
         with pytest.raises(CommitDelayedError):
-            first.decide(plan, [vote])
+            first.decide(plan, [prepared])
     recreate(broker, query.topic)
     query.sink = KafkaSink(query.options)
     with pytest.raises(ConfigurationError, match="topic_id"):
         coordinator(query, tmp_path).plan(0, run="two")
-    assert vote.handle is not None
-    assert query.open_transactions() == [vote.handle.transaction]
+    assert prepared.handle is not None
+    assert query.open_transactions() == [prepared.handle.transaction]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["idle", "restarted"])
+def test_a_topic_deleted_and_made_anew_while_nothing_was_pending_is_gone_on_with(
+    broker: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, restarted: bool
+) -> None:
+    """The decisions that follow name the new topic, so what is pending for it is no other topic's."""
+    query = Query(broker)
+    at_work = coordinator(query, tmp_path)
+    plan = at_work.plan(0, run="run")
+    at_work.decide(plan, [vote(query, plan, "former")])
+    query.until_read("former")
+
+    recreate(broker, query.topic)
+    if restarted:
+        query.sink = KafkaSink(query.options)
+        at_work = coordinator(query, tmp_path)
+    plan = at_work.plan(1, run="run", continues=None if restarted else plan.id)
+    assert [each.levelname for each in caplog.records if "topic_id was" in each.message] == ["WARNING"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query.sink, "commit", lambda handle: RetryLater(f"{handle.transaction}: not now"))
+        with pytest.raises(CommitDelayedError):
+            at_work.decide(plan, [vote(query, plan, "new")])
+
+    query.sink = KafkaSink(query.options)
+    assert coordinator(query, tmp_path).plan(1, run="two").mode is Mode.DRAIN
+    query.until_read("new")
+    assert query.open_transactions() == []
+
+
+def vote(query: Query, plan: Plan, value: str) -> Vote:
+    context = replace(query.attempt(epoch=plan.epoch), plan=plan.id)
+    return run_slot(query.sink, plan, context, [pa.RecordBatch.from_pydict({"value": [value]})])
 
 
 def coordinator(query: Query, folder: Path) -> Coordinator:

@@ -225,8 +225,8 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
             return told + (
                 f", lost [{_names(plan.lost)}], carried [{_names(plan.carried)}]" if plan.lost else ""
             )
-        case p.Report(message):
-            return f"Report {message}"
+        case p.Report(kind, message):
+            return f"Report {kind}: {message}"
         case p.Stop(reason, detail):
             return f"Stop {reason.value}: {detail}"
 

@@ -520,6 +520,35 @@ def test_pending_handles_are_not_sent_to_another_target() -> None:
     assert calls == MemorySink.stores["a"].calls
 
 
+def test_a_target_that_changed_while_nothing_was_pending_is_told_once_and_gone_on_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job = Job()
+    job.live(0)
+    job.sinks["a"] = MemorySink({"store": "elsewhere"})
+    job.live(1)
+    job.live(2)
+    told = [each for each in caplog.records if "target of sink" in each.message]
+    assert [each.levelname for each in told] == ["WARNING"]
+    for part in ("Query query: chk-1: the target of sink a", "link 0.1", "was 'a' and is 'elsewhere'"):
+        assert part in told[0].message
+    assert (len(MemorySink.stores["a"].visible()), len(job.store().visible())) == (3, 6)
+
+
+def test_a_target_that_changes_under_a_living_coordinator_is_the_next_decisions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job()
+    job.live(0)
+    coordinator = job.coordinator()
+    first = coordinator.plan(1, run="r")
+    votes = [job.task(first, sink, 0, run="r") for sink in SINKS]
+    coordinator.decide(first, votes)
+    monkeypatch.setattr(job.sinks["a"], "identity", lambda: {"store": "a", "made": "anew"})
+    second = coordinator.plan(2, run="r", continues=first.id)
+    assert (first.settings["a"], second.settings["a"]) == ({"store": "a"}, {"store": "a", "made": "anew"})
+
+
 # --- sweeps -------------------------------------------------------------------------------------------------
 
 

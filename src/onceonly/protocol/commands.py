@@ -83,10 +83,20 @@ class StartTasks:
     plan: Plan
 
 
+class ReportKind(enum.StrEnum):
+    """What people are told of; the name of its event."""
+
+    REPLAY_DIFFERS = "replay.differs"
+    """The output stands, but the replay of its epoch gave other rows."""
+    TARGET_CHANGED = "target.changed"
+    """Nothing was pending in a sink's target, and now it has another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The output stands, but the replay of its epoch gave other rows: tell people loudly. No answer."""
+    """Tell people loudly, and go on. No answer."""
 
+    kind: ReportKind
     message: str
 
 

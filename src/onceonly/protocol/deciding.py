@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee, LinkKind, Lost, Mode
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import CheckPrepared, Command, PutLink, Report, StopReason
+from onceonly.protocol.commands import CheckPrepared, Command, PutLink, Report, ReportKind, StopReason
 from onceonly.protocol.matching import difference, match
 from onceonly.protocol.moves import (
     Move,
@@ -44,7 +44,8 @@ def voted(state: s.Running, event: e.VotesCollected) -> Move:
 def _compare(plan: Plan, votes: tuple[Vote, ...]) -> tuple[Command, ...]:
     decided = plan.decided.output if plan.decided is not None else ()
     differs = difference(decided, votes)
-    return (Report(f"chk-{plan.epoch} was replayed with other rows: {differs}"),) if differs else ()
+    message = f"chk-{plan.epoch} was replayed with other rows: {differs}"
+    return (Report(ReportKind.REPLAY_DIFFERS, message),) if differs else ()
 
 
 def _repair(plan: Plan, votes: tuple[Vote, ...]) -> Move:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import PutLink, ReadChain, StopReason, SyncLink
+from onceonly.protocol.commands import PutLink, ReadChain, Report, ReportKind, StopReason, SyncLink
 from onceonly.protocol.moves import (
     Move,
     commits,
@@ -26,11 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onceonly.model import Vote
+    from onceonly.protocol.commands import Command
 
 
 def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
-    """Resolve an epoch from its chain: run, claim, recover, drain or stop."""
+    """Resolve an epoch from its chain: run, claim, recover, drain or stop; tell of targets that have changed."""
     context = state.context
+    following, commands = _resolve(context, event)
+    if isinstance(following, s.Stopped):
+        return following, commands
+    newest = event.links[-1] if event.links else event.previous
+    return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
+
+
+def _resolve(context: s.Context, event: e.ChainRead) -> Move:
     gap = _gap(context.epoch, event)
     if gap:
         return stop(StopReason.GAP, gap)
@@ -69,6 +78,21 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
         )
     return s.Syncing(context, last), (SyncLink(last),)
+
+
+def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
+    """Tell of each sink whose target is another one than in the newest link. Nothing is pending under that link."""
+    reports: list[Command] = []
+    for sink, then in newest.settings.items():
+        now = context.settings.get(sink, {})
+        parts = [f"{key} was {then[key]!r} and is {now.get(key)!r}" for key in differing(then, now)]
+        if sink in context.settings and parts:
+            message = (
+                f"chk-{context.epoch}: the target of sink {sink} has changed since link {newest.name}: "
+                f"{', '.join(parts)}; nothing was pending there, and the query goes on with the new one"
+            )
+            reports.append(Report(ReportKind.TARGET_CHANGED, message))
+    return tuple(reports)
 
 
 def _is_elsewhere(

@@ -264,9 +264,10 @@ class Coordinator:
             case protocol.AbortHandle(vote):
                 self._abort(vote)
                 return []
-            case protocol.Report(message):
-                log.error("Query %s: %s", self._log.query, message)
-                self._record("replay.differs", -1, run=run, message=message)
+            case protocol.Report(kind, message):
+                level = logging.ERROR if kind is protocol.ReportKind.REPLAY_DIFFERS else logging.WARNING
+                log.log(level, "Query %s: %s", self._log.query, message)
+                self._record(kind.value, -1, run=run, message=message)
                 return []
         message = f"unknown command {command!r}"
         raise TypeError(message)

@@ -37,27 +37,23 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         super().__init__(options)
         self._kafka = KafkaOptions.parse(options)
         self._admin = Admin(self._kafka)
-        self._topic_id: str | None = None
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns, topics, permissions and time-outs, and pin what the cluster speaks."""
-        self._topic_id = None
         return checks.check(self._admin, self._kafka, context)
 
     def identity(self) -> Mapping[str, str | int]:
         """Name the cluster, the topic, the prefix of ids and the marker's topic.
 
-        The topic also by its id, asked once a run: one that was deleted and made anew is another one, and what
-        was prepared for the former is gone with it.
+        The topic also by its id, asked for each epoch: one that was deleted and made anew is another one, what
+        was prepared for the former is gone with it, and what is prepared from then on is the new one's.
         """
         cluster_id = self._admin.patiently(_CONNECT_S, "cluster id", lambda: self._admin.cluster_id)
-        if self._topic_id is None:
-            topic = self._kafka.topic
-            self._topic_id = checks.topic_id(self._admin, topic) if topic is not None else ""
+        topic = self._kafka.topic
         return {
             "cluster": cluster_id,
-            "topic": self._kafka.topic or "",
-            "topic_id": self._topic_id,
+            "topic": topic or "",
+            "topic_id": checks.topic_id(self._admin, topic) if topic is not None else "",
             "prefix": self._kafka.prefix,
             "marker_topic": self._kafka.marker_topic or "",
         }
