@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.testing.auditor.anomalies import Anomaly
 from onceonly.testing.campaign import result as results
+from onceonly.testing.campaign import tables
 from onceonly.testing.campaign.result import Result, Round
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ def test_a_campaign_without_a_finding_is_clean() -> None:
         ([like(faults={})], "inconclusive", "armed 2 times, fired 0"),
         ([like(crashes=0)], "inconclusive", "no process has died"),
         ([like(rows=0)], "inconclusive", "no row to check"),
+        ([like(trace="rejected"), like(number=2)], "anomalies", "event logs that the model rejects: 1"),
         ([like(trouble=("not drained",))], "inconclusive", "round 1 of seed 7 (kafka): not drained"),
         (
             [like(not_audited="the broker is down")],
@@ -150,12 +154,30 @@ def test_reports_add_up_in_any_order_and_any_number_of_times(rounds: list[Round]
 def test_a_report_from_before_a_field_came_or_went_is_read() -> None:
     early = json.loads(results.encode(fold(CLEAN)))
     (only,) = early["rounds"]
-    del only["trouble"]
+    del only["trouble"], only["trace"], early["traces"]
     only["spark_recovery_s"] = []
     assert results.decode(json.dumps(early).encode(), where="early.json") == fold(CLEAN)
     only["spark_recovery_s"] = [1.0]
     with pytest.raises(ConfigurationError, match="spark_recovery_s"):
         results.decode(json.dumps(early).encode(), where="early.json")
+
+
+def test_event_logs_that_the_model_explains_are_counted_and_shown() -> None:
+    found = fold(CLEAN, like(number=2, trace="accepted"), like(number=3, trace="rejected"))
+
+    assert found.traces == {"accepted": 1, "rejected": 1}
+    assert fold(CLEAN).traces == {}
+    shown = StringIO()
+    Console(file=shown, width=200).print(tables.table(found))
+    assert "traces: accepted 1, rejected 1" in shown.getvalue()
+    assert "again: " + like(number=3, trace="rejected").command in shown.getvalue()
+    assert like(trace="accepted").command == CLEAN.command + " --trace"
+
+
+def test_a_count_of_event_logs_that_was_changed_by_hand_is_refused() -> None:
+    data = results.encode(fold(like(trace="rejected"))).replace(b'"rejected": 1', b'"rejected": 0')
+    with pytest.raises(ConfigurationError, match="changed by hand"):
+        results.decode(data, where="report.json")
 
 
 def test_a_round_that_was_run_again_does_not_hide_what_it_found_before() -> None:

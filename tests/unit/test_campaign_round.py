@@ -14,6 +14,7 @@ from rich.console import Console
 
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
+from onceonly.testing import traces
 from onceonly.testing.auditor import Seen
 from onceonly.testing.campaign import round as rounds
 from onceonly.testing.campaign.display import Display
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.testing.campaign.faults import Stage
+    from onceonly.testing.campaign.result import Round
 
 
 @dataclass
@@ -218,18 +220,77 @@ def test_a_reader_that_watched_blindly_is_said() -> None:
     assert "files saw 0 rows" in nothing
 
 
-def test_what_a_round_noted_is_in_its_verdict(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch({"kafka": cast("Any", FakeWatcher(1, "KafkaError:\n no"))})
+def run(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, watcher: FakeWatcher, *, shows: bool
+) -> tuple[Round, Path | None]:
+    """Run a round without faults whose world holds two rows."""
+    watch = Watch({"kafka": cast("Any", watcher)})
     monkeypatch.setattr(Watch, "begin", lambda _: watch)
-    monkeypatch.setattr(Watch, "holds", lambda *_: False)
+    monkeypatch.setattr(Watch, "holds", lambda *_: shows)
     world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
-    verdict = SimpleNamespace(anomalies={}, examples=())
-    for name, given in (("_task", scene.task), ("_world", world), ("judge", verdict), ("_keep", None)):
+    verdict = SimpleNamespace(anomalies={}, examples=("what the audit says",))
+    for name, given in (("_task", scene.task), ("_world", world), ("judge", verdict)):
         monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
+    for name in ("_keep", "_remove"):
+        monkeypatch.setattr(rounds, name, lambda *_: None)
     monkeypatch.setattr(rounds, "Feeder", lambda *_: FakeFeeder())
     monkeypatch.setattr(Scene, "settle", lambda *_: None)
+    return rounds.run_round(scene.arena, replace(scene.plan, blows=()), Guarantee.EXACTLY_ONCE)
 
-    found, kept = rounds.run_round(scene.arena, replace(scene.plan, blows=()), Guarantee.EXACTLY_ONCE)
+
+def explained(count: int) -> traces.Verdict:
+    return traces.Verdict(
+        query="q", accepted=count == 9, events=9, explained=count, stuck_at={"kind": "swept"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("judged", "word", "verdict", "said"),
+    [
+        ([explained(9)], "accepted", "clean", "what the audit says"),
+        ([explained(9), explained(4)], "rejected", "anomalies", "4 of 9 events are explained; not this one: kind=s"),
+        (ValueError("no events"), "unknown", "inconclusive", "could not be held against the model: no events"),
+        (TimeoutError("not within 600 s"), "unknown", "inconclusive", "model: not within 600 s"),
+    ],
+    ids=["accepted", "rejected", "no log", "too late"],
+)  # fmt: skip
+def test_the_event_log_of_a_round_is_held_against_the_model(
+    judged: list[traces.Verdict] | Exception,
+    word: str,
+    verdict: str,
+    said: str,
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Path] = []
+
+    def validate(folder: Path, *, timeout_s: float) -> list[traces.Verdict]:
+        assert timeout_s > 0
+        asked.append(folder)
+        if isinstance(judged, Exception):
+            raise judged
+        return judged
+
+    monkeypatch.setattr(traces, "validate", validate)
+    scene.arena.trace = True
+    found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
+
+    assert asked == [scene.arena.folder / "round-1-1-kafka" / "events"]
+    assert (found.trace, found.verdict) == (word, verdict)
+    assert said in " ".join((*found.examples, *found.trouble))
+
+
+def test_without_being_asked_for_no_event_log_is_judged(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(traces, "validate")
+    found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
+
+    assert (found.trace, found.verdict) == ("", "clean")
+
+
+def test_what_a_round_noted_is_in_its_verdict(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, kept = run(scene, monkeypatch, FakeWatcher(1, "KafkaError:\n no"), shows=False)
 
     assert found.verdict == "inconclusive"
     start, reader = found.trouble

@@ -53,12 +53,14 @@ class Rounds:
     kept: bool = False
     run: list[tuple[int, int, str]] = field(default_factory=list)
     wanted: list[int | None] = field(default_factory=list)
+    traced: list[bool] = field(default_factory=list)
 
     def __call__(
         self, arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None
     ) -> tuple[Round, Path | None]:
         self.run.append((plan.seed, plan.number, plan.connector))
         self.wanted.append(crashes_max)
+        self.traced.append(arena.trace)
         folder = arena.folder / f"round-{plan.number}"
         folder.mkdir()
         if len(self.run) == self.interrupt_at:
@@ -139,6 +141,25 @@ def test_one_round_can_be_run_again_alone(rounds: Rounds) -> None:
     run_campaign(CampaignOptions(connectors=("files",), seed=3, number=17), CONSOLE)
 
     assert rounds.run == [(3, 17, "files")]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_traces_are_held_against_the_model_where_that_is_asked(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    monkeypatch.setattr(run, "checker_jar", lambda _: None)
+    run_campaign(CampaignOptions(crashes=1, trace=asked), CONSOLE)
+
+    assert rounds.traced == [asked]
+
+
+def test_traces_of_another_guarantee_are_refused_before_the_first_round(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+
+    assert cli.run(["verify", "--crashes", "1", "--guarantee", "at-least-once", "--trace"]) == 64
+    assert rounds.run == []
 
 
 def test_what_was_kept_stays_and_the_rest_goes(rounds: Rounds, tmp_path: Path) -> None:

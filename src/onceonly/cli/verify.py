@@ -88,6 +88,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     help="With --recovery: how many for each sink.",
 )  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
+@click.option(
+    "--trace", is_flag=True,
+    help="Hold each round's event log against the model, too. In the source tree, and exactly-once, only.",
+)  # fmt: skip
 def verify(  # noqa: PLR0913  one parameter for each option
     *,
     sinks: tuple[str, ...],
@@ -107,6 +111,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     transaction: int,
     recovery: bool,
     kills: int,
+    trace: bool,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
 
@@ -140,6 +145,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         html=html,
         dear=dear,
         each=each,
+        trace=trace,
         number=number,
     )
     found = run_campaign(options, Console(stderr=True))

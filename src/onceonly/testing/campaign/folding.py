@@ -42,6 +42,7 @@ def fold(
         examples=tuple(
             f"{each.name} ({each.connector}): {example}" for each in every for example in each.examples
         )[:_EXAMPLES_MAX],
+        traces=total({str(each.trace): 1} for each in every if each.trace),
         matrix=matrix(every),
         rounds=every,
         machine=machine,
@@ -80,8 +81,11 @@ def verdict(rounds: Iterable[Round]) -> tuple[Verdict, tuple[str, ...]]:
         for row in matrix(every)
         if row.crashes == 0
     ]
+    rejected = sum(each.trace == "rejected" for each in every)
+    if rejected:
+        why.insert(0, f"event logs that the model rejects: {rejected:,}")
     why += [doubt for each in every for doubt in each.doubts]
-    if found:
+    if found or rejected:
         return "anomalies", tuple(why)
     return ("inconclusive" if why else "clean"), tuple(why)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import Guarantee
+from onceonly.testing import traces
 from onceonly.testing.auditor import collect, judge
 from onceonly.testing.campaign import result, watch
 from onceonly.testing.campaign.result import Round
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onceonly.testing.campaign.lives import Life, Lives
     from onceonly.testing.campaign.plan import Blow, Plan
     from onceonly.testing.campaign.points import Points
+    from onceonly.testing.campaign.values import Trace
 
 _POLL_S = 0.01
 _LOOK_S = 0.5
@@ -40,11 +42,12 @@ _FIRE_TIMEOUT_S = 90.0
 _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
 _VISIBLE_TIMEOUT_S = 20.0
+_TRACE_TIMEOUT_S = 600.0
 # What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
 _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 _OWN_ENDS_MAX = 3
 _CREATE_ATTEMPTS_MAX = 3
-KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
+KEPT, _BLOWS, _EVENTS = "world.jsonl", "faults.jsonl", "events"
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class Arena:
     lives: Lives
     display: Display
     commit: str = ""
+    trace: bool = False
+    """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
     """Folders of rounds that were not clean."""
 
@@ -256,6 +261,8 @@ def run_round(
     verdict: Verdict | None = None
     world: World | None = None
     not_audited = ""
+    trace: Trace = ""
+    stuck: tuple[str, ...] = ()
     with ExitStack() as close:
         reader = Watch.begin(task)
         close.callback(reader.close)
@@ -277,6 +284,9 @@ def run_round(
             world = _world(task, reader, scene)
             scene.trouble += reader.blind(world.at_end)
             verdict = judge(world, guarantee)
+            if arena.trace:
+                arena.display.step = "trace"
+                trace, stuck = _held_against_the_model(folder / _EVENTS, scene)
         except OnceonlyError as error:
             not_audited = error.what
         finally:
@@ -296,13 +306,14 @@ def run_round(
         faults=dict(scene.fired),
         anomalies=anomalies,
         allowed=allowed,
-        examples=verdict.examples if verdict else (),
+        examples=(*stuck, *(verdict.examples if verdict else ())),
         recovery_s=tuple(scene.recovery_s),
         # A last line of a job may be many; a doubt is one.
         trouble=tuple(" ".join(text.split()) for text in scene.trouble),
         not_audited=not_audited,
         dear=plan.dear,
         each=plan.each,
+        trace=trace,
         commit=arena.commit,
     )
     if done.verdict == "clean":
@@ -353,7 +364,7 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
 
 
 def _world(task: Task, reader: Watch, scene: Scene) -> World:
-    events = Path(task.checkpoint).parent / "events"
+    events = Path(task.checkpoint).parent / _EVENTS
     events.mkdir()
     for life in scene.lives:
         life.kill()
@@ -366,6 +377,17 @@ def _world(task: Task, reader: Watch, scene: Scene) -> World:
         events=events,
         during=reader.seen(),
     )
+
+
+def _held_against_the_model(events: Path, scene: Scene) -> tuple[Trace, tuple[str, ...]]:
+    """Ask whether a behaviour of the model gives this event log; give the word, and what is not explained."""
+    try:
+        found = traces.validate(events, timeout_s=_TRACE_TIMEOUT_S)
+    except (ValueError, TimeoutError) as error:
+        scene.trouble.append(f"its event log could not be held against the model: {error}")
+        return "unknown", ()
+    stuck = tuple(str(verdict) for verdict in found if not verdict.accepted)
+    return ("rejected" if stuck else "accepted"), stuck
 
 
 def _remove(arena: Arena, scene: Scene, folder: Path) -> None:

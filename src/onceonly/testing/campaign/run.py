@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from onceonly.embedded.jars import ensure_jars
+from onceonly.embedded.jars import checker_jar, ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
@@ -24,6 +24,7 @@ from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.plan import plan_round
 from onceonly.testing.campaign.points import Points
 from onceonly.testing.campaign.round import KEPT, Arena, run_round
+from onceonly.testing.tla import formal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +48,8 @@ class CampaignOptions:
     html: Path | None = None
     dear: bool = True
     each: bool = False
+    trace: bool = False
+    """Hold each round's event log against the model."""
     number: int | None = None
     """Run this round alone, again."""
 
@@ -64,6 +67,8 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
     done = _report(options)
     if options.number is None and options.crashes is None and options.minutes is None:
         raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
+    if options.trace:
+        _require_model(options, console)
     ends = monotonic() + 60 * options.minutes if options.minutes else None
     if _is_enough(options, done):
         return done
@@ -79,7 +84,9 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
-        arena = Arena(folder, kafka, points, lives, display, commit=host.commit(), kept=kept)
+        arena = Arena(
+            folder, kafka, points, lives, display, commit=host.commit(), trace=options.trace, kept=kept
+        )
         display.say(f"seed {options.seed}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
@@ -108,6 +115,16 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         arena.display.say(f"  {text}")
     _write(options, done)
     return done
+
+
+def _require_model(options: CampaignOptions, console: Console) -> None:
+    """See before the first round that its trace can be judged. Raises ``ConfigurationError``, ``SetupError``."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        raise ConfigurationError(
+            f"the model is of exactly-once, not of {options.guarantee.value}", next_step="leave out --trace"
+        )
+    formal()
+    checker_jar(console)
 
 
 def _report(options: CampaignOptions) -> Result:

@@ -59,9 +59,10 @@ def faults_table(result: Result) -> RenderableType:
 def _verdict(result: Result) -> Text:
     median, worst = spread(s for each in result.rounds for s in each.recovery_s)
     times = f" · recovery {median:.1f} s median, {worst:.1f} s worst" if median is not None else ""
+    traces = f" · traces: {listed(result.traces)}" if result.traces else ""
     return Text.assemble(
         (result.verdict.upper(), _STYLES[result.verdict]),
-        f" · {result.crashes:,} crashes · {len(result.rounds):,} rounds{times}",
+        f" · {result.crashes:,} crashes · {len(result.rounds):,} rounds{times}{traces}",
     )
 
 

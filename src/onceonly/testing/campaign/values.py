@@ -13,6 +13,8 @@ VERSION = 1
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
 Counts: TypeAlias = Mapping[str, int]
 """How often, by name."""
+Trace: TypeAlias = Literal["", "accepted", "rejected", "unknown"]
+"""Whether the model explains a round's event log; empty where it was not asked."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,6 +51,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether faults that take seconds each were among those drawn; part of what the seed means."""
     each: bool = False
     """Whether it had one fault of every kind, instead of a draw."""
+    trace: Trace = ""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
@@ -63,13 +66,13 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return (
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
             f"--seed {self.seed} --round {self.number}"
-            f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}"
+            f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
         )
 
     @property
     def verdict(self) -> Verdict:
         """What this round alone says of its connector. A round without a crash may be clean; a campaign may not."""
-        if sum(self.anomalies.values()):
+        if sum(self.anomalies.values()) or self.trace == "rejected":
             return "anomalies"
         return "inconclusive" if self.doubts else "clean"
 
@@ -117,6 +120,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     anomalies: Counts
     allowed: Counts
     examples: tuple[str, ...]
+    traces: Counts = {}
+    """How many event logs the model explains, rejects, or could not be held against; by the word of the round."""
     matrix: tuple[Row, ...]
     rounds: tuple[Round, ...]
     machine: Mapping[str, str | int | float]
