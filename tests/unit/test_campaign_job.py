@@ -1,12 +1,17 @@
-"""A job of a campaign does not outlive it, also if the campaign dies while the job is still being started."""
+"""A job of a campaign runs what its task says, and does not outlive a campaign that dies at the job's start."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
+import onceonly
+from onceonly.testing.campaign import job
+from onceonly.testing.campaign.task import Task
 from onceonly.testing.parent import PARENT
 
 if TYPE_CHECKING:
@@ -23,3 +28,69 @@ def test_a_job_whose_campaign_has_died_meanwhile_ends_before_it_starts_spark(tmp
     assert process.returncode == 1
     assert process.stderr == b""
     assert list(tmp_path.iterdir()) == []
+
+
+class Stream:
+    """A frame and its writer, which keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+        self.write: Any = None
+        self.writeStream = self
+
+    def option(self, name: str, value: str) -> Stream:
+        self.given[name] = value
+        return self
+
+    def options(self, **given: str) -> Stream:
+        self.given |= given
+        return self
+
+    def format(self, _name: str) -> Stream:
+        return self
+
+    def foreachBatch(self, write: Any) -> Stream:  # noqa: ANN401, N802  as in Spark
+        self.write = write
+        return self
+
+    def start(self) -> None: ...
+
+
+def task(connector: str, limit_s: float | None) -> Task:
+    return Task(
+        servers="a:1", source="in", target="out", files="/files", checkpoint="/checkpoint", connector=connector,
+        guarantee="exactly-once", per_epoch=10, limit_s=limit_s,
+    )  # fmt: skip
+
+
+def started(connector: str, limit_s: float | None, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    stream = Stream()
+    monkeypatch.setattr(job, "rows", lambda *_: stream)
+    job.start(cast("Any", None), task(connector, limit_s))
+    return stream
+
+
+@pytest.mark.parametrize("connector", ["kafka", "files"])
+def test_the_limit_of_a_round_is_the_querys(connector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert started(connector, 120.0, monkeypatch).given["onceonly.epoch.timeout"] == "120"
+    assert "onceonly.epoch.timeout" not in started(connector, None, monkeypatch).given
+
+
+@pytest.mark.parametrize("limit_s", [120.0, None])
+def test_of_several_sinks_the_limit_is_their_epochs(
+    limit_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = started("kafka+files", limit_s, monkeypatch)
+    asked: list[float | None] = []
+
+    def epoch(*_: object, log: str, epoch_timeout_s: float | None) -> None:
+        assert log == "/checkpoint"
+        asked.append(epoch_timeout_s)
+        raise InterruptedError  # what it writes is not looked at here
+
+    monkeypatch.setattr(onceonly, "epoch", epoch)
+    with pytest.raises(InterruptedError):
+        stream.write(None, 1)
+
+    assert asked == [limit_s]
+    assert "onceonly.epoch.timeout" not in task("kafka+files", limit_s).options("files")

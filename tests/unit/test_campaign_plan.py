@@ -11,7 +11,7 @@ import pytest
 from onceonly import failpoints
 from onceonly.model import Guarantee
 from onceonly.testing.campaign.faults import KINDS, AtPoint, Kind, Pause
-from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, plan_round
+from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
 from onceonly.testing.campaign.run import CONNECTORS
 
 ROUNDS = range(1, 120)
@@ -44,6 +44,26 @@ def test_a_campaign_kills_at_every_point(connector: str) -> None:
     for name in ("kill worker at a random moment", "freeze worker", "kill driver at a random moment"):
         assert name in names
     assert {"stop broker", "kill broker at commit.before_handle"} <= names.keys()
+
+
+def test_some_rounds_limit_their_epochs_far_above_what_these_take() -> None:
+    for connector in CONNECTORS:
+        limits = Counter(plan_round(1, number, connector).limit_s for number in ROUNDS)
+        assert limits.keys() == {None, 120.0, 600.0}
+        assert limits[None] > len(ROUNDS) / 3
+
+
+def test_a_recorded_round_has_the_workload_and_the_faults_that_it_had() -> None:
+    # As drawn before epochs had limits: whoever runs a round of the record again gets that round.
+    plan = plan_round(1, 3, "kafka+files")
+    assert plan.workload.seed == 3659014394
+    assert [blow.fault.name for blow in plan.blows[:3]] == [
+        "raise link.before_check",
+        "kill broker at link.after_put",
+        "kill slot.after_prepare",
+    ]
+    assert len(plan.blows) == 15
+    assert plan.blows[-1] == Blow(0.01972017227120396, AtPoint(point="slot.after_prepare"))
 
 
 def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:

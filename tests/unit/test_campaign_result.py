@@ -154,7 +154,7 @@ def test_reports_add_up_in_any_order_and_any_number_of_times(rounds: list[Round]
 def test_a_report_from_before_a_field_came_or_went_is_read() -> None:
     early = json.loads(results.encode(fold(CLEAN)))
     (only,) = early["rounds"]
-    del only["trouble"], only["trace"], early["traces"]
+    del only["trouble"], only["trace"], only["limit_s"], early["traces"]
     only["spark_recovery_s"] = []
     assert results.decode(json.dumps(early).encode(), where="early.json") == fold(CLEAN)
     only["spark_recovery_s"] = [1.0]

@@ -59,7 +59,7 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
     sinks = [onceonly.sink(f"onceonly.{name}", **task.options(name)) for name in task.sinks]
 
     def write(df: DataFrame, epoch_id: int) -> None:
-        with onceonly.epoch(df, epoch_id, log=task.checkpoint) as epoch:
+        with onceonly.epoch(df, epoch_id, log=task.checkpoint, epoch_timeout_s=task.limit_s) as epoch:
             for sink in sinks:
                 epoch.write(df, sink)
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 FAULTS_MIN, FAULTS_MAX = 15, 40
 _GAP_MAX_S = 0.3
+LIMITS_S = (None, None, 120.0, 600.0)
+"""What an epoch may take. Those of a campaign take a second or two, and half a minute where a job starts on a machine
+that is busy: so a limit is armed, and is hit only where something has gone wrong."""
 # Without a decision that handles wait for, there is nothing to commit again, and nothing to commit at all.
 _RECOVERY = frozenset({"plan.before_recommit", "plan.after_recommit"})
 _NOT_PASSED = {
@@ -45,6 +48,8 @@ class Plan:
     each: bool
     workload: Workload
     blows: tuple[Blow, ...]
+    limit_s: float | None
+    """How long an epoch may take, from its plan to its decision."""
 
 
 def plan_round(
@@ -82,6 +87,8 @@ def plan_round(
         each=each,
         workload=workload,
         blows=tuple(blows),
+        # From numbers of its own: what the seed has always given stays as it was.
+        limit_s=random.Random(f"{seed}/{number}/{connector}/limit").choice(LIMITS_S),
     )
 
 

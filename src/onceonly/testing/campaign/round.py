@@ -314,6 +314,7 @@ def run_round(
         dear=plan.dear,
         each=plan.each,
         trace=trace,
+        limit_s=plan.limit_s,
         commit=arena.commit,
     )
     if done.verdict == "clean":
@@ -336,6 +337,7 @@ def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, fol
         connector=plan.connector,
         guarantee=guarantee.value,
         per_epoch=plan.workload.per_epoch,
+        limit_s=plan.limit_s,
     )
     _create(kafka, task.source, plan.workload.partitions)
     _create(kafka, task.target, plan.workload.targets)

@@ -24,6 +24,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     connector: str
     guarantee: str
     per_epoch: int
+    limit_s: float | None = None
+    """How long an epoch may take."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -38,7 +40,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
             "kafka": kafka,
             "files": {"path": self.files, "format": "json"},
         }[sink]
-        return {**own, "onceonly.guarantee": self.guarantee}
+        # With several sinks, the limit is their decision's.
+        limited = self.limit_s is not None and len(self.sinks) == 1
+        limit = {"onceonly.epoch.timeout": f"{self.limit_s:g}"} if limited else {}
+        return {**own, **limit, "onceonly.guarantee": self.guarantee}
 
     def give(self, life: Path) -> None:
         """Give it to a job that waits for one."""

@@ -52,6 +52,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     each: bool = False
     """Whether it had one fault of every kind, instead of a draw."""
     trace: Trace = ""
+    limit_s: float | None = None
+    """How long an epoch was allowed to take."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
