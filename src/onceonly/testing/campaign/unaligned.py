@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.testing.campaign import svg
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,19 +80,15 @@ def draw(aligned: Series, unaligned: Series) -> str:
     panels = "".join(_panel(run, most, place * step) for place, run in enumerate(runs))
     height = len(runs) * step + 24
     told = "; ".join(f"{run.name}: {_sum(run)}" for run in runs)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'aria-label="{escape(told)}"><style>{_STYLE}</style>'
-        f'<rect class="page" width="{_WIDTH}" height="{height}" rx="8"/>{panels}'
-        f'<text class="dim" x="{_LEFT}" y="{height - 12}">{_LEGEND}</text></svg>\n'
-    )
+    legend = f'<text class="dim" x="{_LEFT}" y="{height - 12}">{_LEGEND}</text>'
+    return svg.picture(_WIDTH, height, told, f"{panels}{legend}", _STYLE)
 
 
 def _panel(run: Series, most: int, top: float) -> str:
     base, unit = top + _HEAD + _PANEL, (_PANEL - 34) / most  # room for a figure and a kill's dashes
     slot = (_WIDTH - _LEFT - _RIGHT) / len(run.windows)
     tone = "bad" if run.over or run.missing else "good"
-    grid = "".join(_level(count, base - unit * count) for count in _levels(most))
+    grid = "".join(_level(count, base - unit * count) for count in svg.levels(most))
     bars = "".join(
         _bar(each, _LEFT + place * slot, slot, base, unit) for place, each in enumerate(run.windows)
     )
@@ -137,13 +135,6 @@ def _figure(off: int, x: float, y: float, slot: float) -> str:
         return ""
     kind = "more" if off > 0 else "less"
     return f'<text class="{kind} middle" x="{x:.1f}" y="{y - 4:.1f}">{off:+,}</text>'
-
-
-def _levels(most: int) -> Sequence[int]:
-    step = next(
-        step for power in range(12) for step in (10**power, 2 * 10**power, 5 * 10**power) if most / step <= 4  # noqa: PLR2004  lines that do not crowd
-    )  # fmt: skip
-    return range(0, most + 1, step)
 
 
 def _level(count: int, y: float) -> str:
