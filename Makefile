@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: bench bench-quick bench-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -106,6 +106,19 @@ model-large: setup
 trace: setup
 	$(BIN)/python -m onceonly.testing.traces "$(EVENTS)"
 
+# onceonly beside Spark's own Kafka sink and PyFlink: benchmarks/results/latest.json. About 90 minutes, or 8; on a quiet
+# machine. An interrupted one is gone on with. PyFlink gets an environment of its own in the cache folder.
+# More: .venv/bin/python -m benchmarks --help
+bench: setup
+	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-quick: setup
+	$(BIN)/python -m benchmarks --size quick $(BENCH)
+
+# Records the latest results in docs/proof, and writes docs/explanation/performance.md of them.
+bench-page: setup
+	$(BIN)/python -m benchmarks.page benchmarks/results/latest.json
+
 format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -115,6 +128,9 @@ lock: .venv/.installed
 	$(BIN)/uv pip compile pyproject.toml --extra demo --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \
 	  $(UPGRADE) -o requirements.lock
+	$(BIN)/uv pip compile benchmarks/contenders/flink.in --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \
+	  $(UPGRADE) -o benchmarks/contenders/flink.lock
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,196 @@
+"""Runs a benchmark from its plan to its results. Blocks; every process that it starts has ended when it returns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import store
+from benchmarks.contenders import contenders
+from benchmarks.contenders.base import python_path
+from benchmarks.lives import Contending
+from benchmarks.parts import bounded, paced
+from benchmarks.plan import fingerprint, lives, without
+from benchmarks.settings import MEMORY
+from benchmarks.values import Measured
+from benchmarks.world import open_world
+from onceonly.embedded.jars import ensure_jars
+from onceonly.errors import OnceonlyError
+from onceonly.testing.campaign import machine as host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.contenders.base import Contender
+    from benchmarks.display import Display
+    from benchmarks.plan import Sizes
+    from benchmarks.store import Store
+    from benchmarks.values import Life, Results, Run
+    from benchmarks.world import World
+
+CORES_MAX = 8
+"""More than so many partitions and tasks say nothing more about a single broker."""
+_WHY_MAX = 800
+_WITHOUT_PROCESS = {"commit", "recovery"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is asked for. ``parts`` and ``names`` of contenders: all, if there is none."""
+
+    sizes: Sizes
+    path: Path
+    parts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    fresh: bool = False
+
+
+def run(options: Options, display: Display) -> Results:
+    """Do all that is planned and not done yet, and give the results; the file is written after each run.
+
+    Raises:
+        SetupError: Java or the broker's jars are missing, or the broker does not come up.
+    """
+    ensure_jars(used_by="broker")
+    every = contenders()
+    planned = lives(options.sizes, options.parts, options.names)
+    used = {life.contender: every[life.contender] for life in planned}
+    kept = _open(options, planned, used)
+    ready = _prepared(used, kept, display)
+    done = {each.run.id for each in kept.results.runs if each.outcome != "failed"}
+    left = [life for life in without(planned, done) if life.contender in ready]
+    display.begin(total=sum(len(life.runs) for life in left))
+    with ExitStack() as close:
+        folder = Path(tempfile.mkdtemp(prefix="bench-"))
+        close.callback(shutil.rmtree, folder, ignore_errors=True)
+        cores = min(os.cpu_count() or 1, CORES_MAX)
+        world = close.enter_context(open_world(folder, options.sizes, cores))
+        for life in left:
+            _live(world, ready[life.contender], life, kept, display)
+    kept.finish()
+    return kept.results
+
+
+def _open(options: Options, planned: Sequence[Life], used: Mapping[str, Contender]) -> Store:
+    """Go on with the results that are there, if the same was asked of the same code and not brought to its end."""
+    settings = {name: dict(each.settings()) for name, each in used.items()}
+    versions = host.versions()
+    for each in used.values():
+        versions |= each.versions()
+    print_of = fingerprint(options.sizes, planned, settings, versions)
+    found = None if options.fresh else store.read(options.path)
+    if found is not None and found.fingerprint == print_of and not found.finished:
+        return store.Store(options.path, found)
+    machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
+    total = sum(len(life.runs) for life in planned)
+    results = store.begin(
+        sizes=options.sizes,
+        fingerprint=print_of,
+        planned=total,
+        settings=settings,
+        machine=machine,
+        versions=versions,
+    )
+    return store.Store(options.path, results)
+
+
+def _prepared(used: Mapping[str, Contender], kept: Store, display: Display) -> dict[str, Contender]:
+    """Get what the contenders need; one that cannot be had is noted, and the others run without it."""
+    ready: dict[str, Contender] = {}
+    for name, contender in used.items():
+        display.say(f"preparing {name}")
+        try:
+            contender.prepare()
+        except OnceonlyError as error:
+            kept.leave_out(name, error.what)
+            display.keep(f"{name} cannot be had here: {error.what}")
+        else:
+            ready[name] = contender
+    return ready
+
+
+def _live(world: World, contender: Contender, life: Life, kept: Store, display: Display) -> None:
+    """Do the runs of one life. A run that fails ends its process, and the next one gets a new process.
+
+    Where a process does not even come up, the next one would not either: the rest of the life has failed with it.
+    """
+    contending: Contending | None = None
+    hopeless = ""
+    try:
+        for each in life.runs:
+            display.run(each)
+            needs_process = each.part not in _WITHOUT_PROCESS
+            if needs_process and contending is None and not hopeless:
+                contending, hopeless = _warm(world, contender, each, display)
+            if needs_process and contending is None:
+                measured = [Measured(run=each, outcome="failed", why=hopeless)]
+            else:
+                measured = _measured(world, contender, contending, each, display)
+            kept.add(*measured)
+            display.done(measured)
+            if needs_process and any(one.outcome == "failed" for one in measured):
+                _end(contending)
+                contending = None
+    finally:
+        _end(contending)
+
+
+def _measured(
+    world: World, contender: Contender, contending: Contending | None, run: Run, display: Display
+) -> list[Measured]:
+    """Do one run. Whatever stops the contender is the run's result; what stops the broker ends the benchmark."""
+    try:
+        if contending is None:
+            return _by_itself(world, run, display)
+        part = paced if run.work.rate else bounded
+        return [part.measure(world, contender, contending, run, display.say)]
+    except (OnceonlyError, OSError) as error:
+        if world.kafka.pid is None:
+            raise
+        return [Measured(run=run, outcome="failed", why=_why(error))]
+
+
+def _warm(world: World, contender: Contender, run: Run, display: Display) -> tuple[Contending | None, str]:
+    """Start a contender's process, and let it do a run that is not measured; give none, and why, where it fails."""
+    folder = world.fresh_folder()
+    contender.write_session(folder, world.cores)
+    display.say("starting and warming up")
+    env = {"PYTHONPATH": python_path(), "JVM_ARGS": f"-Xmx{MEMORY}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    contending: Contending | None = None
+    try:
+        contending = Contending.start(contender.command(), folder, env)
+        bounded.warm_up(world, contender, contending, run, display.say)
+    except (OnceonlyError, OSError) as error:
+        _end(contending)
+        if world.kafka.pid is None:
+            raise
+        return None, _why(error)
+    except BaseException:
+        _end(contending)
+        raise
+    return contending, ""
+
+
+def _why(error: OnceonlyError | OSError) -> str:
+    text = error.what if isinstance(error, OnceonlyError) else str(error)
+    return text if len(text) <= _WHY_MAX else f"{text[: _WHY_MAX // 4]} … {text[-_WHY_MAX * 3 // 4 :]}"
+
+
+def _end(contending: Contending | None) -> None:
+    if contending is not None:
+        contending.kill()
+        shutil.rmtree(contending.folder, ignore_errors=True)
+
+
+def _by_itself(world: World, run: Run, display: Display) -> list[Measured]:
+    """Do a run that needs no process of a contender."""
+    from benchmarks.parts import commits, recovery
+
+    if run.part == "commit":
+        return [commits.measure(world, run)]
+    return recovery.measure(run, world.sizes.kills, display.say)

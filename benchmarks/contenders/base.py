@@ -1,0 +1,94 @@
+"""What the harness needs of a contender, and what a contender is told of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarks.values import Work
+
+ROOT = Path(__file__).parents[2]
+LATE_MS = 1_000
+"""How late a record may be for its window, for all: the watermark's delay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a run reads and writes. ``per_epoch`` bounds an epoch of Spark, 0 for none."""
+
+    name: str
+    servers: str
+    source: str
+    target: str
+    checkpoint: Path
+    partitions: int
+    per_epoch: int
+    window_ms: int
+
+
+class Contender(Protocol):
+    """One system in one configuration. Harness; starts no process itself."""
+
+    name: str
+
+    def prepare(self) -> None:
+        """Get what it needs, once, before the first run. Raises ``OnceonlyError`` where it cannot be had here."""
+        ...
+
+    def command(self) -> list[str]:
+        """Give the command of its job, which the job's folder is added to."""
+        ...
+
+    def write_session(self, folder: Path, cores: int) -> None:
+        """Write what the job reads at its start into its folder."""
+        ...
+
+    def order(self, work: Work, place: Place) -> dict[str, object]:
+        """Give the order that starts a run."""
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """Give all its settings, for the results."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Give the versions that are its own, for the results."""
+        ...
+
+
+def common_order(work: Work, place: Place) -> dict[str, object]:
+    """Give what all of them are told alike."""
+    return {
+        "name": place.name,
+        "kind": work.kind,
+        "servers": place.servers,
+        "source": place.source,
+        "target": place.target,
+        "checkpoint": str(place.checkpoint),
+        "per_epoch": place.per_epoch,
+        "interval_ms": work.interval_ms,
+        "window_ms": place.window_ms,
+        "late_ms": LATE_MS,
+    }
+
+
+def prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Give Kafka's settings under the names that an engine has for them."""
+    return {f"{prefix}{name}": setting for name, setting in options.items()}
+
+
+def write_session(folder: Path, content: Mapping[str, object]) -> None:
+    """Write ``session.json``; the folder is made."""
+    folder.mkdir(parents=True)
+    (folder / "session.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def python_path() -> str:
+    """Give the path on which a job finds the benchmark and what it uses of onceonly."""
+    return os.pathsep.join([str(ROOT), str(ROOT / "src")])

@@ -1,0 +1,74 @@
+"""Spark's own Kafka sink, at least once: with Spark's defaults, and with the settings that ours has."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from benchmarks import settings
+from benchmarks.contenders.base import common_order, prefixed, write_session
+from onceonly.embedded.jars import ensure_jars, spark_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from benchmarks.contenders.base import Place
+    from benchmarks.values import Work
+
+
+class Spark:
+    """Fulfils ``Contender``; what any contender on Spark has in common, ours too."""
+
+    format = "kafka"
+    register = False
+
+    def __init__(self, name: str, *, tuned: bool) -> None:
+        self.name = name
+        self._tuned = tuned
+
+    def prepare(self) -> None:
+        ensure_jars(used_by="spark")
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-W", "ignore", "-m", "benchmarks.jobs.spark"]
+
+    def write_session(self, folder: Path, cores: int) -> None:
+        temporary = folder / "tmp"
+        conf = {
+            **settings.BASE,
+            **(settings.SESSION if self._tuned else {}),
+            "spark.jars": spark_jars(),
+            "spark.pyspark.python": sys.executable,
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.sql.warehouse.dir": str(temporary / "warehouse"),
+            "spark.local.dir": str(temporary),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
+        }
+        master = f"local[{cores}]"
+        write_session(folder, {"conf": conf, "master": master, "register": self.register})
+
+    def order(self, work: Work, place: Place) -> dict[str, object]:
+        sink = {
+            "kafka.bootstrap.servers": place.servers,
+            "topic": place.target,
+            "kafka.compression.type": work.compression,
+            **self._sink(),
+        }
+        source = prefixed(settings.SOURCE, "kafka.") if self._tuned else {}
+        return {
+            **common_order(work, place),
+            "format": self.format,
+            "sink": sink,
+            "source_options": source,
+        }
+
+    def settings(self) -> Mapping[str, str]:
+        tuned = {**settings.SESSION, **prefixed(settings.SOURCE, "source: kafka.")} if self._tuned else {}
+        return {**settings.BASE, **tuned, **prefixed(self._sink(), "sink: ")}
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def _sink(self) -> dict[str, str]:
+        return prefixed(settings.PRODUCER, "kafka.") if self._tuned else {}

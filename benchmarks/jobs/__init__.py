@@ -1,0 +1,1 @@
+"""What runs in the contenders' own processes: one module a kind of engine, and the orders that they take."""

@@ -1,0 +1,219 @@
+"""The published page, made of one file of results, so that nobody types a figure.
+
+``python -m benchmarks.page RESULTS`` records the results under ``docs/proof`` and writes the page and its pictures; a
+test sees that the page is what the record gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import plots
+from benchmarks.contenders.base import ROOT
+from benchmarks.figures import PERCENTILES
+from benchmarks.summary import broken, lines
+from benchmarks.values import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.summary import Line
+    from benchmarks.values import Results
+
+RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
+PICTURES = Path("docs/proof")
+"""Relative to the project's folder. The pictures lie beside the record."""
+_COMMAND = {"full": "make bench", "quick": "make bench-quick"}
+
+
+def page(results: Results) -> str:
+    """Give the page, in Markdown. Pure."""
+    parts = [
+        _head(results),
+        _ratios(results),
+        _not_whole(results),
+        _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
+        _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
+        _memory(results),
+        _section(results, "latency", "Visible latency", _LATENCY, tuple(PERCENTILES)),
+        _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
+        _section(results, "commit", "The commit phase", _COMMIT, ("decide_ms",)),
+        _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
+        _settings(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def pictures(results: Results) -> dict[str, str]:
+    """Give the SVGs by the name of their file. Pure; a part that was not measured has none."""
+    found: dict[str, str] = {}
+    for part, figure, title, unit in _DRAWN:
+        drawn = [line for line in lines(results.runs, (figure,)) if line.part == part]
+        if drawn:
+            found[_file(part)] = plots.bars(title, unit, drawn)
+    points = _commit_points(results)
+    if len(points) > 1:
+        found[_file("commit")] = plots.curve(
+            "From the last vote to all visible", "ms", "transactions of the epoch", points
+        )
+    return found
+
+
+def write(root: Path, results: Results) -> None:
+    """Write record, page and pictures into the project in ``root``. Any number of times."""
+    (root / RECORD).parent.mkdir(parents=True, exist_ok=True)
+    (root / RECORD).write_bytes(encode(results))
+    (root / PAGE).parent.mkdir(parents=True, exist_ok=True)
+    (root / PAGE).write_text(page(results), encoding="utf-8")
+    for name, drawn in pictures(results).items():
+        (root / PICTURES / name).write_text(drawn, encoding="utf-8")
+
+
+_THROUGHPUT = (
+    "Kafka to Kafka, nothing changed. All records are in the input before; the clock runs from the moment that an "
+    "eighth of them is visible until the last step but one, as seen with `read_committed`: start and end of a query "
+    "are left out for all alike. CPU seconds a million records are those of all processes of the contender."
+)
+_WINDOW = (
+    "Kafka, counts by key and window of event time, Kafka. Records a second are those that went in. Every window is "
+    "compared with what must come out."
+)
+_LATENCY = (
+    "From the moment at which a record was due to be sent until a `read_committed` reader has it. The sender keeps its "
+    "rate whatever happens, and a late record carries the time at which it was due. `ms` behind the rate is Spark's "
+    "trigger, or the time between Flink's checkpoints; without it, Spark's default trigger."
+)
+_EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
+_COMMIT = (
+    "Epochs of so many prepared transactions: from the last vote to the moment at which everything is committed, noted "
+    "and swept. Without Spark."
+)
+_RECOVERY = (
+    "From SIGKILL to the job's whole process tree until a row is visible that was not there, with and without the "
+    "start of process and session. Rows again: how many rows were visible more than once in the end."
+)
+_RECOVERY_FIGURES = ("recovery_median_s", "recovery_worst_s", "query_median_s", "rows_again")
+_DRAWN = (
+    ("throughput", "records_per_s", "Throughput", "records a second, more is better"),
+    ("window", "records_per_s", "Windows with state", "records a second, more is better"),
+    ("latency", "p50_ms", "Visible latency, p50", "ms, less is better"),
+    ("empty", "epoch_triggerExecution_ms", "An epoch without output", "ms, less is better"),
+    ("recovery", "recovery_median_s", "Recovery, median", "s, less is better"),
+)
+
+
+def _head(results: Results) -> str:
+    machine, versions = results.machine, results.versions
+    java = str(machine.get("java")).replace(chr(34), "")
+    known = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
+    command = _COMMAND.get(results.size, f"python -m benchmarks --size {results.size}")
+    unfinished = "" if results.finished else " **It was interrupted: these are the runs that were done.**"
+    left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
+    return (
+        "# Performance\n\n"
+        "What exactly-once costs: onceonly beside Spark's own Kafka sink, which is at least once, and PyFlink. All in "
+        "one run, in turns, against one broker, on the same data and the same cores. Medians; every record that came "
+        "out was counted.\n\n"
+        f"Recorded by `{command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
+        f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
+        f"{java}, with a load of {machine.get('load_before')} before it began; "
+        f"{known}, commit `{versions.get('commit')}`.{unfinished}{left_out}"
+    )
+
+
+def _ratios(results: Results) -> str:
+    rows = []
+    for name, value in results.ratios.items():
+        note = results.ratio_notes[name]
+        shown = "not measured" if value is None else f"**{value:,.2f}**"
+        what = note.why or f"{note.is_}{f' (against {note.against})' if note.against else ''}"
+        rows.append(f"| `{name}` | {shown} | {note.better} is better | {_cell(what)} |\n")
+    return "## Ratios\n\n| | value | | what |\n|---|--:|---|---|\n" + "".join(rows).rstrip()
+
+
+def _not_whole(results: Results) -> str:
+    found = broken(results.runs)
+    if not found:
+        return ""
+    rows = "".join(
+        f"| `{each.run.id}` | {each.outcome} | {each.lost:,} | {each.doubled:,} | {_cell(each.why)} |\n"
+        for each in found
+    )
+    return (
+        "## Runs without a figure\n\nRows were lost or doubled, or the contender stopped. They are in no median.\n\n"
+        "| run | | lost | doubled | why |\n|---|---|--:|--:|---|\n" + rows.rstrip()
+    )
+
+
+def _section(results: Results, part: str, title: str, text: str, figures: Sequence[str]) -> str:
+    found = [line for line in lines(results.runs, figures) if line.part == part]
+    if not found:
+        return ""
+    picture = f"\n\n![{title}](../proof/{_file(part)})" if _file(part) in pictures(results) else ""
+    return f"## {title}\n\n{text}{picture}\n\n{_table(found, figures)}"
+
+
+def _table(found: Sequence[Line], figures: Sequence[str]) -> str:
+    present = [figure for figure in figures if any(line.figure == figure for line in found)]
+    cells = {(line.work, line.contender, line.figure): line for line in found}
+    rows = dict.fromkeys((line.work, line.contender) for line in found)
+    head = "| work | contender | runs |" + "".join(f" {_title(figure)} |" for figure in present)
+    text = [head, "|---|---|--:|" + "--:|" * len(present)]
+    for work, contender in rows:
+        own = [cells.get((work, contender, figure)) for figure in present]
+        runs = max(line.runs for line in own if line is not None)
+        values = "".join(f" {line.median:,.1f} |" if line is not None else " |" for line in own)
+        text.append(f"| {work} | {contender} | {runs} |{values}")
+    return "\n".join(text)
+
+
+def _memory(results: Results) -> str:
+    kinds = sorted({name for each in results.runs for name in each.figures if name.startswith("memory_mib_")})
+    measured = [each for each in results.runs if each.run.part in {"throughput", "window"}]
+    found = lines(measured, kinds)
+    if not found:
+        return ""
+    text = (
+        "The most that one process of a kind has held during a run (resident), in MiB; `all` is the sum over all "
+        "processes at one moment. The heap of every JVM is bounded alike."
+    )
+    return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
+
+
+def _settings(results: Results) -> str:
+    parts = ["## Settings\n\nWhat each contender was given beyond its defaults."]
+    for name, settings in results.settings.items():
+        listed = "\n".join(f"{key} = {value}" for key, value in settings.items())
+        parts.append(f"`{name}`\n\n```text\n{listed}\n```")
+    return "\n\n".join(parts)
+
+
+def _commit_points(results: Results) -> dict[int, float]:
+    counts = {each.run.work.name: each.run.work.count for each in results.runs if each.run.part == "commit"}
+    return {counts[line.work]: line.median for line in lines(results.runs, ("decide_ms",))}
+
+
+def _file(part: str) -> str:
+    return f"benchmark-{part}.svg"
+
+
+def _title(figure: str) -> str:
+    for ending, unit in (("_per_s", "/s"), ("_ms", " ms"), ("_s", " s")):
+        if figure.endswith(ending):
+            return figure.removesuffix(ending).replace("_", " ") + unit
+    return figure.removeprefix("memory_mib_").replace("_", " ")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")[:300]
+
+
+def main() -> None:
+    """Publish the results that the argument names."""
+    write(ROOT, decode(Path(sys.argv[1]).read_bytes()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Which runs a benchmark has, in which order: interleaved, so that no contender has the better hour. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from benchmarks.values import (
+    CONTENDERS,
+    FLINK_ALO,
+    FLINK_EO,
+    ONCEONLY_ALO,
+    ONCEONLY_EO,
+    PARTS,
+    SPARK_DEFAULT,
+    SPARK_TUNED,
+    Life,
+    Run,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from benchmarks.values import Compression, Part, Record
+
+_Item = TypeVar("_Item")
+_FLINK = (FLINK_EO, FLINK_ALO)
+_EPOCHS_TIMED = (ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED)
+FLINK_CHECKPOINTS_MS = 1_000
+"""Where a run does not ask for something else. About the time of one of Spark's epochs in the runs of throughput."""
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a benchmark does. Times in seconds; ``epochs`` are those of Spark in one run of throughput."""
+
+    name: str
+    rounds: int
+    rounds_lz4: int
+    rounds_window: int
+    records: dict[Record, int]
+    window_records: int
+    warm_records: int
+    epochs: int
+    latency_s: float
+    latency_warm_s: float
+    rates: tuple[int, ...]
+    """Of the default trigger; the first one with all triggers, too."""
+    rate_low: int
+    """Records so far apart that each is an epoch of its own; 0 for none."""
+    intervals_ms: tuple[int, ...]
+    flink_intervals_ms: tuple[int, ...]
+    empty_s: float
+    commit_counts: tuple[int, ...]
+    kills: int
+    shared_lives: bool
+    """All parts of a round in one process: quicker, and its memory is that of all of them."""
+    parts: tuple[Part, ...]
+    contenders: tuple[str, ...]
+
+
+FULL = Sizes(
+    name="full",
+    rounds=5,
+    rounds_lz4=3,
+    rounds_window=3,
+    records={"100b": 4_000_000, "1kb": 1_000_000},
+    window_records=2_000_000,
+    warm_records=400_000,
+    epochs=8,
+    latency_s=10,
+    latency_warm_s=2,
+    rates=(200, 5_000, 50_000),
+    rate_low=4,
+    intervals_ms=(200, 1_000),
+    flink_intervals_ms=(1_000, 200, 50),
+    empty_s=8,
+    commit_counts=(1, 4, 16, 64, 256),
+    kills=6,
+    shared_lives=False,
+    parts=PARTS,
+    contenders=CONTENDERS,
+)
+QUICK = msgspec.structs.replace(
+    FULL,
+    name="quick",
+    rounds=3,
+    rounds_lz4=0,
+    rounds_window=0,
+    records={"100b": 1_200_000, "1kb": 240_000},
+    warm_records=200_000,
+    latency_s=8,
+    latency_warm_s=1,
+    rates=(200,),
+    rate_low=0,
+    intervals_ms=(),
+    flink_intervals_ms=(),
+    shared_lives=True,
+    parts=("throughput", "latency"),
+    contenders=(ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, FLINK_EO),
+)
+TINY = msgspec.structs.replace(
+    FULL,
+    name="tiny",
+    rounds=1,
+    rounds_lz4=1,
+    rounds_window=1,
+    records={"100b": 20_000, "1kb": 4_000},
+    window_records=20_000,
+    warm_records=2_000,
+    epochs=4,
+    latency_s=3,
+    latency_warm_s=0.5,
+    rates=(200,),
+    rate_low=0,
+    intervals_ms=(200,),
+    flink_intervals_ms=(200,),
+    empty_s=2,
+    commit_counts=(1, 4),
+    kills=1,
+    shared_lives=True,
+)
+"""Sees that all of it runs; its figures mean nothing."""
+SIZES: Mapping[str, Sizes] = {each.name: each for each in (FULL, QUICK, TINY)}
+
+
+def lives(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] = ()) -> tuple[Life, ...]:
+    """Give the lives in their order; ``parts`` and ``contenders`` choose from those of the size. Pure.
+
+    In each round every contender has its turn, and who begins moves on by one; within a life the order of the works
+    moves on, too, as the first one has the coldest process.
+    """
+    chosen = [each for each in sizes.contenders if not contenders or each in contenders]
+    wanted = [each for each in sizes.parts if not parts or each in parts]
+    found: list[Life] = []
+    for number in range(1, sizes.rounds + 1):
+        groups: list[list[Part]] = [wanted] if sizes.shared_lives else [[part] for part in wanted]
+        for group in groups:
+            for contender in _turned(chosen, number - 1):
+                runs = [
+                    Run(part=part, contender=contender, round=number, work=work)
+                    for part in group
+                    for work in _turned(list(_works(sizes, part, contender, number)), number - 1)
+                ]
+                if runs:
+                    found.append(Life(contender=contender, round=number, runs=tuple(runs)))
+    return tuple(found)
+
+
+def without(planned: Iterable[Life], done: Collection[str]) -> tuple[Life, ...]:
+    """Leave out the runs that are done, by their ids, and the lives that have nothing left to do. Pure."""
+    left = (
+        Life(
+            contender=life.contender,
+            round=life.round,
+            runs=tuple(run for run in life.runs if run.id not in done),
+        )
+        for life in planned
+    )
+    return tuple(life for life in left if life.runs)
+
+
+def fingerprint(sizes: Sizes, planned: Iterable[Life], *facts: object) -> str:
+    """Give a short text that differs where the plan, the sizes or one of ``facts`` does. Pure."""
+    ids = [run.id for life in planned for run in life.runs]
+    data = msgspec.json.encode([msgspec.to_builtins(sizes), ids, facts], order="deterministic")
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Work]:
+    is_ours = contender == ONCEONLY_EO
+    match part:
+        case "throughput":
+            return _throughput(sizes, contender, number)
+        case "latency":
+            return _latency(sizes, contender)
+        case "window" if number <= sizes.rounds_window:
+            return (Work(kind="window", interval_ms=_interval(contender)),)
+        case "empty" if number <= sizes.rounds_window and contender in _EPOCHS_TIMED:
+            return (Work(kind="empty", rate=200),)
+        case "commit" if is_ours:
+            return (Work(kind="commit", count=count) for count in sizes.commit_counts)
+        # One run measures both sinks, in turns of its own.
+        case "recovery" if is_ours and number == 1:
+            return (Work(kind="recovery"),)
+        case _:
+            return ()
+
+
+def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
+    compressions: Sequence[Compression] = ("none", "lz4") if number <= sizes.rounds_lz4 else ("none",)
+    for record in sizes.records:
+        for compression in compressions:
+            yield Work(kind="pass", record=record, compression=compression, interval_ms=_interval(contender))
+
+
+def _latency(sizes: Sizes, contender: str) -> Iterable[Work]:
+    first, *others = sizes.rates
+    if contender in _FLINK:
+        intervals = sizes.flink_intervals_ms if contender == FLINK_EO else sizes.flink_intervals_ms[:1]
+        yield from (Work(kind="pass", rate=first, interval_ms=each) for each in intervals)
+        if contender == FLINK_EO and others:
+            yield from (Work(kind="pass", rate=rate, interval_ms=200) for rate in others)
+        return
+    yield Work(kind="pass", rate=first)
+    if contender == ONCEONLY_ALO:
+        return
+    yield from (Work(kind="pass", rate=rate) for rate in others)
+    yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.intervals_ms)
+    if sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
+        yield Work(kind="pass", rate=sizes.rate_low)
+
+
+def _interval(contender: str) -> int:
+    return FLINK_CHECKPOINTS_MS if contender in _FLINK else 0
+
+
+def _turned(items: Sequence[_Item], by: int) -> list[_Item]:
+    by = by % len(items) if items else 0
+    return [*items[by:], *items[:by]]

@@ -1,0 +1,157 @@
+"""The figures that the benchmark is asked for: medians of its runs, and how ours compare. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, Ratio, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from benchmarks.values import Measured, Part
+
+_THROUGHPUT, _P50, _P99 = "records_per_s", "p50_ms", "p99_ms"
+_200_RPS = Work(kind="pass", rate=200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A ratio by its definition. ``theirs``: the best of those contenders counts; without one it is our own figure."""
+
+    part: Part
+    work: Work
+    figure: str
+    theirs: tuple[str, ...]
+    meaning: str
+
+    @property
+    def better(self) -> Literal["higher", "lower"]:
+        """Say which direction is the good one."""
+        return "higher" if self.figure == _THROUGHPUT else "lower"
+
+
+ASKED: Mapping[str, Asked] = {
+    "throughput_100b_vs_spark": Asked(
+        part="throughput",
+        work=Work(kind="pass"),
+        figure=_THROUGHPUT,
+        theirs=(SPARK_DEFAULT, SPARK_TUNED),
+        meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+    ),
+    "throughput_100b_vs_flink_exactly_once": Asked(
+        part="throughput",
+        work=Work(kind="pass"),
+        figure=_THROUGHPUT,
+        theirs=(FLINK_EO,),
+        meaning="records/s, ours exactly once / PyFlink exactly once",
+    ),
+    "throughput_1kb_vs_spark": Asked(
+        part="throughput",
+        work=Work(kind="pass", record="1kb"),
+        figure=_THROUGHPUT,
+        theirs=(SPARK_DEFAULT, SPARK_TUNED),
+        meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+    ),
+    "latency_p50_200rps_vs_spark": Asked(
+        part="latency",
+        work=_200_RPS,
+        figure=_P50,
+        theirs=(SPARK_DEFAULT,),
+        meaning="ms, ours exactly once / Spark's own sink with Spark's defaults; default trigger",
+    ),
+    "latency_p50_200rps_vs_spark_tuned": Asked(
+        part="latency",
+        work=_200_RPS,
+        figure=_P50,
+        theirs=(SPARK_TUNED,),
+        meaning="ms, ours exactly once / Spark's own sink with our settings; default trigger",
+    ),
+    "latency_p99_ms_200rps": Asked(
+        part="latency",
+        work=_200_RPS,
+        figure=_P99,
+        theirs=(),
+        meaning="ms, ours exactly once, no ratio; default trigger",
+    ),
+}
+
+
+def ratios(
+    runs: Sequence[Measured], not_run: Mapping[str, str]
+) -> tuple[dict[str, float | None], dict[str, Ratio]]:
+    """Give every ratio that is asked for, and how it came about. None, with the reason, where it was not measured."""
+    notes = {name: _ratio(asked, runs, not_run) for name, asked in ASKED.items()}
+    values = {name: _value(ASKED[name], note) for name, note in notes.items()}
+    return values, notes
+
+
+def median(runs: Iterable[Measured], figure: str) -> float | None:
+    """Give the median of a figure over runs that are whole; None where none has it."""
+    values = [each.figures[figure] for each in runs if each.outcome == "whole" and figure in each.figures]
+    return statistics.median(values) if values else None
+
+
+def of(runs: Iterable[Measured], part: Part, work: Work, contender: str) -> list[Measured]:
+    """Give the runs of one contender at one work; of throughput whatever its checkpoints' interval."""
+    return [
+        each
+        for each in runs
+        if (each.run.part, each.run.contender) == (part, contender)
+        and (replace(each.run.work, interval_ms=0) if part == "throughput" else each.run.work) == work
+    ]
+
+
+def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -> Ratio:
+    mine = of(runs, asked.part, asked.work, ONCEONLY_EO)
+    ours, why = _usable(mine, ONCEONLY_EO, asked.figure, not_run)
+    note = Ratio(is_=asked.meaning, better=asked.better, ours=ours, runs_ours=len(mine), why=why)
+    if not asked.theirs:
+        return note
+    found: list[tuple[float, str, int]] = []
+    for contender in asked.theirs:
+        theirs = of(runs, asked.part, asked.work, contender)
+        value, reason = _usable(theirs, contender, asked.figure, not_run)
+        why = "; ".join(filter(None, (why, reason)))
+        if value is not None:
+            found.append((value, contender, len(theirs)))
+    # The best of them is known only if all of them were measured.
+    if why or ours is None:
+        return Ratio(is_=asked.meaning, better=asked.better, ours=ours, runs_ours=len(mine), why=why)
+    value, against, count = (max if asked.better == "higher" else min)(found)
+    return Ratio(
+        is_=asked.meaning,
+        better=asked.better,
+        ours=ours,
+        theirs=value,
+        against=against,
+        runs_ours=len(mine),
+        runs_theirs=count,
+    )
+
+
+def _usable(
+    runs: Sequence[Measured], contender: str, figure: str, not_run: Mapping[str, str]
+) -> tuple[float | None, str]:
+    """Give the median, or why there is none: a contender that lost or doubled rows, even once, has no figure."""
+    if contender in not_run:
+        return None, f"{contender} could not be had: {not_run[contender]}"
+    broken = next((each for each in runs if each.outcome != "whole"), None)
+    if broken is not None:
+        return None, f"{broken.run.id}: {broken.outcome}{f', {broken.why}' if broken.why else ''}"
+    value = median(runs, figure)
+    if value is None or value <= 0:
+        return None, f"{contender} was not measured"
+    return value, ""
+
+
+def _value(asked: Asked, note: Ratio) -> float | None:
+    if note.why or note.ours is None:
+        return None
+    if not asked.theirs:
+        return round(note.ours, 3)
+    return round(note.ours / note.theirs, 3) if note.theirs else None

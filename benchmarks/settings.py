@@ -1,0 +1,69 @@
+"""Every setting that a contender has, in one place: what one is given, the others that have it are given, too.
+
+``SESSION`` and ``SOURCE`` are *our settings*. They are written out here until a helper of onceonly sets them; whoever
+replaces them, replaces them here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEMORY = "2g"
+"""The heap of every contender's JVM."""
+
+BASE: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": MEMORY,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    # The durations of all micro-batches of a run are read from there.
+    "spark.sql.streaming.numRecentProgressUpdates": "5000",
+}
+"""Of every Spark session, the untuned one too: where it runs, and what is read off it. The number of shuffle
+partitions is that of the cores, as is Flink's parallelism."""
+
+SESSION: Mapping[str, str] = {
+    # Spark's default forks chmod and readlink for every checkpoint file: 30 ms instead of 4, twice a micro-batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # A 40 ms stall of loopback TCP; of use to Python sinks only.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+"""Of a tuned Spark session: ours, and that of Spark's own sink at equal settings."""
+
+SOURCE: Mapping[str, str] = {
+    # Otherwise a read of an almost empty range waits 500 ms.
+    "fetch.max.wait.ms": "20",
+}
+"""Of the consumer, where it is tuned: ours, Spark's, Flink's. Kafka's names."""
+
+PRODUCER: Mapping[str, str] = {
+    # librdkafka's defaults, which ours therefore has; Java's batches are 16 KB by default.
+    "linger.ms": "5",
+    "batch.size": "1000000",
+}
+"""Of the producer, where it is tuned: ours, Spark's, Flink's. Kafka's names."""
+
+FLINK: Mapping[str, str] = {
+    "pipeline.object-reuse": "true",
+    "state.backend.type": "hashmap",
+    "execution.checkpointing.storage": "filesystem",
+    # Of a plan with a shuffle: how long a record waits for its network buffer to fill; 100 ms by default.
+    "execution.buffer-timeout.interval": "10 ms",
+    "table.local-time-zone": "UTC",
+    "rest.bind-port": "0",
+}
+"""Flink's own; its checkpoints are a second apart for throughput, and as each run of latency says."""
+
+FLINK_EXACTLY_ONCE: Mapping[str, str] = {
+    # Flink asks for an hour by default, which a broker refuses by its own default of 15 minutes.
+    "transaction.timeout.ms": "600000",
+}
+"""Of its transactional producer."""

@@ -1,0 +1,98 @@
+"""The page shows what the record has, and nothing that was typed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+from tests.unit.benchmarks_sample import PASS, results, run, runs
+
+from benchmarks import display, page, plots
+from benchmarks.summary import lines
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, decode
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_published_page_is_what_the_record_gives() -> None:
+    record, published = ROOT / page.RECORD, ROOT / page.PAGE
+    assert record.exists() == published.exists()
+    if record.exists():
+        found = decode(record.read_bytes())
+        assert published.read_text(encoding="utf-8") == page.page(found)
+        for name, drawn in page.pictures(found).items():
+            assert (ROOT / page.PICTURES / name).read_text(encoding="utf-8") == drawn
+
+
+def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
+    text = page.page(results(*runs()))
+    assert "| `throughput_100b_vs_spark` | **1.20** | higher is better |" in text
+    assert "| `latency_p50_200rps_vs_spark` | **0.75** | lower is better |" in text
+    assert f"| pass-100b-none | {ONCEONLY_EO} | 3 | 600.0 |" in text
+    assert "spark.a = b" in text
+    assert "2 cores and 23 GiB" in text
+    assert "## Memory" in text
+
+
+def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:
+    found = [each for each in runs() if each.run.contender != FLINK_EO]
+    text = page.page(results(*found, not_run={FLINK_EO: "no Python 3.12"}, finished=False))
+    assert "| `throughput_100b_vs_flink_exactly_once` | not measured |" in text
+    assert "no Python 3.12" in text
+    assert "interrupted" in text
+    assert "## Recovery" not in text
+
+
+def test_a_contender_that_lost_rows_is_reported_as_such() -> None:
+    bad = run("throughput", PASS, ONCEONLY_EO, 4, outcome="lost", lost=3)
+    text = page.page(results(*runs(), bad))
+    assert "## Runs without a figure" in text
+    assert f"| `{bad.run.id}` | lost | 3 | 0 |" in text
+    assert "## Runs without a figure" not in page.page(results(*runs()))
+
+
+def test_every_picture_that_the_page_shows_is_drawn_and_well_formed() -> None:
+    found = results(*runs())
+    text, drawn = page.page(found), page.pictures(found)
+    assert set(drawn) == {f"benchmark-{part}.svg" for part in ("throughput", "latency", "commit")}
+    for name, picture in drawn.items():
+        assert f"(../proof/{name})" in text
+        assert ET.fromstring(picture).tag.endswith("svg")  # noqa: S314  drawn a line above
+    assert text.count("../proof/") == len(drawn)
+
+
+def test_a_bar_is_as_long_as_its_median() -> None:
+    found = [line for line in lines(runs(), ("records_per_s",)) if line.work == "pass-1kb-none"]
+    picture = ET.fromstring(plots.bars("speed", "records", found))  # noqa: S314  drawn here
+    widths = [float(each.get("width", "0")) for each in picture.iter() if each.get("rx") == "2"]
+    assert [round(width / widths[0], 2) for width in widths] == [1.0, 0.5, 0.4]
+
+
+def test_nothing_to_draw_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plots.bars("t", "u", [])
+    with pytest.raises(ValueError, match="too few"):
+        plots.curve("t", "u", "x", {1: 2.0})
+
+
+def test_writing_publishes_record_page_and_pictures(tmp_path: Path) -> None:
+    found = results(*runs())
+    page.write(tmp_path, found)
+    page.write(tmp_path, found)
+    assert decode((tmp_path / page.RECORD).read_bytes()) == found
+    assert (tmp_path / page.PAGE).read_text() == page.page(found)
+    assert (tmp_path / page.PICTURES / "benchmark-commit.svg").exists()
+
+
+def test_the_table_at_the_end_shows_ratios_and_what_there_is_none_of() -> None:
+    console = Console(width=200, record=True, file=None, quiet=True)
+    with console.capture() as shown:
+        console.quiet = False
+        console.print(display.table(results(*runs())))
+        console.print(display.ratio_table(results(*runs()[:1])))
+    text = shown.get()
+    assert "records_per_s" in text
+    assert "none" in text
+    assert "was not measured" in text

@@ -1,0 +1,102 @@
+"""Every contender gets the same: the same works, in turns, and nobody always begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.contenders import contenders
+from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, lives, without
+from benchmarks.ratios import ASKED, of
+from benchmarks.settings import PRODUCER, SESSION, SOURCE
+from benchmarks.values import FLINK_EO, ONCEONLY_ALO, ONCEONLY_EO, PARTS, SPARK_DEFAULT, SPARK_TUNED, Measured
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_two_runs_have_the_same_name(size: str) -> None:
+    names = [run.id for life in lives(SIZES[size]) for run in life.runs]
+    assert len(names) == len(set(names))
+
+
+def test_who_begins_a_round_moves_on_and_each_has_one_turn_in_it() -> None:
+    turns = list(lives(QUICK, parts=["throughput"]))
+    rounds = [[life.contender for life in turns if life.round == number] for number in (1, 2, 3)]
+    assert [order[0] for order in rounds] == list(QUICK.contenders[:3])
+    assert all(sorted(order) == sorted(QUICK.contenders) for order in rounds)
+
+
+def test_no_work_is_always_the_first_of_a_life() -> None:
+    ours = list(lives(FULL, ["throughput"], [ONCEONLY_EO]))
+    assert len({life.runs[0].work.name for life in ours}) > 1
+
+
+def test_in_throughput_and_latency_of_spark_all_have_the_same_works() -> None:
+    works = {
+        name: {run.work.name for life in lives(FULL, ["throughput"], [name]) for run in life.runs}
+        for name in (ONCEONLY_EO, ONCEONLY_ALO, SPARK_DEFAULT, SPARK_TUNED)
+    }
+    assert len(set(map(frozenset, works.values()))) == 1
+    latency = {
+        name: {run.work.name for life in lives(FULL, ["latency"], [name]) for run in life.runs}
+        for name in (ONCEONLY_EO, SPARK_TUNED)
+    }
+    assert latency[ONCEONLY_EO] == latency[SPARK_TUNED]
+
+
+@pytest.mark.parametrize("size", ["full", "quick"])
+def test_every_figure_that_a_ratio_needs_is_planned_at_least_three_times(size: str) -> None:
+    planned = [Measured(run=run, outcome="whole") for life in lives(SIZES[size]) for run in life.runs]
+    for name, asked in ASKED.items():
+        for contender in (ONCEONLY_EO, *asked.theirs):
+            assert len(of(planned, asked.part, asked.work, contender)) >= 3, (name, contender)
+
+
+def test_parts_and_contenders_can_be_chosen() -> None:
+    chosen = lives(FULL, parts=["latency"], contenders=[FLINK_EO])
+    assert {run.part for life in chosen for run in life.runs} == {"latency"}
+    assert {life.contender for life in chosen} == {FLINK_EO}
+    assert {run.part for life in lives(FULL) for run in life.runs} == set(PARTS)
+
+
+def test_what_is_done_is_not_done_again() -> None:
+    planned = lives(QUICK)
+    first = planned[0]
+    left = without(planned, {run.id for run in first.runs} | {planned[1].runs[0].id})
+    assert len(left) == len(planned) - 1
+    assert left[0].runs == planned[1].runs[1:]
+    assert without(planned, {run.id for life in planned for run in life.runs}) == ()
+
+
+def test_results_of_another_plan_size_or_code_are_not_gone_on_with() -> None:
+    planned = lives(QUICK)
+    prints = {
+        fingerprint(QUICK, planned, "a"),
+        fingerprint(QUICK, planned, "b"),
+        fingerprint(QUICK, planned[1:], "a"),
+        fingerprint(FULL, planned, "a"),
+    }
+    assert len(prints) == 4
+    assert fingerprint(QUICK, lives(QUICK), "a") in prints
+
+
+def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> None:
+    every = contenders()
+    ours, sparks, flinks = (every[name].settings() for name in (ONCEONLY_EO, SPARK_TUNED, FLINK_EO))
+    assert set(ours) - set(sparks) == {"sink: onceonly.guarantee"}
+    assert all(sparks[name] == value for name, value in ours.items() if name in sparks)
+    assert set(SESSION.items()) <= set(sparks.items())
+    values = {f"sink: properties.{name}": value for name, value in PRODUCER.items()}
+    values |= {f"source: properties.{name}": value for name, value in SOURCE.items()}
+    assert set(values.items()) <= set(flinks.items())
+
+
+def test_sparks_sink_with_its_defaults_has_none_of_our_settings() -> None:
+    defaults = contenders()[SPARK_DEFAULT].settings()
+    assert not set(defaults) & set(SESSION)
+    assert not [name for name in defaults if name.startswith(("sink", "source"))]
+
+
+def test_the_rounds_are_balanced() -> None:
+    counted = Counter(life.contender for life in lives(QUICK))
+    assert set(counted.values()) == {QUICK.rounds}
