@@ -167,8 +167,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """Say why prepared transactions may not live until they are committed; empty where nothing speaks against it.
 
         For a target that drops transactions after a time. Driver, once a try at an epoch, before its decision is
-        put; only looks. None of the transactions is older than ``age_s`` seconds; ``facts`` are what ``check``
-        found. A reason voids the epoch, which is run again. An empty answer is no promise: ``commit`` still
+        put, in a thread of its own; only looks. All sinks are asked at the same time, and have 30 s together. None of
+        the transactions is older than ``age_s`` seconds; ``facts`` are what ``check`` found. A reason voids the epoch,
+        which is run again. An empty answer is no promise: ``commit`` still
         tells what became of each. Raise ``UnavailableError`` where the target had to be asked and does not answer.
         """
         return ""

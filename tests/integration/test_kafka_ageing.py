@@ -85,7 +85,7 @@ def test_where_clocks_differ_the_age_of_the_epoch_counts(
     query = Query(broker, **{TIMEOUT: "60000"})
     handle = query.prepare("a")
     wrong = time.time() + hour
-    monkeypatch.setattr(ageing, "time", SimpleNamespace(time=lambda: wrong))
+    monkeypatch.setattr(ageing, "time", SimpleNamespace(time=lambda: wrong, monotonic=time.monotonic))
     assert query.sink.expiring([handle], query.facts, 47.9) == ""
     assert "48.0 s old" in query.sink.expiring([handle], query.facts, 48.0)
     query.sink.abort(handle)
@@ -122,6 +122,10 @@ def test_a_broker_that_cannot_be_asked_is_no_yes(
     unreachable = KafkaSink({**query.options, "kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UnavailableError, match=r"description of .* NoBrokersAvailable|did not answer"):
         unreachable.expiring([handle], query.facts, 31.0)
+    # One bound for all: who comes too late is not asked for.
+    monkeypatch.setattr(ageing, "_ASK_S", 0.0)
+    with pytest.raises(UnavailableError, match=f"within 0 s; {handle.transaction} was not asked for"):
+        query.sink.expiring([handle, handle], query.facts, 31.0)
     query.sink.abort(handle)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,13 +12,14 @@ import pytest
 from onceonly.errors import ConfigurationError, EpochTimeoutError, UnavailableError
 from onceonly.model import Guarantee, Handle, LinkKind, Plan, Vote
 from onceonly.ports import WriteContext
+from onceonly.runtime import coordinator
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.testing import MemoryDisk, MemoryLog
 from onceonly.testing.memory_sink import MemorySink
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class AgeingSink(MemorySink):
@@ -24,7 +27,7 @@ class AgeingSink(MemorySink):
 
     def __init__(self, store: str) -> None:
         super().__init__({"store": store})
-        self.answer: str | Exception = ""
+        self.answer: str | Exception | Callable[[], str] = ""
         self.asked: list[tuple[list[str], dict[str, str | int], float]] = []
 
     def check(self, context: object) -> Mapping[str, str | int]:
@@ -34,7 +37,7 @@ class AgeingSink(MemorySink):
         self.asked.append(([each.transaction for each in handles], dict(facts), age_s))
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        return self.answer if isinstance(self.answer, str) else self.answer()
 
 
 class Clock:
@@ -120,6 +123,7 @@ def test_a_reason_of_one_sink_gives_the_epoch_of_all_up() -> None:
         (UnavailableError("no broker", next_step="wait"), UnavailableError),
         (ConfigurationError("no permission", next_step="grant it"), ConfigurationError),
         (ConnectionResetError("by peer"), UnavailableError),
+        (AttributeError("'Connection' object has no attribute 'describe'"), AttributeError),
     ],
 )
 def test_a_sink_that_cannot_say_decides_nothing(answer: Exception, kind: type[Exception]) -> None:
@@ -129,6 +133,64 @@ def test_a_sink_that_cannot_say_decides_nothing(answer: Exception, kind: type[Ex
         job.run()
     assert LinkKind.COMMIT not in job.kinds()
     assert job.pending() == []
+
+
+def test_a_mistake_in_a_sinks_code_is_raised_as_what_it_is_with_the_sinks_name() -> None:
+    job = Job()
+    mistake = AttributeError("'Connection' object has no attribute 'describe'")
+    job.sinks["b"].answer = mistake
+    with pytest.raises(AttributeError) as caught:
+        job.run()
+    assert caught.value is mistake
+    assert [note for note in mistake.__notes__ if "Query query, chk-0" in note and "the sink b" in note]
+
+
+def test_sinks_are_asked_at_the_same_time() -> None:
+    job = Job()
+    both = threading.Barrier(2)
+
+    def answer() -> str:
+        both.wait(10)
+        return ""
+
+    for sink in job.sinks.values():
+        sink.answer = answer
+    job.run()
+    assert job.kinds()[-1] is LinkKind.COMMIT
+
+
+def test_all_sinks_have_one_bound_together_and_nothing_is_decided_past_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "ANSWERS_S", 0.2)
+    job = Job()
+    over = threading.Event()
+
+    def stand_still() -> str:
+        over.wait(30)
+        return ""
+
+    for sink in job.sinks.values():
+        sink.answer = stand_still
+    started = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"chk-0: .*no answer of the sink a, b within 0\.2 s"):
+        job.run()
+    assert time.monotonic() - started < 10
+    over.set()
+    assert LinkKind.COMMIT not in job.kinds()
+    assert job.pending() == []
+
+
+def test_an_error_of_one_sink_is_told_while_another_one_stands_still() -> None:
+    job = Job()
+    over = threading.Event()
+    job.sinks["a"].answer = lambda: str(over.wait(30) or "")
+    job.sinks["b"].answer = ConfigurationError("no permission", next_step="grant it")
+    started = time.monotonic()
+    with pytest.raises(ConfigurationError, match="no permission"):
+        job.run()
+    assert time.monotonic() - started < 10
+    over.set()
 
 
 @pytest.mark.parametrize("takes_s", [0.0, 60.0])

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints, protocol
@@ -24,6 +25,7 @@ from onceonly.errors import (
 )
 from onceonly.model import Guarantee, Handle, Link, LinkKind, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
+from onceonly.runtime import questions
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.stops import error_of
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 
+ANSWERS_S = 30.0
+"""How long the sinks have, all together, to say before a decision whether their transactions are still open."""
 SWEEP_THREADS_MAX = 64
 """More than commit at a time: an abort mostly waits (Kafka: for its logs, twice), and readers wait for the last."""
 
@@ -279,26 +283,27 @@ class Coordinator:
         epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
         """
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
-        expiring: list[str] = []
-        for name, handles in _handles(link.votes).items():
-            try:
-                why = self._sinks[name].expiring(handles, plan.facts.get(name, {}), age_s)
-            except OnceonlyError:
-                raise
-            except Exception as error:
-                raise UnavailableError(
-                    f"Query {self._log.query}, chk-{plan.epoch}: the sink {name} could not say whether its "
-                    f"transactions are still open after {age_s:.1f} s: {type(error).__name__}: {error}",
-                    next_step="Start the query again: nothing was decided, and the epoch is run again.",
-                ) from error
-            if why:
-                expiring.append(f"sink {name}: {why}")
+        query = f"Query {self._log.query}, chk-{plan.epoch}"
+        answers = questions.ask(
+            {
+                name: partial(self._expiring, name, handles, plan.facts.get(name, {}), age_s)
+                for name, handles in _handles(link.votes).items()
+            },
+            within_s=ANSWERS_S,
+            about=f"{query}: whether the transactions are still open after {age_s:.1f} s",
+        )
+        expiring = [f"sink {name}: {why}" for name, why in answers.items() if why]
         # The questions took time, too.
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
         self._record(
             "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
         )
         return protocol.Checked(age_s, tuple(expiring))
+
+    def _expiring(
+        self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
+    ) -> str:
+        return self._sinks[name].expiring(handles, facts, age_s)
 
     def _put(self, link: Link) -> protocol.Event:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.

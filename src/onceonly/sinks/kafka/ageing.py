@@ -8,8 +8,10 @@ before it is decided. Once it is decided, the marker tells what became of it.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import NONE, TRANSACTION, NotAnsweredError, refuse_forbidden
 from onceonly.sinks.kafka.committer import Prepared
 
@@ -24,7 +26,9 @@ ASKED_FROM = 0.5
 REFUSED_FROM = 0.8
 """The share of the time-out from which on a transaction is too old to be decided: 3 of 15 minutes are left."""
 
-_ASK_S = 10.0
+# For all transactions of an epoch together; less than all sinks have.
+_ASK_S = 20.0
+_THREADS_MAX = 16
 _NAMED_MAX = 3
 # The only state in which a transaction can still be committed: org.apache.kafka TransactionState.ONGOING.
 _ONGOING = "Ongoing"
@@ -35,13 +39,19 @@ NOT_FOUND = 105
 def expiring(admin: Admin, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
     """Say which transactions are gone or about to be dropped; empty where nothing speaks against them.
 
-    None of them is older than ``age_s``, so a young epoch costs no question. Raises ``UnavailableError`` after
-    bounded time, ``ConfigurationError`` for a missing permission.
+    None of them is older than ``age_s``, so a young epoch costs no question. Many are asked for at a time. Raises
+    ``UnavailableError`` after bounded time, ``ConfigurationError`` for a missing permission.
     """
     timeout_s = int(facts.get("transaction_timeout_ms", 0)) / 1000
-    if not timeout_s or age_s < ASKED_FROM * timeout_s:
+    if not handles or not timeout_s or age_s < ASKED_FROM * timeout_s:
         return ""
-    found = [why for why in (_why(admin, Prepared.of(handle), timeout_s, age_s) for handle in handles) if why]
+    deadline = time.monotonic() + _ASK_S
+
+    def ask(handle: Handle) -> str:
+        return _why(admin, Prepared.of(handle), timeout_s, age_s, deadline)
+
+    with ThreadPoolExecutor(min(_THREADS_MAX, len(handles)), thread_name_prefix="onceonly-age") as pool:
+        found = [why for why in pool.map(ask, handles) if why]
     named = "; ".join(found[:_NAMED_MAX])
     return f"{len(found)} of {len(handles)} transactions: {named}" if found else ""
 
@@ -62,9 +72,15 @@ def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka
     return state
 
 
-def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float) -> str:
+def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float, deadline: float) -> str:
     name = prepared.transactional_id
-    state = admin.patiently(_ASK_S, f"description of {name}", lambda: describe(admin, name))
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise UnavailableError(
+            f"Kafka did not describe all transactions of the epoch within {_ASK_S:g} s; {name} was not asked for.",
+            next_step="see that the brokers are not overloaded; the query may be restarted",
+        )
+    state = admin.patiently(left_s, f"description of {name}", lambda: describe(admin, name))
     if state.error_code == NOT_FOUND:
         return f"{name} is not known to Kafka any more"
     shown = (state.producer_id, state.producer_epoch)
