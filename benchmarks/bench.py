@@ -83,8 +83,8 @@ def _open(options: Options, planned: Sequence[Life], used: Mapping[str, Contende
     for each in used.values():
         versions |= each.versions()
     print_of = fingerprint(options.sizes, planned, settings, versions)
-    found = None if options.fresh else store.read(options.path)
-    if found is not None and found.fingerprint == print_of and not found.finished:
+    found = None if options.fresh else store.interrupted(options.path, print_of)
+    if found is not None:
         return store.Store(options.path, found)
     machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
     total = sum(len(life.runs) for life in planned)

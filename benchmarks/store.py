@@ -30,6 +30,17 @@ def read(path: Path) -> Results | None:
     return None
 
 
+def interrupted(path: Path, fingerprint: str) -> Results | None:
+    """Give results to be gone on with: of the same plan and code, and not brought to their end.
+
+    Who could not be had then is tried again.
+    """
+    found = read(path)
+    if found is None or found.finished or found.fingerprint != fingerprint:
+        return None
+    return msgspec.structs.replace(found, not_run={})
+
+
 def begin(
     *,
     sizes: Sizes,

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.contenders import contenders
+from benchmarks.contenders.base import Place
 from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, lives, without
 from benchmarks.ratios import ASKED, of
 from benchmarks.settings import PRODUCER, SESSION, SOURCE
-from benchmarks.values import FLINK_EO, ONCEONLY_ALO, ONCEONLY_EO, PARTS, SPARK_DEFAULT, SPARK_TUNED, Measured
+from benchmarks.values import (
+    CONTENDERS,
+    FLINK_EO,
+    ONCEONLY_ALO,
+    ONCEONLY_EO,
+    PARTS,
+    SPARK_DEFAULT,
+    SPARK_TUNED,
+    Measured,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -86,6 +102,9 @@ def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> 
     assert set(ours) - set(sparks) == {"sink: onceonly.guarantee"}
     assert all(sparks[name] == value for name, value in ours.items() if name in sparks)
     assert set(SESSION.items()) <= set(sparks.items())
+    kafka = {f"sink: kafka.{name}": value for name, value in PRODUCER.items()}
+    kafka |= {f"source: kafka.{name}": value for name, value in SOURCE.items()}
+    assert set(kafka.items()) <= set(sparks.items())
     values = {f"sink: properties.{name}": value for name, value in PRODUCER.items()}
     values |= {f"source: properties.{name}": value for name, value in SOURCE.items()}
     assert set(values.items()) <= set(flinks.items())
@@ -95,6 +114,43 @@ def test_sparks_sink_with_its_defaults_has_none_of_our_settings() -> None:
     defaults = contenders()[SPARK_DEFAULT].settings()
     assert not set(defaults) & set(SESSION)
     assert not [name for name in defaults if name.startswith(("sink", "source"))]
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_the_settings_that_are_listed_are_those_that_a_contender_is_given(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What they need from the network is not their settings.
+    monkeypatch.setattr("benchmarks.contenders.spark.spark_jars", lambda: "jars")
+    monkeypatch.setattr("benchmarks.contenders.flink_environment.connector", lambda: tmp_path / "jar")
+    contender = contenders()[name]
+    contender.write_session(tmp_path / "job", 2)
+    conf: dict[str, str] = json.loads((tmp_path / "job" / "session.json").read_text())["conf"]
+    place = Place(
+        name="n",
+        servers="s",
+        source="in",
+        target="out",
+        checkpoint=tmp_path,
+        partitions=2,
+        per_epoch=0,
+        window_ms=0,
+    )
+    order = contender.order(Work(kind="pass"), place)
+    sink, source = order["sink"], order["source_options"]
+    assert isinstance(sink, dict)
+    assert isinstance(source, dict)
+    given = conf | {f"sink: {key}": value for key, value in sink.items()}
+    given |= {f"source: {key}": value for key, value in source.items()}
+    listed = {key: value for key, value in contender.settings().items() if key != "JVM_ARGS"}
+    assert listed.items() <= given.items()
+    # And nothing that tunes is given without being listed.
+    tunes = {
+        *SESSION,
+        *(f"sink: kafka.{key}" for key in PRODUCER),
+        *(f"source: kafka.{key}" for key in SOURCE),
+    }
+    assert not tunes & (set(given) - set(listed))
 
 
 def test_the_rounds_are_balanced() -> None:

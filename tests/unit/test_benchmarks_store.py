@@ -29,6 +29,21 @@ def test_each_run_is_in_the_file_as_soon_as_it_is_added(tmp_path: Path) -> None:
     assert found.finished
 
 
+def test_only_what_was_interrupted_and_is_of_the_same_plan_is_gone_on_with(tmp_path: Path) -> None:
+    kept = store.Store(tmp_path / "latest.json", results(finished=False))
+    assert store.interrupted(kept.path, "f") is None
+    kept.add(run("throughput", PASS, ONCEONLY_EO, 1, records_per_s=1.0))
+    kept.leave_out(SPARK_TUNED, "no network")
+    found = store.interrupted(kept.path, "f")
+    assert found is not None
+    assert len(found.runs) == 1
+    # It may be there by now.
+    assert found.not_run == {}
+    assert store.interrupted(kept.path, "g") is None
+    kept.finish()
+    assert store.interrupted(kept.path, "f") is None
+
+
 def test_a_failed_run_gives_way_to_its_repetition(tmp_path: Path) -> None:
     kept = store.Store(tmp_path / "latest.json", results())
     kept.add(run("throughput", PASS, ONCEONLY_EO, 1, outcome="failed"))
