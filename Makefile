@@ -106,8 +106,9 @@ model-large: setup
 trace: setup
 	$(BIN)/python -m onceonly.testing.traces "$(EVENTS)"
 
-# onceonly beside Spark's own Kafka sink and PyFlink: benchmarks/results/latest.json. About 90 minutes, or 8; on a quiet
-# machine. An interrupted one is gone on with. PyFlink gets an environment of its own in the cache folder.
+# onceonly beside Spark's own Kafka sink and PyFlink: benchmarks/results/latest.json. About 90 minutes, or 8, on a quiet
+# machine with 6 GB free in its folder for temporary files. An interrupted one is gone on with. PyFlink gets an
+# environment of its own in the cache folder; where it cannot, its figures are null, with the reason.
 # More: .venv/bin/python -m benchmarks --help
 bench: setup
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -115,7 +116,7 @@ bench: setup
 bench-quick: setup
 	$(BIN)/python -m benchmarks --size quick $(BENCH)
 
-# Records the latest results in docs/proof, and writes docs/explanation/performance.md of them.
+# Records the latest results in docs/proof, and writes docs/explanation/performance.md, which docs/index.md must name.
 bench-page: setup
 	$(BIN)/python -m benchmarks.page benchmarks/results/latest.json
 

@@ -17,6 +17,8 @@ from onceonly.errors import OnceonlyError
 
 _RESULTS = Path(__file__).parent / "results" / "latest.json"
 _EXIT_BROKEN, _EXIT_CANNOT = 1, 2
+_WIDTH = 140
+"""Of a table in a file, which would be cut to 80."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,6 +41,8 @@ def main(*, size: str, parts: tuple[str, ...], names: tuple[str, ...], results: 
     Exit status: 0 if every row came out once in every run, 1 if not, 2 if it could not run.
     """
     messages, data = Console(stderr=True), Console()
+    if not data.is_terminal:
+        data.width = _WIDTH
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended in order, as by Ctrl-C
     options = bench.Options(sizes=SIZES[size], path=results, parts=parts, names=names, fresh=fresh)
     try:

@@ -38,8 +38,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     rounds: int
-    rounds_lz4: int
-    rounds_window: int
+    rounds_few: int
+    """In so many rounds is done what no ratio asks for: it need not stand on as many runs."""
     records: dict[Record, int]
     window_records: int
     warm_records: int
@@ -47,9 +47,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float
     latency_warm_s: float
     rates: tuple[int, ...]
-    """Of the default trigger; the first one with all triggers, too."""
+    """At the default trigger; the first one in few rounds with the others, too."""
+    rates_few: tuple[int, ...]
     rate_low: int
-    """Records so far apart that each is an epoch of its own; 0 for none."""
+    """Records so far apart that each is an epoch of its own; 0 for none. In few rounds."""
     intervals_ms: tuple[int, ...]
     flink_intervals_ms: tuple[int, ...]
     empty_s: float
@@ -64,15 +65,15 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 FULL = Sizes(
     name="full",
     rounds=5,
-    rounds_lz4=3,
-    rounds_window=3,
+    rounds_few=3,
     records={"100b": 4_000_000, "1kb": 1_000_000},
     window_records=2_000_000,
     warm_records=400_000,
     epochs=8,
     latency_s=10,
     latency_warm_s=2,
-    rates=(200, 5_000, 50_000),
+    rates=(200, 5_000),
+    rates_few=(50_000,),
     rate_low=4,
     intervals_ms=(200, 1_000),
     flink_intervals_ms=(1_000, 200, 50),
@@ -87,13 +88,13 @@ QUICK = msgspec.structs.replace(
     FULL,
     name="quick",
     rounds=3,
-    rounds_lz4=0,
-    rounds_window=0,
+    rounds_few=0,
     records={"100b": 1_200_000, "1kb": 240_000},
     warm_records=200_000,
     latency_s=8,
     latency_warm_s=1,
     rates=(200,),
+    rates_few=(),
     rate_low=0,
     intervals_ms=(),
     flink_intervals_ms=(),
@@ -105,8 +106,7 @@ TINY = msgspec.structs.replace(
     FULL,
     name="tiny",
     rounds=1,
-    rounds_lz4=1,
-    rounds_window=1,
+    rounds_few=1,
     records={"100b": 20_000, "1kb": 4_000},
     window_records=20_000,
     warm_records=2_000,
@@ -114,6 +114,7 @@ TINY = msgspec.structs.replace(
     latency_s=3,
     latency_warm_s=0.5,
     rates=(200,),
+    rates_few=(),
     rate_low=0,
     intervals_ms=(200,),
     flink_intervals_ms=(200,),
@@ -170,17 +171,17 @@ def fingerprint(sizes: Sizes, planned: Iterable[Life], *facts: object) -> str:
 
 
 def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Work]:
-    is_ours = contender == ONCEONLY_EO
+    is_ours, is_few = contender == ONCEONLY_EO, number <= sizes.rounds_few
     match part:
         case "throughput":
             return _throughput(sizes, contender, number)
         case "latency":
-            return _latency(sizes, contender)
-        case "window" if number <= sizes.rounds_window:
+            return _latency(sizes, contender, number)
+        case "window" if is_few:
             return (Work(kind="window", interval_ms=_interval(contender)),)
-        case "empty" if number <= sizes.rounds_window and contender in _EPOCHS_TIMED:
+        case "empty" if is_few and contender in _EPOCHS_TIMED:
             return (Work(kind="empty", rate=200),)
-        case "commit" if is_ours:
+        case "commit" if is_few and is_ours:
             return (Work(kind="commit", count=count) for count in sizes.commit_counts)
         # One run measures both sinks, in turns of its own.
         case "recovery" if is_ours and number == 1:
@@ -190,27 +191,29 @@ def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Wo
 
 
 def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
-    compressions: Sequence[Compression] = ("none", "lz4") if number <= sizes.rounds_lz4 else ("none",)
+    compressions: Sequence[Compression] = ("none", "lz4") if number <= sizes.rounds_few else ("none",)
     for record in sizes.records:
         for compression in compressions:
             yield Work(kind="pass", record=record, compression=compression, interval_ms=_interval(contender))
 
 
-def _latency(sizes: Sizes, contender: str) -> Iterable[Work]:
-    first, *others = sizes.rates
-    if contender in _FLINK:
-        intervals = sizes.flink_intervals_ms if contender == FLINK_EO else sizes.flink_intervals_ms[:1]
-        yield from (Work(kind="pass", rate=first, interval_ms=each) for each in intervals)
-        if contender == FLINK_EO and others:
-            yield from (Work(kind="pass", rate=rate, interval_ms=200) for rate in others)
-        return
-    yield Work(kind="pass", rate=first)
-    if contender == ONCEONLY_ALO:
-        return
-    yield from (Work(kind="pass", rate=rate) for rate in others)
-    yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.intervals_ms)
-    if sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
-        yield Work(kind="pass", rate=sizes.rate_low)
+def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
+    first, is_few = sizes.rates[0], number <= sizes.rounds_few
+    rates = [*sizes.rates, *(sizes.rates_few if is_few else ())]
+    if contender == FLINK_EO:
+        yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.flink_intervals_ms)
+        if is_few:
+            yield from (Work(kind="pass", rate=rate, interval_ms=200) for rate in rates[1:])
+    elif contender == FLINK_ALO:
+        yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.flink_intervals_ms[:1])
+    elif contender == ONCEONLY_ALO:
+        yield Work(kind="pass", rate=first)
+    else:
+        yield from (Work(kind="pass", rate=rate) for rate in rates)
+        if is_few:
+            yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.intervals_ms)
+        if is_few and sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
+            yield Work(kind="pass", rate=sizes.rate_low)
 
 
 def _interval(contender: str) -> int:

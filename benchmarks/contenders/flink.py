@@ -34,7 +34,6 @@ class Flink:
             **settings.FLINK,
             "parallelism.default": str(cores),
             "taskmanager.numberOfTaskSlots": str(cores),
-            "pipeline.jars": environment.connector().as_uri(),
             "io.tmp.dirs": str(folder / "tmp"),
         }
         write_session(folder, {"conf": conf})

@@ -32,10 +32,17 @@ def ensure() -> None:
     Raises:
         SetupError: no Python that PyFlink knows, or a package or the connector cannot be had.
     """
-    connector()
+    connector = _connector()
     folder = _folder()
-    if (folder / ".whole").exists():
-        return
+    if not (folder / ".whole").exists():
+        _install(folder)
+    # Into Flink's own lib: as a jar of the job, its classes would be loaded, and compiled, anew for each run.
+    for lib in folder.glob("lib/python*/site-packages/pyflink/lib"):
+        if not (lib / connector.name).exists():
+            (lib / connector.name).symlink_to(connector)
+
+
+def _install(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # uv takes the interpreter that is here, or fetches one.
@@ -52,8 +59,8 @@ def python() -> Path:
     return _folder() / "bin" / "python"
 
 
-def connector() -> Path:
-    """Give Flink's connector for Kafka; fetched where it is missing. Raises ``SetupError``."""
+def _connector() -> Path:
+    """Give Flink's connector for Kafka; fetched where it is missing."""
     _, artifact, version = _CONNECTOR.split(":")
     path = cache_folder() / "jars" / f"{artifact}-{version}.jar"
     if path.exists() and _sha256(path) == _CONNECTOR_SHA256:

@@ -120,9 +120,8 @@ def test_sparks_sink_with_its_defaults_has_none_of_our_settings() -> None:
 def test_the_settings_that_are_listed_are_those_that_a_contender_is_given(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What they need from the network is not their settings.
+    # What is fetched is no setting.
     monkeypatch.setattr("benchmarks.contenders.spark.spark_jars", lambda: "jars")
-    monkeypatch.setattr("benchmarks.contenders.flink_environment.connector", lambda: tmp_path / "jar")
     contender = contenders()[name]
     contender.write_session(tmp_path / "job", 2)
     conf: dict[str, str] = json.loads((tmp_path / "job" / "session.json").read_text())["conf"]

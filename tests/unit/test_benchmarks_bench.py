@@ -1,0 +1,126 @@
+"""One contender's trouble is its own: the others are measured all the same, and the file says what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import StringIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+from tests.unit.benchmarks_sample import PASS, results
+
+from benchmarks import bench, store
+from benchmarks.display import Display
+from benchmarks.lives import FailedError
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Life, Measured, Run
+from onceonly.errors import SetupError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.contenders.base import Contender
+    from benchmarks.world import World
+
+
+@dataclass
+class Stub:
+    """A contender that may not be had."""
+
+    name: str
+    why: str = ""
+
+    def prepare(self) -> None:
+        if self.why:
+            raise SetupError(self.why, next_step="none")
+
+
+class Killed:
+    """A process that counts how often it was ended."""
+
+    ended = 0
+
+
+@pytest.fixture
+def display() -> Display:
+    return Display(Console(file=StringIO()))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> store.Store:
+    return store.Store(tmp_path / "latest.json", results(finished=False))
+
+
+def test_where_one_cannot_be_had_the_others_are_ready_and_the_reason_is_in_the_file(
+    kept: store.Store, display: Display
+) -> None:
+    used = {
+        each.name: cast("Contender", each) for each in (Stub(ONCEONLY_EO), Stub(FLINK_EO, "no Python 3.12"))
+    }
+    assert set(bench._prepared(used, kept, display)) == {ONCEONLY_EO}
+    found = store.read(kept.path)
+    assert found is not None
+    assert "no Python 3.12" in found.not_run[FLINK_EO]
+    assert "no Python 3.12" in found.ratio_notes["throughput_100b_vs_flink_exactly_once"].why
+
+
+def life(*records: str) -> Life:
+    works = [replace(PASS, record=record) for record in records]
+    runs = tuple(Run(part="throughput", contender=SPARK_TUNED, round=1, work=work) for work in works)
+    return Life(contender=SPARK_TUNED, round=1, runs=runs)
+
+
+def test_a_run_that_fails_ends_its_process_and_the_next_one_gets_another(
+    kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Killed] = []
+
+    def warm(*_: object) -> tuple[Killed, str]:
+        started.append(Killed())
+        return started[-1], ""
+
+    def measured(_world: World, _contender: Contender, _process: object, run: Run, _say: object) -> Measured:
+        if run.work.record == "100b":
+            raise FailedError("the process ended", next_step="none")
+        return Measured(run=run, outcome="whole", figures={"records_per_s": 1.0})
+
+    def end(process: Killed | None) -> None:
+        if process is not None:
+            process.ended += 1
+
+    monkeypatch.setattr(bench, "_warm", warm)
+    monkeypatch.setattr(bench, "_end", end)
+    monkeypatch.setattr("benchmarks.parts.bounded.measure", measured)
+    world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
+    bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b", "1kb"), kept, display)
+    assert [each.ended for each in started] == [1, 1]
+    assert [(each.outcome, each.why) for each in kept.results.runs] == [
+        ("failed", "the process ended"),
+        ("whole", ""),
+    ]
+    # Its figure is not made of the runs that are left.
+    assert kept.results.ratios["throughput_1kb_vs_spark"] is None
+
+    # Where the broker is gone, there is nothing to go on with.
+    world.kafka.pid = None  # type: ignore[misc]  # a stand-in
+    with pytest.raises(FailedError):
+        bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b"), kept, display)
+    assert started[-1].ended == 1
+
+
+def test_a_contender_that_does_not_come_up_is_not_started_for_each_run(
+    kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+
+    def warm(*_: object) -> tuple[None, str]:
+        tried.append(True)
+        return None, "no memory"
+
+    monkeypatch.setattr(bench, "_warm", warm)
+    world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
+    bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b", "1kb"), kept, display)
+    assert len(tried) == 1
+    assert [(each.outcome, each.why) for each in kept.results.runs] == [("failed", "no memory")] * 2
