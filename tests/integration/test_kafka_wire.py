@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, RetryLater
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater
 from onceonly.sinks.kafka import admin
 from onceonly.testing.kafka_proxy import Api, Fault, KafkaProxy
 
@@ -130,6 +131,26 @@ def test_every_connection_cut_in_mid_write_costs_no_row_and_no_order(wire: Wire)
     assert handle is not None
     assert query.commit(handle) in ENDED
     query.until_read(*map(str, range(1_000)))
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+def test_first_rows_that_a_moved_leader_refuses_are_not_lost_behind_those_that_follow(
+    wire: Wire, guarantee: Guarantee
+) -> None:
+    """A broker that knows nothing of a producer takes any sequence number for its first."""
+    query = wire.query(**{"kafka.linger.ms": "0"})
+    transaction = query.sink.begin_transaction(replace(query.attempt(), guarantee=guarantee))
+    before = len(wire.proxy.requests(Api.PRODUCE))
+    refused = wire.proxy.done[Api.PRODUCE, Fault.REFUSE]
+    wire.proxy.arm(Api.PRODUCE, Fault.REFUSE)
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["1", "2"], "key": ["k", "k"]}))
+    wait_for(lambda: len(wire.proxy.requests(Api.PRODUCE)) > before, "the first rows on the wire")
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["3", "4"], "key": ["k", "k"]}))
+    handle = query.sink.pre_commit(transaction)
+    assert wire.proxy.done[Api.PRODUCE, Fault.REFUSE] == refused + 1
+    if handle is not None:
+        assert query.commit(handle) in ENDED
+    query.until_read("1", "2", "3", "4")
 
 
 def test_a_commit_delivered_again_epochs_later_ends_no_other_transaction(wire: Wire) -> None:

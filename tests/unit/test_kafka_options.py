@@ -75,6 +75,10 @@ def test_every_option_of_javas_producer_has_an_entry() -> None:
     assert sorted(JAVA_NAMES.split()) == sorted(JAVA_OPTIONS)
 
 
+def test_nothing_is_sent_behind_rows_that_are_not_answered() -> None:
+    assert parse().client["max.in.flight.requests.per.connection"] == "1"
+
+
 def test_the_page_shows_the_table() -> None:
     assert markdown() in PAGE.read_text(encoding="utf-8")
 
@@ -114,7 +118,7 @@ def test_librdkafka_takes_what_is_made_of_an_option(name: str) -> None:
         ("request.timeout.ms", "7000", "socket.timeout.ms", "7000"),
         ("send.buffer.bytes", "-1", "socket.send.buffer.bytes", "0"),
         ("connections.max.idle.ms", "-1", "connections.max.idle.ms", "0"),
-        ("max.in.flight.requests.per.connection", "9", "max.in.flight.requests.per.connection", "5"),
+        ("max.in.flight.requests.per.connection", "5", "max.in.flight.requests.per.connection", "1"),
         ("acks", "-1", "acks", "-1"),
         ("enable.idempotence", "TRUE", "enable.idempotence", "true"),
         ("ssl.endpoint.identification.algorithm", "", "ssl.endpoint.identification.algorithm", "none"),

@@ -1,7 +1,8 @@
 """A network that misbehaves: a proxy between clients and one Kafka broker on loopback, which knows requests.
 
 It cuts the connection before a request arrives, drops the answer after the broker has acted, holds an answer
-back, sends a request twice, and sends a request of long ago again. Plain text only.
+back, sends a request twice, sends a request of long ago again, and refuses rows as a broker does that has just ceased
+to lead their partition. Plain text only.
 
 ::
 
@@ -20,7 +21,7 @@ import socket
 import struct
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 10.0
 _FRAME_BYTES_MAX = 200 * 2**20
+# Time for a client to send what it sends without waiting for an answer.
+_REFUSE_AFTER_S = 0.3
+_NOT_LEADER = 6
+_FLEXIBLE_PRODUCE = 9
 
 
 class Api(enum.IntEnum):
@@ -55,6 +60,9 @@ class Fault(enum.Enum):
     """The broker acts; its answer waits for ``KafkaProxy.let_go``."""
     TWICE = "twice"
     """The broker gets the request once more, on a connection of its own."""
+    REFUSE = "refuse"
+    """A PRODUCE does not reach the broker. When the next one is on its way, or after a moment, it is answered that
+    another broker leads the partition; the next one does reach the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,21 @@ class Request:
     version: int
     correlation: int
     body: bytes
+
+
+@dataclass(slots=True)
+class _Link:
+    """A client's connection and ours to the broker."""
+
+    client: socket.socket
+    broker: socket.socket
+    pending: dict[int, tuple[Api, Fault]] = field(default_factory=dict)
+    refused: deque[Request] = field(default_factory=deque)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, body: bytes) -> None:
+        with self.writing:
+            _put(self.client, body)
 
 
 class KafkaProxy:
@@ -172,44 +195,56 @@ class KafkaProxy:
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets |= {client, broker}
-            pending: dict[int, tuple[Api, Fault]] = {}
-            self._start(self._requests, client, broker, pending)
-            self._start(self._answers, client, broker, pending)
+            link = _Link(client, broker)
+            self._start(self._requests, link)
+            self._start(self._answers, link)
 
-    def _requests(
-        self, client: socket.socket, broker: socket.socket, pending: dict[int, tuple[Api, Fault]]
-    ) -> None:
+    def _requests(self, link: _Link) -> None:
+        client, broker = link.client, link.broker
         with contextlib.suppress(OSError):
             while body := _take(client):
                 api_key, version, correlation = struct.unpack_from(">hhi", body)
                 request = Request(api_key, version, correlation, body)
                 fault = self._fault(request)
+                if request.api == Api.PRODUCE:
+                    self._refuse(link)
                 if fault is not None:
                     api = Api(request.api)
                     if fault is Fault.CUT:
                         self._note(api, fault)
                         break
+                    if fault is Fault.REFUSE:
+                        link.refused.append(request)
+                        self._start(self._refuse_later, link)
+                        continue
                     if fault is Fault.TWICE:
                         self.send_again(request)
                         self._note(api, fault)
                     else:
-                        pending[request.correlation] = (api, fault)
+                        link.pending[request.correlation] = (api, fault)
                 _put(broker, body)
         self._end(client, broker)
 
-    def _answers(
-        self, client: socket.socket, broker: socket.socket, pending: dict[int, tuple[Api, Fault]]
-    ) -> None:
+    def _answers(self, link: _Link) -> None:
         with contextlib.suppress(OSError):
-            while body := _take(broker):
-                armed = pending.pop(struct.unpack_from(">i", body)[0], None)
+            while body := _take(link.broker):
+                armed = link.pending.pop(struct.unpack_from(">i", body)[0], None)
                 if armed is not None:
                     self._note(*armed)
                     if armed[1] is Fault.DROP_ANSWER:
                         break
                     self._go.wait()
-                _put(client, body)
-        self._end(client, broker)
+                link.answer(body)
+        self._end(link.client, link.broker)
+
+    def _refuse_later(self, link: _Link) -> None:
+        self._closed.wait(_REFUSE_AFTER_S)
+        self._refuse(link)
+
+    def _refuse(self, link: _Link) -> None:
+        with contextlib.suppress(OSError, IndexError):
+            link.answer(refusal(link.refused.popleft()))
+            self._note(Api.PRODUCE, Fault.REFUSE)
 
     def _fault(self, request: Request) -> Fault | None:
         with self._lock:
@@ -228,6 +263,46 @@ class KafkaProxy:
             _shut(each)
             with self._lock:
                 self._sockets.discard(each)
+
+
+def refusal(request: Request) -> bytes:
+    """Give the answer to a PRODUCE whose first partition has another leader. Pure.
+
+    Layouts: https://kafka.apache.org/protocol#The_Messages_Produce, versions from 9 on, one partition a request, as
+    librdkafka sends them.
+    """
+    if request.api != Api.PRODUCE or request.version < _FLEXIBLE_PRODUCE:
+        raise ValueError(f"only PRODUCE of version {_FLEXIBLE_PRODUCE} or newer can be refused")
+    body = request.body
+    (client_id,) = struct.unpack_from(">h", body, 8)
+    at = 10 + max(client_id, 0) + 1  # and no tagged fields
+    transactional_id, at = _varint(body, at)
+    at += max(transactional_id - 1, 0) + 2 + 4  # acks, time-out
+    topics, at = _varint(body, at)
+    length, at = _varint(body, at)
+    topic = body[at : at + length - 1]
+    partitions, at = _varint(body, at + length - 1)
+    if (topics, partitions) != (2, 2):
+        raise ValueError("only a PRODUCE for one partition can be refused")
+    (partition,) = struct.unpack_from(">i", body, at)
+    return b"".join((
+        struct.pack(">ib", request.correlation, 0),
+        bytes((2, len(topic) + 1)), topic,
+        bytes((2,)), struct.pack(">ihqqq", partition, _NOT_LEADER, -1, -1, -1),
+        bytes((1, 0, 0)),  # no record errors, no message, no tagged fields
+        bytes((0,)), struct.pack(">ib", 0, 0),
+    ))  # fmt: skip
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """Read an unsigned variable-length number; give it and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = body[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004  the last byte has its highest bit clear
+            return value, at
 
 
 def _take(source: socket.socket) -> bytes:

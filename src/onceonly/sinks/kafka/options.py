@@ -32,6 +32,9 @@ _DEFAULTS = {
     "partitioner": "murmur2_random",
     "acks": "all",
     "enable.idempotence": "true",
+    # A broker that knows nothing of a producer takes any sequence number for its first. Refused rows that wait for
+    # their retry would then be taken for delivered, as soon as rows behind them are (ADR 9).
+    "max.in.flight.requests.per.connection": "1",
     # Java's defaults where librdkafka's differ and a row could be refused for it.
     "message.max.bytes": "1048576",
     "queue.buffering.max.kbytes": "32768",

@@ -110,8 +110,8 @@ _JAVA = (
     _number("linger.ms", "default 5, Java's"),
     _translated("max.block.ms", "(bound of our wait for a full buffer and for a new producer)",
                 "default 60,000", kind=Kind.INTEGER, least=1),
-    _number("max.in.flight.requests.per.connection", "at most 5, for order without gaps", least=1,
-            most=5),
+    _number("max.in.flight.requests.per.connection", "always 1: with more, rows that a broker refuses can be lost "
+            "behind rows that it takes", least=1, most=1),
     _translated("max.request.size", "message.max.bytes", "default 1,048,576, Java's",
                 kind=Kind.INTEGER, least=1000, most=1_000_000_000),
     _number("metadata.max.age.ms", least=1, most=86_400_000),

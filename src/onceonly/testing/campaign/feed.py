@@ -26,6 +26,7 @@ class Feed:
         self._producer: Producer = Producer({
             "bootstrap.servers": servers,
             "enable.idempotence": True,
+            "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
             "linger.ms": 20,
             "log_level": 0,
         })  # fmt: skip

@@ -87,6 +87,7 @@ class Feeder:
         self._producer: Producer = Producer({
             "bootstrap.servers": servers,
             "enable.idempotence": True,
+            "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
             "linger.ms": 5,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
