@@ -11,6 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
+from onceonly.spark.configure import SETTINGS
 from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
 from onceonly.testing.campaign import matrix, page
 
@@ -85,6 +86,17 @@ class Failpoints(Table):
             yield f"`{name}`", where.replace("|", "\\|")
 
 
+class Settings(Table):
+    """What ``onceonly.configure`` sets."""
+
+    head = "| setting | why | risk |\n|---|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give them in the order in which they are set."""
+        for setting in SETTINGS:
+            yield f"`{setting.name}` = `{setting.value.rpartition('.')[2]}`", setting.why, setting.risk
+
+
 class Anomalies(Table):
     """What the auditor looks for."""
 
@@ -125,6 +137,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("onceonly-errors", Errors)
     app.add_directive("onceonly-failpoints", Failpoints)
     app.add_directive("onceonly-anomalies", Anomalies)
+    app.add_directive("onceonly-settings", Settings)
     app.add_directive("onceonly-proof", Proof)
     app.connect("build-finished", draw_report)
     return {"parallel_read_safe": True}

@@ -35,6 +35,7 @@ from onceonly.runtime.restart import FailureRate as FailureRate
 from onceonly.runtime.restart import FixedDelay as FixedDelay
 from onceonly.runtime.restart import NoRestart as NoRestart
 from onceonly.spark.collection import collection as collection
+from onceonly.spark.configure import configure as configure
 from onceonly.spark.epoch import epoch as epoch
 from onceonly.spark.foreach_batch import sink as sink
 from onceonly.spark.register import register as register

@@ -20,6 +20,7 @@ import onceonly
 from onceonly import failpoints
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
+from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _desks
 
 if TYPE_CHECKING:
@@ -306,6 +307,25 @@ class Move(OneOrder):
         assert self.rows() == 60
 
 
+class ShortEpochs(Stage):
+    """A checkpoint from before the settings, with its checksum files."""
+
+    def names(self) -> Names:
+        offsets = self.folder / "checkpoint" / "offsets"
+        offsets.mkdir(parents=True)
+        for name in ("0", ".0.crc"):
+            (offsets / name).touch()
+        self.checks = {"configure": self.is_set, "going-back": lambda _: self.only_sums_are_gone()}
+        return {}
+
+    def is_set(self, names: Names) -> None:
+        for setting in SETTINGS:
+            assert names["spark"].conf.get(setting.name) == setting.value
+
+    def only_sums_are_gone(self) -> None:
+        assert [path.name for path in (self.folder / "checkpoint" / "offsets").iterdir()] == ["0"]
+
+
 class Auditor(Stage):
     """A query from a topic to another has run and is down: one epoch, one transaction."""
 
@@ -341,6 +361,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/several-sinks.md": SeveralSinks,
+    "docs/how-to/short-epochs.md": ShortEpochs,
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
     "docs/reference/auditor.md": Auditor,

@@ -1,4 +1,4 @@
-"""A streaming job in its own process, to be killed: Kafka → (pass through | windows) → one sink or several.
+"""A streaming job in its own process, to be killed: Kafka → (pass through | shuffle | windows) → one sink or several.
 
 Run as a script by ``harness.py``. It ends by itself when everything that was in the topic is processed.
 """
@@ -38,7 +38,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--files", help="the folder of the file sink")
     parser.add_argument("--database", help="the database of the docs' sink")
     parser.add_argument("--skip-files-from", type=int, default=-1, help="the epoch that leaves the files out")
-    parser.add_argument("--work", choices=("pass", "window"), default="pass")
+    parser.add_argument("--work", choices=("pass", "shuffle", "window"), default="pass")
     parser.add_argument("--store", choices=("default", "rocksdb"), default="default")
     parser.add_argument("--guarantee", default="exactly-once")
     parser.add_argument("--per-epoch", type=int, default=100)
@@ -48,6 +48,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--subscribe", default="", help="topics, instead of the source alone")
     parser.add_argument("--source-option", action="append", default=[], help="NAME=VALUE for the source")
     parser.add_argument("--column", action="append", default=[], help="SQL, instead of key and value")
+    parser.add_argument("--configured", action="store_true", help="with what onceonly.configure sets")
     parser.add_argument("--java", default="", help="more options of the driver's JVM")
     parser.add_argument("--restart", type=int, default=0, help="restarts in this process")
     return parser.parse_args()
@@ -66,6 +67,8 @@ def session(args: argparse.Namespace) -> SparkSession:
         .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {args.java}")
         .config("spark.sql.session.timeZone", "UTC")
     )
+    if args.configured:
+        builder = onceonly.configure(builder)
     if args.store == "rocksdb":
         builder = builder.config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
     for pair in args.conf:
@@ -89,8 +92,9 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
         .options(**dict(pair.split("=", 1) for pair in args.source_option))
         .load()
     )
-    if args.work == "pass":
-        return source.selectExpr(*(args.column or ("key", "value")))
+    if args.work != "window":
+        passed = source.selectExpr(*(args.column or ("key", "value")))
+        return passed.repartition(2, "key") if args.work == "shuffle" else passed
     seconds = f.col("value").cast("string").cast("long")
     counts = (
         source.select(f.col("key").cast("string").alias("k"), f.timestamp_seconds(seconds).alias("t"))

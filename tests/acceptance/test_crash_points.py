@@ -66,9 +66,13 @@ def test_every_row_is_there_once_after_a_kill_at_each_step(bench: Bench) -> None
     bench.assert_nothing_left_open()
 
 
-def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(bench: Bench) -> None:
+@pytest.mark.parametrize("settings", ["configured", pytest.param("as shipped", marks=pytest.mark.long)])
+def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(
+    bench: Bench, settings: str
+) -> None:
     """One decision for all three; a reader that watches the files meanwhile never sees a part of anything."""
-    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    fast = ["--configured"] if settings == "configured" else []
+    bench.args = ["--road", "epoch", *fast, *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(MORE_ROWS)
     with Watcher(bench) as watcher:
         for point, nth in STEPS:
@@ -227,6 +231,30 @@ def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str)
         bench.run_and_kill_at(point)
     bench.run()
 
+    assert_windows(bench, rows, final=road == "format")
+    bench.assert_nothing_left_open()
+
+
+def test_windows_are_right_when_the_settings_of_short_epochs_come_and_go_between_kills(bench: Bench) -> None:
+    rows = [(f"k{number % 3}", str(number // 4 * 30)) for number in range(600)]
+    before = ["--work", "window"]
+    bench.args = before
+    bench.feed(rows)
+    bench.run_and_kill_at("link.before_put", 2)
+    bench.args = [*before, "--configured"]
+    bench.run_and_kill_at("commit.after_handle", 2)
+    # As the page of these settings says.
+    sums = list(bench.checkpoint.rglob(".*.crc"))
+    assert sums
+    for path in sums:
+        path.unlink()
+    bench.args = before
+    bench.run()
+    assert_windows(bench, rows, final=True)
+    bench.assert_nothing_left_open()
+
+
+def assert_windows(bench: Bench, rows: list[tuple[str, str]], *, final: bool) -> None:
     seen = bench.read()
     # Counts only grow, so the same count of the same window can be there once only.
     assert len(seen) == len(set(seen))
@@ -237,14 +265,13 @@ def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str)
     for key, value in rows:
         window = f"{key}|{int(value) // 60 * 60}"
         expected[window] = expected.get(window, 0) + 1
-    if road == "format":
+    if final:
         # Append mode gives a window once the watermark has passed it; what it gives must be final.
         assert last
         assert last.items() <= expected.items()
         assert len(seen) == len(last)
     else:
         assert last == expected
-    bench.assert_nothing_left_open()
 
 
 @pytest.mark.long

@@ -1,0 +1,61 @@
+"""``onceonly.configure``: a session's settings that make epochs short, each with its reason and its risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of Spark. ``local`` ones are right for checkpoints on local and mounted file systems only."""
+
+    name: str
+    value: str
+    why: str
+    risk: str
+    local: bool = False
+
+
+SETTINGS = (
+    Setting(
+        "spark.sql.streaming.checkpointFileManagerClass",
+        _FILES,
+        "Spark's default looks for symbolic links by starting a process for each file of a checkpoint",
+        "a file is written under another name and renamed, as before; on HDFS the default renames more safely, so "
+        "leave this one out for a checkpoint there",
+        local=True,
+    ),
+    Setting(
+        "spark.hadoop.fs.file.impl",
+        "org.apache.hadoop.fs.RawLocalFileSystem",
+        "Hadoop's default writes a checksum file beside each file, and starts a process for its permissions",
+        "damage of Spark's own checkpoint files is no longer told by a checksum (onceonly's files carry their own); "
+        "to go back to the default, delete the old checksum files first",
+        local=True,
+    ),
+    Setting(
+        "spark.python.unix.domain.socket.enabled",
+        "true",
+        "loopback TCP between the JVM and a Python worker stalls for up to 40 ms on small answers",
+        "none known: both are on one machine; its sockets stand in the folder for temporary files, whose path must "
+        "be shorter than about 60 letters",
+    ),
+)
+
+
+def configure(builder: SparkSession.Builder, *, local_checkpoints: bool = True) -> SparkSession.Builder:
+    """Put the settings that make epochs short into a session's builder, and give it back.
+
+    Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
+    leaves out what is right only where all checkpoints of the session are on local or mounted file systems.
+    """
+    for setting in SETTINGS:
+        if local_checkpoints or not setting.local:
+            builder = builder.config(setting.name, setting.value)
+    return builder

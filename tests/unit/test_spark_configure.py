@@ -1,0 +1,44 @@
+"""The settings that make epochs short: put in before all others, and only where they are right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from onceonly import configure
+from onceonly.spark.configure import SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Builder:
+    """Keeps what it is given, as Spark's own does."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+
+    def config(self, name: str, value: str) -> Builder:
+        self.given[name] = value
+        return self
+
+
+def configured(builder: Builder, *, local_checkpoints: bool = True) -> dict[str, str]:
+    given = configure(cast("SparkSession.Builder", builder), local_checkpoints=local_checkpoints)
+    return cast("Builder", given).given
+
+
+def test_every_setting_is_put_in() -> None:
+    assert configured(Builder()) == {setting.name: setting.value for setting in SETTINGS}
+
+
+def test_what_is_for_local_checkpoints_can_be_left_out() -> None:
+    given = configured(Builder(), local_checkpoints=False)
+    assert given == {setting.name: setting.value for setting in SETTINGS if not setting.local}
+    assert given
+
+
+def test_what_is_set_afterwards_wins() -> None:
+    name = SETTINGS[0].name
+    builder = Builder()
+    configured(builder)
+    assert builder.config(name, "theirs").given[name] == "theirs"
