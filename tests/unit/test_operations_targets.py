@@ -78,6 +78,31 @@ def test_a_target_that_changed_without_an_option_is_refused(desk: Desk, tmp_path
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def settle(desk: Desk) -> None:
+    (link,) = desk.log.chain(0)
+    desk.settle(link)
+
+
+def test_a_target_that_changed_while_nothing_was_pending_is_gone_on_with_as_by_the_query(
+    desk: Desk, tmp_path: Path
+) -> None:
+    settle(desk)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    told = run("transactions", "resolve", desk.path, "--yes")
+    assert (told.returncode, told.stderr.count("error:")) == (0, 0)
+    assert f"path was '{tmp_path}/out' and is '{tmp_path}/elsewhere'" in told.stderr
+
+
+def test_an_option_that_leads_elsewhere_is_refused_where_nothing_is_pending_too(
+    desk: Desk, tmp_path: Path
+) -> None:
+    settle(desk)
+    told = run("transactions", "list", "--ask", desk.path, "--option", f"files:path={tmp_path}/wrong")
+    assert told.returncode == 64
+    assert f"path is '{tmp_path}/wrong'" in told.stderr
+
+
 def test_another_class_than_the_logs_is_refused(desk: Desk) -> None:
     told = run(
         "transactions", "resolve", desk.path, "--yes", "--sink", "files=test_operations_targets:PathSink"

@@ -157,6 +157,9 @@ def resolve(  # noqa: PLR0913  one parameter for each option
         parts = ((render.header(checkpoint), render.done(result)) for checkpoint, result in results)
         shared.show(*shared.blocks([part for pair in parts for part in pair]))
     status = max(status, consent.status, shared.report(failures, others=False))
+    for checkpoint, result in results:
+        for message in result.told:
+            shared.tell(f"query {checkpoint.query}: {message}")
     lost = sum(result.lost for _, result in results)
     if lost:
         shared.tell(

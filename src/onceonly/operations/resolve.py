@@ -49,11 +49,12 @@ class Done:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What became of one checkpoint; ``error`` is why it stopped before its end."""
+    """What became of one checkpoint; ``told`` is what people should know, ``error`` why it stopped before its end."""
 
     done: list[Done] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     receipt: bool = False
+    told: list[str] = field(default_factory=list)
     error: OnceonlyError | None = None
 
     @property
@@ -150,6 +151,8 @@ def _note(result: Result, step: Mapping[str, Any]) -> None:
     match step["kind"]:
         case "link.persisted":
             result.links.append(f"{step['epoch']}.{step['index']} {step['link']}")
+        case "target.changed":
+            result.told.append(str(step["message"]))
         case "receipt.persisted":
             result.receipt = True
         case "handle.resolved" | "handle.committed":

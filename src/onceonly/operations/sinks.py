@@ -102,12 +102,13 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
 def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str, Participant]) -> None:
     """See that each sink leads to the target that its newest link names. May connect; changes nothing, checks nothing.
 
+    Where nothing is pending and no option could have led elsewhere, the world has changed, and the query goes on in it.
     Raises ``ConfigurationError`` that names what differs, ``UnavailableError`` where a target cannot be asked.
     """
     newest = links(checkpoint)
     for name, each in made.items():
         link = next((link for link in newest if name in link.settings), None)
-        if link is None:
+        if link is None or (_is_settled(checkpoint, link) and not _leads(given, name)):
             continue
         then = dict(link.settings[name])
         with _asking(checkpoint, name):
@@ -153,6 +154,15 @@ def _asking(checkpoint: Checkpoint, name: str) -> Iterator[None]:
             f"the sink {name} of query {checkpoint.query} could not be asked: {type(error).__name__}: {error}",
             next_step="see to its target and ask again",
         ) from error
+
+
+def _is_settled(checkpoint: Checkpoint, link: Link) -> bool:
+    return link.kind is LinkKind.ABORT or checkpoint.log.receipt(link.epoch) is not None
+
+
+def _leads(given: Given, name: str) -> bool:
+    """Say whether the operator has given anything that the sink's target may depend on."""
+    return bool(given.options or given.by_sink.get(name) or name in given.classes)
 
 
 def _value(identity: Mapping[str, str | int], key: str) -> str:
