@@ -94,6 +94,8 @@ class Lives:
     folder: Path
     env: Mapping[str, str]
     classes: ClassArchive
+    early: bool = True
+    """Whether Spark's daemons import what workers need before they fork the first."""
     count: int = 0
     _spare: Life | None = None
     _running: list[Life] = field(default_factory=list)
@@ -142,7 +144,11 @@ class Lives:
         process = JobProcess.start(
             [*command, f"--java={java}"],
             log=folder / "job.log",
-            env={**self.env, "ONCEONLY_EVENTS": str(folder / "events"), "PYTHONPATH": _python_path()},
+            env={
+                **self.env,
+                "ONCEONLY_EVENTS": str(folder / "events"),
+                **({"PYTHONPATH": _python_path()} if self.early else {}),
+            },
             cwd=folder,
         )
         life = Life(folder, process, self.classes)

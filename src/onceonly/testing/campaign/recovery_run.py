@@ -47,6 +47,8 @@ _DELAY_MAX_S = 0.8
 _IN_FLIGHT_S = 1.0
 _VISIBLE_TIMEOUT_S = 180.0
 _POLL_S = 0.1
+# An installed package is compiled; from a source tree, every process would compile it anew where this is set.
+_COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
         close.callback(host.tidy, folder, [])
         kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
         close.callback(kafka.kill)
-        lives = Lives(folder / "lives", {}, _NoArchive(folder))
+        lives = Lives(folder / "lives", _COMPILED, _NoArchive(folder), early=False)
         close.callback(lives.close)
         kafka.create_topic("input", partitions=_PARTITIONS)
         feed = Feed(kafka.bootstrap_servers, "input", _PARTITIONS)

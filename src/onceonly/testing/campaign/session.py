@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark import start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,7 @@ def session(folder: Path, *, java: str = "") -> SparkSession:
         **_CONF,
         "spark.jars": spark_jars(),
         "spark.pyspark.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": str(start.FOLDER),
         "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
         # A life is short: what the second compiler gains, it would not earn back.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {java}",

@@ -7,17 +7,18 @@ on the path of a campaign's jobs alone.
 import importlib
 import sys
 
-# None of them starts a thread when it is imported, so they outlive a fork.
-_NEEDED = (
-    "confluent_kafka.admin",
-    "kafka",
-    "onceonly.sinks.files.sink",
-    "onceonly.sinks.kafka.sink",
-    "onceonly.spark.format",
-    "pyarrow",
-    "pyspark.worker",
-)
+# None of these starts a thread when it is imported, as pyarrow and numpy do, so they outlive a fork.
+_FORMAT = ("onceonly.spark.format", "onceonly.sinks.files.sink", "onceonly.sinks.kafka.sink")
+_DRIVER = (*_FORMAT, "kafka")
+# Most daemons start in a query's recovery: they import what workers of their module need, and no more.
+NEEDED = {
+    "pyspark.worker": (*_DRIVER, "confluent_kafka.admin"),
+    "pyspark.sql.worker.write_into_data_source": _DRIVER,
+    "pyspark.sql.worker.create_data_source": _FORMAT,
+    "pyspark.sql.worker.python_streaming_sink_runner": _DRIVER,
+}
 
 if "pyspark.daemon" in sys.orig_argv:
-    for name in _NEEDED:
+    worker = sys.orig_argv[-1]
+    for name in (worker, *NEEDED.get(worker, ())):
         importlib.import_module(name)
