@@ -14,7 +14,7 @@ OWN = (
     "unit/test_log_damage.py", "unit/test_log_epochs.py", "unit/test_log_golden.py", "integration/test_kafka_wire.py",
     "integration/test_kafka_cluster.py", "integration/test_kafka_world.py", "acceptance/test_epoch_timeout.py",
     "acceptance/test_executors.py", "acceptance/test_faults.py", "acceptance/test_faults_kafka.py",
-    "acceptance/test_lost_transactions.py",
+    "acceptance/test_lost_transactions.py", "acceptance/test_drivers.py", "acceptance/test_stages.py",
 )  # fmt: skip
 
 
