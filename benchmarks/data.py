@@ -29,6 +29,7 @@ _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _BEGIN_MS = int(_BEGIN.timestamp() * 1000)
 _CLOSING_MS = 24 * 3600 * 1000
 _POOL = 1024
+_WINDOW_MS_MAX = 99_000  # seconds have two digits in an interval of Flink's SQL
 _BETWEEN_POLLS = 2_000
 _FLUSH_TIMEOUT_S = 120.0
 
@@ -74,7 +75,7 @@ def span_ms(records: int, partitions: int) -> int:
 
 def window_ms(records: int, partitions: int) -> int:
     """Give the length of a window, so that there are about ``WINDOWS``; a divisor of Spark's and Flink's epoch."""
-    return max(APPS, span_ms(records, partitions) // WINDOWS)
+    return max(APPS, min(_WINDOW_MS_MAX, span_ms(records, partitions) // WINDOWS))
 
 
 def expected_windows(records: int, partitions: int) -> Counter[bytes]:

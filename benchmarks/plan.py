@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _FLINK = (FLINK_EO, FLINK_ALO)
 _EPOCHS_TIMED = (ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED)
-FLINK_CHECKPOINTS_MS = 1_000
-"""Where a run does not ask for something else. About the time of one of Spark's epochs in the runs of throughput."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +51,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Records so far apart that each is an epoch of its own; 0 for none. In few rounds."""
     intervals_ms: tuple[int, ...]
     flink_intervals_ms: tuple[int, ...]
+    flink_checkpoints_ms: int
+    """In runs of throughput. They must have some checkpoints, as what is visible goes forward by them."""
     empty_s: float
     commit_counts: tuple[int, ...]
     kills: int
@@ -77,6 +77,7 @@ FULL = Sizes(
     rate_low=4,
     intervals_ms=(200, 1_000),
     flink_intervals_ms=(1_000, 200, 50),
+    flink_checkpoints_ms=1_000,
     empty_s=8,
     commit_counts=(1, 4, 16, 64, 256),
     kills=6,
@@ -89,15 +90,16 @@ QUICK = msgspec.structs.replace(
     name="quick",
     rounds=3,
     rounds_few=0,
-    records={"100b": 1_200_000, "1kb": 240_000},
+    records={"100b": 2_000_000, "1kb": 240_000},
     warm_records=200_000,
-    latency_s=8,
+    latency_s=7,
     latency_warm_s=1,
     rates=(200,),
     rates_few=(),
     rate_low=0,
     intervals_ms=(),
     flink_intervals_ms=(),
+    flink_checkpoints_ms=500,
     shared_lives=True,
     parts=("throughput", "latency"),
     contenders=(ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, FLINK_EO),
@@ -118,6 +120,7 @@ TINY = msgspec.structs.replace(
     rate_low=0,
     intervals_ms=(200,),
     flink_intervals_ms=(200,),
+    flink_checkpoints_ms=100,
     empty_s=2,
     commit_counts=(1, 4),
     kills=1,
@@ -178,7 +181,7 @@ def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Wo
         case "latency":
             return _latency(sizes, contender, number)
         case "window" if is_few:
-            return (Work(kind="window", interval_ms=_interval(contender)),)
+            return (Work(kind="window", interval_ms=_interval(sizes, contender)),)
         case "empty" if is_few and contender in _EPOCHS_TIMED:
             return (Work(kind="empty", rate=200),)
         case "commit" if is_few and is_ours:
@@ -194,7 +197,9 @@ def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
     compressions: Sequence[Compression] = ("none", "lz4") if number <= sizes.rounds_few else ("none",)
     for record in sizes.records:
         for compression in compressions:
-            yield Work(kind="pass", record=record, compression=compression, interval_ms=_interval(contender))
+            yield Work(
+                kind="pass", record=record, compression=compression, interval_ms=_interval(sizes, contender)
+            )
 
 
 def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
@@ -216,8 +221,8 @@ def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
             yield Work(kind="pass", rate=sizes.rate_low)
 
 
-def _interval(contender: str) -> int:
-    return FLINK_CHECKPOINTS_MS if contender in _FLINK else 0
+def _interval(sizes: Sizes, contender: str) -> int:
+    return sizes.flink_checkpoints_ms if contender in _FLINK else 0
 
 
 def _turned(items: Sequence[_Item], by: int) -> list[_Item]:

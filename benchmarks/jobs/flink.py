@@ -78,7 +78,7 @@ def _tables(order: dict[str, Any], number: int) -> list[str]:
     is_window = order["kind"] == "window"
     event_time = (
         ", ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', "
-        f"WATERMARK FOR ts AS ts - INTERVAL '{order['late_ms'] / 1000:.3f}' SECOND(6, 3)"
+        f"WATERMARK FOR ts AS ts - INTERVAL '{order['late_ms'] / 1000:.3f}' SECOND"
         if is_window
         else ""
     )
@@ -92,7 +92,7 @@ def _tables(order: dict[str, Any], number: int) -> list[str]:
 def _insert(order: dict[str, Any], number: int) -> str:
     if order["kind"] != "window":
         return f"INSERT INTO sink_{number} SELECT k, v FROM source_{number}"  # noqa: S608  names of our own
-    length = f"INTERVAL '{order['window_ms'] / 1000:.3f}' SECOND(6, 3)"
+    length = f"INTERVAL '{order['window_ms'] / 1000:.3f}' SECOND"
     begin = "DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss.SSS')"
     return (
         f"INSERT INTO sink_{number} SELECT k, CONCAT({begin}, ',', CAST(COUNT(*) AS STRING)) "  # noqa: S608  as above
