@@ -50,7 +50,7 @@ demo: setup
 test: setup lint types imports docs
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance"
 	$(BIN)/pytest -m integration
-	$(BIN)/pytest -m "acceptance and not long"
+	$(BIN)/pytest -m "acceptance and not long" --durations=25
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace); where it is missing, the tests that use it fail and say so.

@@ -122,6 +122,7 @@ def fill(  # noqa: PLR0913  one keyword for each property of the topic's content
     settings: dict[str, str | int | bool] = {
         "bootstrap.servers": servers,
         "enable.idempotence": True,  # order and count as told, whatever is retried
+        "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
         "linger.ms": 20,
         "compression.type": compression,
         "queue.buffering.max.messages": 500_000,

@@ -1,12 +1,13 @@
 """Every setting that a contender has, in one place: what one is given, the others that have it are given, too.
 
-``SESSION`` and ``SOURCE`` are *our settings*. They are written out here until a helper of onceonly sets them; whoever
-replaces them, replaces them here.
+``SESSION`` and ``SOURCE`` are *our settings*: what ``onceonly.configure`` sets, and what its page says of sources.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from onceonly.spark.configure import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,15 +28,7 @@ BASE: Mapping[str, str] = {
 """Of every Spark session, the untuned one too: where it runs, and what is read off it. The number of shuffle
 partitions is that of the cores, as is Flink's parallelism."""
 
-SESSION: Mapping[str, str] = {
-    # Spark's default forks chmod and readlink for every checkpoint file: 30 ms instead of 4, twice a micro-batch.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # A 40 ms stall of loopback TCP; of use to Python sinks only.
-    "spark.python.unix.domain.socket.enabled": "true",
-}
+SESSION: Mapping[str, str] = {setting.name: setting.value for setting in SETTINGS}
 """Of a tuned Spark session: ours, and that of Spark's own sink at equal settings."""
 
 SOURCE: Mapping[str, str] = {

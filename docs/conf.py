@@ -39,7 +39,7 @@ python_use_unqualified_type_names = True
 nitpick_ignore_regex = [
     # Types in signatures: documented by others, or of the house's inside.
     (r"py:.*", r"(abc|collections|enum|pa|pathlib|pyarrow|pyspark|rich|typing)\..*"),
-    (r"py:class", r"[A-Z]\w*(\[.*)?"),
+    (r"py:class", r"[A-Z][\w.]*(\[.*)?"),
     # The same things under their public names are on the page.
     (r"py:.*", r"onceonly\.(embedded|model|options|ports|runtime|spark)\..*"),
 ]
@@ -94,7 +94,8 @@ class Settings(Table):
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Give them in the order in which they are set."""
         for setting in SETTINGS:
-            yield f"`{setting.name}` = `{setting.value.rpartition('.')[2]}`", setting.why, setting.risk
+            value = setting.shown or f"`{setting.value.rpartition('.')[2]}`"
+            yield f"`{setting.name}` = {value}", setting.why, setting.risk
 
 
 class Anomalies(Table):

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 import onceonly
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark.start import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         SparkSession.builder.master(args.master)
         .config("spark.jars", spark_jars())
         .config("spark.pyspark.python", sys.executable)
+        .config("spark.executorEnv.PYTHONPATH", str(FOLDER))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "700m")

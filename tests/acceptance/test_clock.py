@@ -44,7 +44,9 @@ class WallClock:
         new.replace(self._ahead)
 
 
-@pytest.mark.parametrize("ahead", [HOUR, -HOUR], ids=["forward", "back"])
+@pytest.mark.parametrize(
+    "ahead", [pytest.param(HOUR, marks=pytest.mark.long), -HOUR], ids=["forward", "back"]
+)
 def test_a_wall_clock_that_jumps_by_an_hour_loses_and_doubles_nothing(bench: Bench, ahead: timedelta) -> None:
     clock = WallClock(bench.folder)
     bench.feed(ROWS)

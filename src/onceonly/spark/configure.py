@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly.spark.start import FOLDER
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,6 +22,8 @@ class Setting:
     why: str
     risk: str
     local: bool = False
+    shown: str = ""
+    """What pages show instead of a value that differs from machine to machine."""
 
 
 SETTINGS = (
@@ -45,6 +49,15 @@ SETTINGS = (
         "loopback TCP between the JVM and a Python worker stalls for up to 40 ms on small answers",
         "none known: both are on one machine; its sockets stand in the folder for temporary files, whose path must "
         "be shorter than about 60 letters",
+    ),
+    Setting(
+        "spark.executorEnv.PYTHONPATH",
+        str(FOLDER),
+        "each Python process that Spark starts would compile PySpark anew from a zip, over a second; a query with a "
+        "Python sink starts three, one after the other, before its first rows are visible",
+        "replaces a value in `spark-defaults.conf`: then set both, joined by a colon; where PySpark does not come from "
+        "pip, nothing changes",
+        shown="a folder in onceonly",
     ),
 )
 
