@@ -76,7 +76,7 @@ class Coordinators(Admin):
                 stable = request.require_stable
                 self.asked.append("stable" if stable else "look")
                 code = UNSTABLE if stable and self.pending else 0
-                return _fetched(code, self.shows)
+                return _fetched(request.groups[0].group_id, code, self.shows)
             case OffsetCommitRequest():
                 self.asked.append("seed")
                 self.shows = request.topics[0].partitions[0].committed_metadata
@@ -87,11 +87,11 @@ class Coordinators(Admin):
         return committer.commit(self, prepared.handle())
 
 
-def _fetched(code: int, shown: str | None) -> object:
+def _fetched(group: str, code: int, shown: str | None) -> object:
     partition = Answer(
         error_code=code, committed_offset=-1 if shown is None else 0, metadata="" if shown is None else shown
     )
-    return Answer(groups=[Answer(error_code=0, topics=[Answer(partitions=[partition])])])
+    return Answer(groups=[Answer(group_id=group, error_code=0, topics=[Answer(partitions=[partition])])])
 
 
 def test_what_the_coordinator_took_is_committed_and_nothing_else_is_asked() -> None:
