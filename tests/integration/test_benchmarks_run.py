@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.contenders.base import Place
     from benchmarks.values import Results, Work
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SIZES = replace(
     TINY,
