@@ -48,7 +48,7 @@ demo: setup
 
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
 test: setup lint types imports docs
-	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance"
+	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
 	$(BIN)/pytest -m "integration and not long"
 	$(BIN)/pytest -m "acceptance and not long" --durations=25
 
