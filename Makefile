@@ -83,7 +83,7 @@ proof-pages: setup
 	$(BIN)/python -m onceonly.testing.campaign.shape_pages
 
 unit: setup
-	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance" --ignore tests/mutation
+	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long" --ignore tests/mutation
 
 # Known defects, put into a copy of the code one at a time: each must turn its tests red. `make test` does it, too.
 mutants: setup
