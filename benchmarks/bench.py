@@ -16,7 +16,7 @@ from benchmarks.contenders.base import python_path
 from benchmarks.lives import Contending
 from benchmarks.parts import bounded, paced
 from benchmarks.plan import fingerprint, lives, without
-from benchmarks.settings import MEMORY
+from benchmarks.settings import MEMORY, told
 from benchmarks.values import Measured
 from benchmarks.world import open_world
 from onceonly.embedded.jars import ensure_jars
@@ -78,7 +78,7 @@ def run(options: Options, display: Display) -> Results:
 
 def _open(options: Options, planned: Sequence[Life], used: Mapping[str, Contender]) -> Store:
     """Go on with the results that are there, if the same was asked of the same code and not brought to its end."""
-    settings = {name: dict(each.settings()) for name, each in used.items()}
+    settings = {name: told(each.settings()) for name, each in used.items()}
     versions = host.versions()
     for each in used.values():
         versions |= each.versions()

@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ def fill(  # noqa: PLR0913  one keyword for each property of the topic's content
 
     settings: dict[str, str | int | bool] = {
         "bootstrap.servers": servers,
-        "enable.idempotence": True,  # order and count as told, whatever is retried
-        "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
+        **FEEDER,
         "linger.ms": 20,
         "compression.type": compression,
         "queue.buffering.max.messages": 500_000,

@@ -121,17 +121,9 @@ def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -
             found.append((value, contender, len(theirs)))
     # The best of them is known only if all of them were measured.
     if why or ours is None:
-        return Ratio(is_=asked.meaning, better=asked.better, ours=ours, runs_ours=len(mine), why=why)
+        return replace(note, why=why)
     value, against, count = (max if asked.better == "higher" else min)(found)
-    return Ratio(
-        is_=asked.meaning,
-        better=asked.better,
-        ours=ours,
-        theirs=value,
-        against=against,
-        runs_ours=len(mine),
-        runs_theirs=count,
-    )
+    return replace(note, theirs=value, against=against, runs_theirs=count)
 
 
 def _usable(

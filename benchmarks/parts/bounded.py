@@ -106,8 +106,8 @@ def _until(visible: Visible, contending: Contending, rows: int) -> bool:
 
 def _settle(visible: Visible) -> None:
     """Wait until nothing new comes. Offsets of markers count as rows, so a little may have been missing."""
-    while visible.still_for_s() < _QUIET_S:
-        time.sleep(_QUIET_S - visible.still_for_s())
+    while (left_s := _QUIET_S - visible.still_for_s()) > 0:
+        time.sleep(left_s)
 
 
 def _speed(

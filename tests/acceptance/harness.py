@@ -21,7 +21,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from doc_blocks import extract
 
 import onceonly
+from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.failpoints import fired
+from onceonly.testing.auditor import query_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,10 +85,7 @@ class Bench:
     def feed(
         self, rows: Sequence[tuple[str, str]], *, topic: str | None = None, partitions: int | None = None
     ) -> None:
-        producer = Producer({
-            "bootstrap.servers": self.kafka.bootstrap_servers, "enable.idempotence": True,
-            "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
-        })  # fmt: skip
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, **FEEDER})
         for number, (key, value) in enumerate(rows):
             partition = number % (partitions or self.partitions)
             producer.produce(topic or self.source, key=key, value=value, partition=partition)
@@ -219,7 +218,7 @@ class Bench:
         return self.query_id_of("checkpoint")
 
     def query_id_of(self, checkpoint: str) -> str:
-        return str(json.loads((self.folder / checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
+        return query_id(self.folder / checkpoint)
 
 
 @dataclass

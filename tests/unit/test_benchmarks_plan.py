@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.contenders import contenders
-from benchmarks.contenders.base import Place
+from benchmarks.contenders.base import ROOT, Place
 from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, lives, without
 from benchmarks.ratios import ASKED, of
-from benchmarks.settings import PRODUCER, SESSION, SOURCE
+from benchmarks.settings import PRODUCER, SESSION, SOURCE, told
 from benchmarks.values import (
     CONTENDERS,
     FLINK_EO,
@@ -150,6 +150,14 @@ def test_the_settings_that_are_listed_are_those_that_a_contender_is_given(
         *(f"source: kafka.{key}" for key in SOURCE),
     }
     assert not tunes & (set(given) - set(listed))
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_results_show_every_setting_and_no_folder_of_this_machine(name: str) -> None:
+    settings = contenders()[name].settings()
+    shown = told(settings)
+    assert shown.keys() == settings.keys()
+    assert not [value for value in shown.values() if str(ROOT) in value or value.startswith("/")]
 
 
 def test_the_rounds_are_balanced() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -35,10 +36,7 @@ def feed(servers: str, topic: str, flights: Iterable[Flight], on_progress: Calla
         if error is not None:
             refused.append(error)
 
-    producer = Producer({
-        "bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 2,
-        "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
-    })  # fmt: skip
+    producer = Producer({"bootstrap.servers": servers, **FEEDER, "linger.ms": 20, "log_level": 2})
     place = -1
     for place, flight in enumerate(flights):
         while True:

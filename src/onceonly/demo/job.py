@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 import onceonly
 from onceonly.demo.data import WATERMARK, WINDOW
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark.local_session import local_session
 from onceonly.testing.parent import die_with_parent
 
 if TYPE_CHECKING:
@@ -45,19 +46,6 @@ QUERIES = (CLEAN, RESULTS)
 FILES = "results-files"
 EXIT_TYPED_ERROR = 3
 _SCHEMA = "id LONG, app_id STRING, user STRING, event_time LONG"
-
-# Where the job runs, and what of it is read; the rest is as onceonly.configure sets it.
-_CONF = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
-    # A life is short: what the second compiler gains, it would not earn back.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,25 +96,13 @@ class JobOptions:
 
 def session(folder: Path) -> SparkSession:
     """Start Spark in this process, with two threads. Driver."""
-    from pyspark.sql import SparkSession
-
-    # Spark would start plain `python3`, which may be another one.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = onceonly.configure(SparkSession.builder.master("local[2]").appName("onceonly demo"))
-    conf = {
-        **_CONF,
-        "spark.jars": spark_jars(),
-        "spark.pyspark.python": sys.executable,
-        "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
-    }
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    onceonly.register(spark)
-    return spark
+    return local_session(
+        folder,
+        name="onceonly demo",
+        master="local[2]",
+        log_level="WARN",
+        conf={"spark.jars": spark_jars(), "spark.driver.memory": "1g"},
+    )
 
 
 def events(spark: SparkSession, options: JobOptions) -> DataFrame:

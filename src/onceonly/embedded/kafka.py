@@ -214,6 +214,7 @@ class EmbeddedKafka:
             find_java(),
             *("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
             f"-Dlog4j2.configurationFile={logging}",
+            f"-Djava.io.tmpdir={self.directory}",
             *("-cp", ":".join(map(str, broker_classpath()))),
         ]
 

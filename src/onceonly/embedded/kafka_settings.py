@@ -37,6 +37,13 @@ _PROPERTIES = {
     "num.io.threads": "4",
 }
 
+FEEDER = {
+    "enable.idempotence": True,
+    # With more, rows that come while a new topic's leader begins can be lost: ADR 9.
+    "max.in.flight": 1,
+}
+"""Of a librdkafka producer that feeds a topic: each row once and in order, whatever is retried."""
+
 
 def server_properties(port: int, controller_port: int, data: Path, overrides: Mapping[str, str]) -> str:
     """Give the text of ``server.properties``. Pure; ``overrides`` go before all else."""

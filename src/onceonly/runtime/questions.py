@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 # What a mistake in a sink's code raises. No other try heals it, so it is not called "unavailable".
 _MISTAKES = (AttributeError, NameError, TypeError, LookupError, AssertionError, NotImplementedError)
+_NEXT_STEP = "Start the query again: nothing was decided, and the epoch is run again."
 
 
 def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str) -> dict[str, T]:
@@ -42,9 +43,6 @@ def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str
             next_step=_NEXT_STEP,
         )
     return {name: answer.result() for name, answer in answers.items()}
-
-
-_NEXT_STEP = "Start the query again: nothing was decided, and the epoch is run again."
 
 
 def _answer(question: Callable[[], T], answer: Future[T]) -> None:

@@ -78,6 +78,7 @@ class _Watch:
             self._let_go()
 
     def _look(self) -> None:
+        """Look once, and keep what is new. Each kind of watcher has its own."""
         raise NotImplementedError
 
     def _let_go(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.errors import UnavailableError
 from onceonly.testing.campaign.workload import row
 
@@ -25,8 +26,7 @@ class Feed:
         self._partitions = partitions
         self._producer: Producer = Producer({
             "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
+            **FEEDER,
             "linger.ms": 20,
             "log_level": 0,
         })  # fmt: skip

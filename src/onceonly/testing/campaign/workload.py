@@ -13,6 +13,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -86,8 +87,7 @@ class Feeder:
         self._draw = random.Random(workload.seed)
         self._producer: Producer = Producer({
             "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "max.in.flight": 1,  # or rows into a new topic can be lost: ADR 9
+            **FEEDER,
             "linger.ms": 5,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,

@@ -1,0 +1,61 @@
+"""A Spark session on this machine, for the jobs that onceonly brings: the demo's and the campaigns'."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from onceonly.spark.configure import configure
+from onceonly.spark.register import register
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+# A life is short: what the second compiler gains, it would not earn back.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def local_session(
+    folder: Path, *, name: str, master: str, log_level: str, conf: Mapping[str, str], java: str = ""
+) -> SparkSession:
+    """Start Spark in this process, with the formats of onceonly. Driver, once; all that Spark writes is in ``folder``.
+
+    ``conf`` are the job's own settings, ``java`` more options of its JVM.
+    """
+    from pyspark.sql import SparkSession
+
+    # Spark would start plain `python3`, which may be another one.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    scratch = folder / "spark" / "tmp"
+    scratch.mkdir(parents=True, exist_ok=True)
+    builder = configure(SparkSession.builder.master(master).appName(name))
+    every = {
+        **_CONF,
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
+        "spark.driver.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={scratch} {java}".rstrip(),
+        # The name of a socket must be short (Linux: 108 bytes), which a folder under a job's own may not be.
+        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
+        **conf,
+    }
+    for key, value in every.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
+    register(spark)
+    return spark
