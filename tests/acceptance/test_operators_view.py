@@ -16,6 +16,8 @@ from harness import Run
 from ledger_sink import by_epoch, staged
 from operator_job import EPOCHS, KEYS
 
+from onceonly.log.progress import ProgressFiles
+
 if TYPE_CHECKING:
     from harness import Bench
 
@@ -85,7 +87,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def _spark_reports(job: Job, epoch: int) -> bool:
-    return (job.checkpoint / "onceonly/progress" / f"{epoch:020d}.json").exists()
+    return ProgressFiles(job.checkpoint).get(epoch) is not None
 
 
 def _a_living_run_is_left_alone(job: Job, run: Run) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.operator_bench import Desk
 
 from onceonly.errors import ConfigurationError
-from onceonly.log.progress import KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
+from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.operations import look, offsets
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
@@ -103,19 +103,32 @@ def test_what_spark_reports_is_for_people_so_damage_is_a_note(desk: Desk) -> Non
     assert found.view.state is EpochState.COMPLETE
 
 
-def test_the_newest_hundred_reports_stay(desk: Desk) -> None:
-    files = ProgressFiles(desk.path)
-    for epoch in range(KEEP + 20):
+def test_the_newest_hundred_reports_stay_in_few_files(desk: Desk) -> None:
+    files, folder = ProgressFiles(desk.path), desk.path / "onceonly/progress"
+    for epoch in range(2 * KEEP):
         files.put(Progress(epoch=epoch))
-    files.put(Progress(epoch=KEEP + 19, rows=1))
-    assert len(list((desk.path / "onceonly/progress").iterdir())) == KEEP
-    again = ProgressFiles(desk.path)  # another run, which may begin with another epoch
-    again.put(Progress(epoch=KEEP + 40))
-    left = sorted((desk.path / "onceonly/progress").iterdir())
-    assert len(left) == KEEP - 20
-    assert again.get(KEEP + 40) is not None
-    assert again.get(20) is None
+        found = [number for number in range(2 * KEEP) if files.get(number) is not None]
+        assert found[-1] == epoch
+        assert set(range(max(epoch - KEEP + 1, 0), epoch + 1)) <= set(found)
+        assert len(list(folder.iterdir())) <= KEEP // BLOCK + 1
+    files.put(Progress(epoch=2 * KEEP - 1, rows=1))
+    again = ProgressFiles(desk.path)  # another run, which goes on in the same file
+    assert again.get(2 * KEEP - 1) == Progress(epoch=2 * KEEP - 1, rows=1)
+    again.put(Progress(epoch=2 * KEEP - 2, rows=2))
+    assert again.get(2 * KEEP - 1) == Progress(epoch=2 * KEEP - 1, rows=1)
+    assert again.get(2 * KEEP - 2) == Progress(epoch=2 * KEEP - 2, rows=2)
+    again.put(Progress(epoch=3 * KEEP + BLOCK))
+    assert [path.name for path in folder.iterdir()] == [f"{310:020d}-{319:020d}.json"]
     assert again.get(-1) is None
+
+
+def test_a_damaged_file_of_reports_is_begun_anew(desk: Desk) -> None:
+    ProgressFiles(desk.path).put(Progress(epoch=0))
+    path = next((desk.path / "onceonly/progress").iterdir())
+    path.write_bytes(b"torn")
+    files = ProgressFiles(desk.path)
+    files.put(Progress(epoch=1))
+    assert [files.get(0), files.get(1)] == [None, Progress(epoch=1)]
 
 
 def test_an_epoch_that_is_not_there_is_said_so(desk: Desk) -> None:

@@ -1,7 +1,7 @@
-"""What Spark reports of an epoch: one small file each, for people, best effort.
+"""What Spark reports of each epoch, ten of them in a file, for people, best effort.
 
-``onceonly/progress/{epoch:020d}.json``. Unlike the log's other files these decide nothing: they are not synced,
-are replaced when an epoch is run again, and only the newest hundred stay.
+``onceonly/progress/{first:020d}-{last:020d}.json``. Unlike the log's other files these decide nothing: they are not
+synced, are replaced with each report, and only about the newest hundred reports stay.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping  # noqa: TC003  the codec reads the annotati
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onceonly.errors import LogError
 from onceonly.log import codec
 from onceonly.log.identity import FOLDER
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 PROGRESS = "progress"
 KEEP = 100
-_NAME = re.compile(r"(\d{20})\.json")
+BLOCK = 10
+_NAME = re.compile(r"\d{20}-(\d{20})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,44 +60,79 @@ class Progress:
     operators: tuple[OperatorReport, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The newest report of each epoch of one file, in order."""
+
+    reports: tuple[Progress, ...]
+
+
 class ProgressFiles:
     """The files of one checkpoint. Driver, one thread; and tools, which only read."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._folder = checkpoint / FOLDER / PROGRESS
-        self._tidy = False
+        self._last = -1
+        self._reports: dict[int, Progress] = {}
 
     def put(self, progress: Progress) -> None:
-        """Write, or write again, and drop what is too old. Raises ``OSError``; leaves no half file behind."""
+        """Write, or write again, and drop what is too old. Raises ``OSError``; leaves no half file behind.
+
+        Another run that writes at the same time may take reports of the same ten epochs away.
+        """
         self._folder.mkdir(exist_ok=True)
-        final = self._folder / f"{progress.epoch:020d}.json"
+        final = self._path(progress.epoch)
+        if _last(progress.epoch) != self._last:
+            self._turn_to(progress.epoch)
+        self._reports[progress.epoch] = progress
+        reports = tuple(self._reports[epoch] for epoch in sorted(self._reports))
         temporary = self._folder / f".{final.name}.{os.getpid()}.tmp"
         try:
-            temporary.write_bytes(codec.encode("progress", progress))
+            temporary.write_bytes(codec.encode("reports", Block(reports=reports)))
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
-        if self._tidy:
-            self._path(progress.epoch - KEEP).unlink(missing_ok=True)
-        else:
-            self._drop_old(progress.epoch)
-            self._tidy = True
 
     def get(self, epoch: int) -> Progress | None:
         """Read, None where there is none. Raises ``LogError`` for a damaged file, ``OSError``."""
-        path = self._path(epoch)
+        if epoch < 0:
+            return None
+        found = {report.epoch: report for report in self._read(self._path(epoch))}
+        return found.get(epoch) or self._alone(epoch)
+
+    def _path(self, epoch: int) -> Path:
+        last = _last(epoch)
+        return self._folder / f"{last - BLOCK + 1:020d}-{last:020d}.json"
+
+    def _read(self, path: Path) -> tuple[Progress, ...]:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return ()
+        return codec.decode(data, kind="reports", into=Block, where=str(path)).reports
+
+    def _alone(self, epoch: int) -> Progress | None:
+        """Read a file of one report, as they were at first."""
+        path = self._folder / f"{epoch:020d}.json"
         try:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
         return codec.decode(data, kind="progress", into=Progress, where=str(path))
 
-    def _path(self, epoch: int) -> Path:
-        return self._folder / f"{max(epoch, 0):020d}.json" if epoch >= 0 else self._folder / ".none"
-
-    def _drop_old(self, newest: int) -> None:
+    def _turn_to(self, epoch: int) -> None:
+        """Begin another file, or go on with what an earlier run has left of it; drop what is too old."""
+        self._reports = {}
+        with contextlib.suppress(LogError):  # a damaged one is for nobody, and is replaced
+            self._reports = {report.epoch: report for report in self._read(self._path(epoch))}
         for path in list(self._folder.iterdir()):
             match = _NAME.fullmatch(path.name)
-            if match is None or int(match[1]) <= newest - KEEP:
+            if match is None or int(match[1]) <= epoch - KEEP:
                 with contextlib.suppress(OSError):
                     path.unlink()
+        self._last = _last(epoch)
+
+
+def _last(epoch: int) -> int:
+    """Give the last epoch of the file that holds ``epoch``."""
+    return epoch - epoch % BLOCK + BLOCK - 1
