@@ -6,7 +6,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
@@ -18,7 +17,7 @@ from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [
     pytest.mark.integration,
@@ -41,6 +40,12 @@ def strict() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
+@pytest.fixture(params=["batch", "row"])
+def producer(request: pytest.FixtureRequest) -> str:
+    """Each way in which rows reach librdkafka; what arrives is the same."""
+    return str(request.param)
+
+
 def query_context(*columns: tuple[str, str], guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> QueryContext:
     return QueryContext(query=uuid.uuid4().hex, sink="kafka", guarantee=guarantee, columns=columns)
 
@@ -49,9 +54,12 @@ def write(
     broker: EmbeddedKafka,
     batch: pa.RecordBatch,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    written: Callable[[], None] = lambda: None,
     **options: str,
 ) -> None:
     named = {name.replace("__", "."): value for name, value in options.items()}
+    if "producer" in named:
+        named["onceonly.producer"] = named.pop("producer")
     sink = KafkaSink({"kafka.bootstrap.servers": broker.bootstrap_servers, **named})
     context = query_context(guarantee=guarantee)
     facts = sink.check(context)
@@ -70,6 +78,7 @@ def write(
     )
     try:
         sink.write(transaction, batch)
+        written()
         handle = sink.pre_commit(transaction)
     except BaseException:
         sink.discard(transaction)
@@ -105,15 +114,15 @@ def new_topic(broker: EmbeddedKafka, partitions: int = 1, configs: dict[str, str
     return topic
 
 
-def test_keys_go_where_java_puts_them(kafka: EmbeddedKafka) -> None:
+def test_keys_go_where_java_puts_them(kafka: EmbeddedKafka, producer: str) -> None:
     topic = new_topic(kafka, partitions=8)
     keys = list(JAVA_PARTITIONS)
-    write(kafka, pa.RecordBatch.from_pydict({"key": keys, "value": keys}), topic=topic)
+    write(kafka, pa.RecordBatch.from_pydict({"key": keys, "value": keys}), topic=topic, producer=producer)
     found = {message.value(): message.partition() for message in read(kafka, topic, 8, len(keys))}
     assert found == JAVA_PARTITIONS
 
 
-def test_headers_partitions_tombstones_and_strings(kafka: EmbeddedKafka) -> None:
+def test_headers_partitions_tombstones_and_strings(kafka: EmbeddedKafka, producer: str) -> None:
     topic = new_topic(kafka, partitions=3)
     batch = pa.RecordBatch.from_arrays(
         [
@@ -126,7 +135,7 @@ def test_headers_partitions_tombstones_and_strings(kafka: EmbeddedKafka) -> None
         ],
         names=["value", "key", "partition", "headers", "topic", "ignored"],
     )
-    write(kafka, batch, topic=topic, includeHeaders="false")
+    write(kafka, batch, topic=topic, includeHeaders="false", producer=producer)
     messages = sorted(read(kafka, topic, 3, 3), key=lambda message: (message.partition(), message.offset()))
     last, first, tombstone = messages
     assert (first.value(), first.key(), first.partition()) == ("grüße".encode(), b"k", 2)
@@ -135,54 +144,75 @@ def test_headers_partitions_tombstones_and_strings(kafka: EmbeddedKafka) -> None
     assert (last.value(), last.key(), last.partition()) == (b"c", None, 1)
 
 
-def test_a_null_partition_leaves_the_choice_to_the_key(kafka: EmbeddedKafka) -> None:
+def test_a_null_partition_leaves_the_choice_to_the_key(kafka: EmbeddedKafka, producer: str) -> None:
     topic = new_topic(kafka, partitions=8)
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"v"]), pa.array([b"foobar"]), pa.array([None], pa.int32())],
         names=["value", "key", "partition"],
     )
-    write(kafka, batch, topic=topic)
+    write(kafka, batch, topic=topic, producer=producer)
     assert read(kafka, topic, 8, 1)[0].partition() == JAVA_PARTITIONS[b"foobar"]
 
 
-def test_rows_carry_their_topics(kafka: EmbeddedKafka) -> None:
+def test_rows_carry_their_topics(kafka: EmbeddedKafka, producer: str) -> None:
     first, second = new_topic(kafka), new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [first, second]})
-    write(kafka, batch, onceonly__marker__topic=first)
+    write(kafka, batch, onceonly__marker__topic=first, producer=producer)
     assert read(kafka, first, 1, 1)[0].value() == b"1"
     assert read(kafka, second, 1, 1)[0].value() == b"2"
 
 
-def test_a_null_topic_is_refused_by_its_row(kafka: EmbeddedKafka) -> None:
+def test_a_null_topic_is_refused_by_its_row(kafka: EmbeddedKafka, producer: str) -> None:
     topic = new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [topic, None]})
     with pytest.raises(RecordRefusedError, match="Row 1"):
-        write(kafka, batch, onceonly__marker__topic=topic)
+        write(kafka, batch, onceonly__marker__topic=topic, producer=producer)
 
 
 @pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
 def test_a_row_over_our_limit_is_refused_by_size_and_limit(
-    kafka: EmbeddedKafka, guarantee: Guarantee
+    kafka: EmbeddedKafka, guarantee: Guarantee, producer: str
 ) -> None:
     topic = new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": ["a", "x" * 5000]})
     with pytest.raises(RecordRefusedError, match=r"5000 bytes .*kafka.max.request.size, 2000"):
-        write(kafka, batch, guarantee, topic=topic, kafka__max__request__size="2000")
+        write(kafka, batch, guarantee, topic=topic, kafka__max__request__size="2000", producer=producer)
 
 
 @pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
-def test_a_row_over_the_topics_limit_is_refused(kafka: EmbeddedKafka, guarantee: Guarantee) -> None:
+def test_a_row_over_the_topics_limit_is_refused(
+    kafka: EmbeddedKafka, guarantee: Guarantee, producer: str
+) -> None:
     topic = new_topic(kafka, configs={"max.message.bytes": "3000"})
     batch = pa.RecordBatch.from_pydict({"value": ["x" * 5000]})
     with pytest.raises(RecordRefusedError, match=r"5000 bytes .*max.message.bytes"):
-        write(kafka, batch, guarantee, topic=topic)
+        write(kafka, batch, guarantee, topic=topic, producer=producer)
 
 
-def test_more_rows_than_the_buffer_holds_are_all_written(kafka: EmbeddedKafka) -> None:
+def test_more_rows_than_the_buffer_holds_are_all_written(kafka: EmbeddedKafka, producer: str) -> None:
     topic = new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": [b"x" * 1000] * 5000})
-    write(kafka, batch, topic=topic, kafka__buffer__memory="65536")
+    write(kafka, batch, topic=topic, kafka__buffer__memory="65536", producer=producer)
     assert len(read(kafka, topic, 1, 5000)) == 5000
+
+
+def test_rows_are_their_own_copies_once_they_are_written(kafka: EmbeddedKafka) -> None:
+    topic = new_topic(kafka)
+    memory = bytearray(b"as written")
+    offsets = pa.array([0, len(memory)], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(memory)])
+
+    def overwrite() -> None:
+        memory[:] = b"overwritten"[: len(memory)]
+
+    write(
+        kafka,
+        pa.RecordBatch.from_arrays([column], names=["value"]),
+        topic=topic,
+        written=overwrite,
+        kafka__linger__ms="500",
+    )
+    assert read(kafka, topic, 1, 1)[0].value() == b"as written"
 
 
 def test_a_missing_topic_is_named_where_the_broker_creates_none(strict: EmbeddedKafka) -> None:
@@ -191,9 +221,9 @@ def test_a_missing_topic_is_named_where_the_broker_creates_none(strict: Embedded
         sink.check(query_context())
 
 
-def test_a_missing_topic_is_created_where_the_broker_does_so(kafka: EmbeddedKafka) -> None:
+def test_a_missing_topic_is_created_where_the_broker_does_so(kafka: EmbeddedKafka, producer: str) -> None:
     topic = f"t-{uuid.uuid4().hex}"
-    write(kafka, pa.RecordBatch.from_pydict({"value": ["1"]}), topic=topic)
+    write(kafka, pa.RecordBatch.from_pydict({"value": ["1"]}), topic=topic, producer=producer)
     assert read(kafka, topic, 1, 1)[0].value() == b"1"
 
 
@@ -238,11 +268,13 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
 
 
 def test_librdkafka_takes_every_default_that_we_set(kafka: EmbeddedKafka) -> None:
+    from onceonly.sinks.kafka.batch_producer import BatchProducer
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.producers import make_producer, transactional_client
+    from onceonly.sinks.kafka.row_producer import RowProducer
 
     options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t"})
     for timeout_ms in (1000, 60_000, 900_000):
-        assert isinstance(
-            make_producer(transactional_client(options, "x", timeout_ms)), confluent_kafka.Producer
-        )
+        config = transactional_client(options, "x", timeout_ms)
+        assert isinstance(make_producer(config, by="batch"), BatchProducer)
+        assert isinstance(make_producer(config, by="row"), RowProducer)

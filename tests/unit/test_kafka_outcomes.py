@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
@@ -182,7 +182,7 @@ class Initialised(Pool):
     def _initialise(self, transactional_id: str) -> Ready:
         self.initialised.append(transactional_id)
         return Ready(
-            producer=object(), transactional_id=transactional_id, producer_id=1,
+            producer=cast("Any", object()), transactional_id=transactional_id, producer_id=1,
             producer_epoch=len(self.initialised), born=float("inf"),
         )  # fmt: skip
 

@@ -78,6 +78,31 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     return zip(topics, values, keys, partitions, headers, strict=True)
 
 
+def has_headers(batch: pa.RecordBatch) -> bool:
+    """Say whether some row has headers."""
+    index = batch.schema.get_field_index("headers")
+    return index >= 0 and bool(batch.column(index).null_count < batch.num_rows)
+
+
+def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
+    """Give the topics that the column names, and for each row the number of its own, as a numpy array.
+
+    Raises ``RecordRefusedError`` for a row without a topic.
+    """
+    column = batch.column(batch.schema.get_field_index("topic"))
+    if column.null_count:
+        raise _without_topic(column.is_null().to_pylist().index(True) + first)
+    coded = column.dictionary_encode()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+
+
+def size(row: Row) -> int:
+    """Give the bytes of a row, as its errors tell them."""
+    _, value, key, _, headers = row
+    of_headers = sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
+    return len(value or b"") + len(key or b"") + of_headers
+
+
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     return list(batch.column(batch.schema.get_field_index(name)).to_pylist())
 
@@ -89,7 +114,7 @@ def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
     # A string is its UTF-8 bytes already: the cast copies nothing.
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
-    elif pa.types.is_large_string(column.type):
+    elif not pa.types.is_binary(column.type):
         column = column.cast(pa.large_binary())
     return list(column.to_pylist())
 
@@ -97,11 +122,15 @@ def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 def _topics(batch: pa.RecordBatch, first: int) -> list[str]:
     column = _column(batch, "topic")
     if None in column:
-        raise RecordRefusedError(
-            f"Row {first + column.index(None)} of this slot has a null topic, and there is no option 'topic'.",
-            next_step="fill the column 'topic', filter such rows out, or give the option 'topic'",
-        )
+        raise _without_topic(first + column.index(None))
     return column
+
+
+def _without_topic(row: int) -> RecordRefusedError:
+    return RecordRefusedError(
+        f"Row {row} of this slot has a null topic, and there is no option 'topic'.",
+        next_step="fill the column 'topic', filter such rows out, or give the option 'topic'",
+    )
 
 
 def _partitions(batch: pa.RecordBatch) -> list[int]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
+PRODUCER_OPTION = "onceonly.producer"
+BY_BATCH, BY_ROW = "batch", "row"
 OWN_OPTIONS = {
     "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
     "includeheaders": "accepted, no effect: as in Spark's own sink, a column 'headers' is written "
@@ -21,6 +23,8 @@ OWN_OPTIONS = {
     PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
     MARKER_OPTION: "the topic whose partition 0 the markers name; default the option topic, and "
     "required where rows carry their topics",
+    PRODUCER_OPTION: f"{BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default where that can be had; "
+    f"{BY_ROW}: by one Python object a row",
 }
 """The options without ``kafka.``, and what they mean."""
 
@@ -38,6 +42,8 @@ _DEFAULTS = {
     # Java's defaults where librdkafka's differ and a row could be refused for it.
     "message.max.bytes": "1048576",
     "queue.buffering.max.kbytes": "32768",
+    # The bound above is the one that is meant; with librdkafka's 100,000, small rows would wait for each other.
+    "queue.buffering.max.messages": "500000",
     "delivery.timeout.ms": "120000",
     "reconnect.backoff.max.ms": "1000",
     # A client carries one transaction; telemetry would be asked for anew with each.
@@ -68,6 +74,7 @@ class KafkaOptions:
     marker_topic: str | None = None
     transaction_timeout_ms: int | None = None
     max_block_ms: int = 60_000
+    producer: str = BY_BATCH
     client: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -101,6 +108,12 @@ class KafkaOptions:
             raise ConfigurationError(
                 f"The option {PREFIX_OPTION} is empty.", next_step="leave it out or give it a name"
             )
+        producer = own.get(PRODUCER_OPTION, BY_BATCH).strip().lower()
+        if producer not in {BY_BATCH, BY_ROW}:
+            raise ConfigurationError(
+                f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_BATCH} or {BY_ROW}.",
+                next_step="leave it out",
+            )
         read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
         timeout = read.pop("transaction.timeout.ms", None)
         return cls(
@@ -110,6 +123,7 @@ class KafkaOptions:
             marker_topic=own.get(MARKER_OPTION) or own.get("topic") or None,
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
+            producer=producer,
             client=_client(read),
         )
 

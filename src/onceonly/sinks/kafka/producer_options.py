@@ -206,7 +206,7 @@ _JAVA = (
 
 _LIBRDKAFKA = (
     _taken("broker.address.family", only=("any", "v4", "v6")),
-    _number("queue.buffering.max.messages", "default 100,000", least=1),
+    _number("queue.buffering.max.messages", "default 500,000", least=1),
     _taken("sasl.password", "for PLAIN and SCRAM", secret=True),
     _taken("sasl.username", "for PLAIN and SCRAM"),
     _taken("socket.keepalive.enable", kind=Kind.BOOLEAN),

@@ -19,19 +19,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, WriteFailedError
+from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
 from onceonly.events import record
+from onceonly.sinks.kafka import librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
 from onceonly.sinks.kafka.ageing import describe
+from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.checks import id_prefix
+from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.marker import part
+from onceonly.sinks.kafka.options import BY_BATCH
+from onceonly.sinks.kafka.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import ModuleType
 
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
+
+Producer = BatchProducer | RowProducer
 
 IDS_MAX = 10_000
 """Transactional ids of one worker. Kafka keeps each for days; a need for more is a leak."""
@@ -47,19 +53,7 @@ _SHORT_LIVED = {
     "metadata.recovery.strategy": "none",
 }
 _POOLS_MAX = 64
-_GROUPS_MAX = 1024
-
-
-def import_confluent() -> ModuleType:
-    """Import confluent-kafka, or say how to install it."""
-    try:
-        import confluent_kafka
-    except ImportError as error:
-        raise SetupError(
-            "The Kafka sink needs confluent-kafka, which is not installed.",
-            next_step="pip install 'onceonly[kafka]' on driver and executors",
-        ) from error
-    return confluent_kafka
+_CLIENTS_MAX = 64
 
 
 def transactional_client(options: KafkaOptions, transactional_id: str, timeout_ms: int) -> dict[str, str]:
@@ -82,7 +76,7 @@ def transactional_client(options: KafkaOptions, transactional_id: str, timeout_m
 class Ready:
     """A producer that is initialised and has carried no transaction."""
 
-    producer: Any
+    producer: Producer
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -187,8 +181,12 @@ class Pool:
         """Make a client and take the id; what is still open on it was voted void, and is aborted."""
         kafka = import_confluent()
         config = transactional_client(self._options, transactional_id, self._timeout_ms)
-        producer = make_producer(config)
-        _connect(producer, self._options)
+        producer = make_producer(config, by=self._options.producer)
+        # The first metadata replaces the bootstrap connection by the broker's own; a search for the coordinator that
+        # is in flight then fails, and librdkafka repeats it after 500 ms (in 16 of 120 clients; with the second
+        # request, which waits for the new connection, in 0 of 120).
+        for _ in range(2):
+            producer.connect(self._options.marker_topic, _CONNECT_S)
         try:
             producer.init_transactions(self._options.max_block_ms / 1000)
         except kafka.KafkaException as error:
@@ -212,31 +210,13 @@ class Pool:
         )
 
 
-def _connect(producer: Any, options: KafkaOptions) -> None:  # noqa: ANN401
-    """Connect a new client to a broker by its id, not by its bootstrap address, best effort.
+def make_producer(config: Mapping[str, str], *, by: str) -> Producer:
+    """Make a producer of librdkafka: by batch where that can be had and is not unwanted.
 
-    The first metadata replaces the bootstrap connection by the broker's own; a search for the
-    coordinator that is in flight then fails, and librdkafka repeats it after 500 ms (in 16 of 120
-    clients; with the second request, which waits for the new connection, in 0 of 120).
+    Raises ``ConfigurationError`` for a configuration that librdkafka refuses: the user's to change.
     """
-    errors = import_confluent().KafkaException
-    for _ in range(2):
-        # Initialising, which follows, meets the same trouble and reports it.
-        with contextlib.suppress(errors):
-            producer.list_topics(options.marker_topic, timeout=_CONNECT_S)
-
-
-def make_producer(config: Mapping[str, str]) -> Any:  # noqa: ANN401  confluent-kafka has no types here
-    """Make a librdkafka producer; a configuration that it refuses is the user's to change."""
-    kafka = import_confluent()
-    try:
-        # Only failures are reported: a callback for each of a million rows would cost half the speed.
-        return kafka.Producer({**config, "delivery.report.only.error": True})
-    except kafka.KafkaException as error:
-        raise ConfigurationError(
-            f"librdkafka refuses the configuration of the Kafka sink: {error.args[0].str()}.",
-            next_step="change the kafka. option that it names",
-        ) from None
+    library = librdkafka.load() if by == BY_BATCH else None
+    return RowProducer(config) if library is None else BatchProducer(library, config)
 
 
 def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:
@@ -255,8 +235,7 @@ class Worker:
         self._lock = threading.Lock()
         self._admins: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
-        self._plain: dict[object, Any] = {}
-        self._groups: dict[str, Any] = {}
+        self._plain: dict[object, Producer] = {}
 
     def admin(self, options: KafkaOptions) -> Admin:
         """Give this process's connection for these options."""
@@ -280,40 +259,36 @@ class Worker:
             self._pools[place] = (key, pool)
             return pool
 
-    def plain_producer(self, options: KafkaOptions) -> Any:  # noqa: ANN401
+    def plain_producer(self, options: KafkaOptions) -> Producer:
         """Give the living producer without transactions, for at-least-once."""
         config = {"bootstrap.servers": options.servers, **options.client}
-        return self._cached(self._plain, _key(options), lambda: make_producer(config))
+        producer: Producer = self._cached(
+            self._plain, _key(options), lambda: make_producer(config, by=options.producer)
+        )
+        return producer
 
     def forget_plain_producer(self, options: KafkaOptions) -> None:
         """Drop a producer that has failed for good."""
         with self._lock:
             self._plain.pop(_key(options), None)
 
-    def group(self, name: str) -> Any:  # noqa: ANN401
-        """Give what ``send_offsets_to_transaction`` wants to know of a group without members."""
-
-        def make() -> Any:  # noqa: ANN401
-            # The only public maker of this value; without servers it connects to nothing.
-            consumer = import_confluent().Consumer({"group.id": name})
-            try:
-                return consumer.consumer_group_metadata()
-            finally:
-                consumer.close()
-
-        return self._cached(self._groups, name, make)
-
     def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
         with self._lock:
             if key not in cache:
-                if len(cache) >= _GROUPS_MAX:
+                if len(cache) >= _CLIENTS_MAX:
                     cache.pop(next(iter(cache)))
                 cache[key] = make()
             return cache[key]
 
 
 def _key(options: KafkaOptions) -> object:
-    return (options.servers, options.prefix, options.topic, tuple(sorted(options.client.items())))
+    return (
+        options.servers,
+        options.prefix,
+        options.topic,
+        options.producer,
+        tuple(sorted(options.client.items())),
+    )
 
 
 _worker: Worker | None = None

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
-from onceonly.sinks.kafka import columns, marker
+from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.committer import Prepared
-from onceonly.sinks.kafka.producers import import_confluent, this_worker
+from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.row_producer import Failure
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.producers import Pool, Ready
+    from onceonly.sinks.kafka.producers import Pool, Producer, Ready
 
-_POLL_S = 0.05
-# How many rows go out between two looks at the reports.
-_POLL_EVERY = 1000
 # KafkaError codes: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE and rd_kafka's own _QUEUE_FULL.
 _TOO_LARGE = 10
 _INVALID_RECORD = 87
@@ -41,10 +39,9 @@ class PlainWrite:
         self.context = context
         self.options = options
         self.rows = 0
-        self._failure: Any = None
-        self._too_large: int | None = None
         self._timeout_s = options.delivery_timeout_ms / 1000
         self.producer = self._take_producer()
+        self.producer.renew()
 
     @property
     def name(self) -> str:
@@ -54,24 +51,17 @@ class PlainWrite:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Hand the rows to librdkafka, which sends them in the background. Memory is bounded by its buffer."""
-        produce, poll, report = self.producer.produce, self.producer.poll, self._on_report
-        first = self.rows
-        errors = import_confluent().KafkaException
-        for row in columns.rows(batch, self.options.topic, first):
-            topic, value, key, partition, headers = row
-            try:
-                produce(topic, value, key, partition, report, None, 0, headers)
-            except BufferError:
-                self._produce_patiently(row)
-            except errors as error:
-                self._failure = error.args[0]
-                self._too_large = _size(row)
-                self._raise_failure()
-            self.rows += 1
-            if not self.rows % _POLL_EVERY:
-                poll(0)
-                if self._failure is not None:
-                    self._raise_failure()
+        try:
+            self.producer.write(batch, self.options.topic, self.rows, self.options.max_block_ms / 1000)
+        except BufferError:
+            raise WriteFailedError(
+                f"{self.name}: the producer's buffer stayed full for {self.options.max_block_ms} ms.",
+                next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
+                "bound this wait",
+            ) from None
+        if self.producer.failure is not None:
+            self._raise_failure(self.producer.failure)
+        self.rows += batch.num_rows
 
     def pre_commit(self) -> Handle | None:
         """Wait until every row is acknowledged by all in-sync replicas."""
@@ -81,46 +71,18 @@ class PlainWrite:
     def discard(self) -> None:
         """Drop what is still buffered, so that the next attempt does not wait for it."""
         self.producer.purge()
-        self.producer.poll(0)
 
-    def _take_producer(self) -> Any:  # noqa: ANN401  confluent-kafka has no types here
+    def _take_producer(self) -> Producer:
         return this_worker().plain_producer(self.options)
 
     def _give_up(self) -> None:
         """A failure has been seen: this producer is not used again."""
         this_worker().forget_plain_producer(self.options)
 
-    def _produce_patiently(self, row: columns.Row) -> None:
-        """The buffer is full: let it drain, for the time that Java's producer would block."""
-        topic, value, key, partition, headers = row
-        deadline = time.monotonic() + self.options.max_block_ms / 1000
-        while True:
-            self.producer.poll(_POLL_S)
-            if self._failure is not None:
-                self._raise_failure()
-            try:
-                self.producer.produce(topic, value, key, partition, self._on_report, None, 0, headers)
-            except BufferError:
-                if time.monotonic() >= deadline:
-                    raise WriteFailedError(
-                        f"{self.name}: the producer's buffer stayed full for {self.options.max_block_ms} ms.",
-                        next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
-                        "bound this wait",
-                    ) from None
-            else:
-                return
-
-    def _on_report(self, error: Any, message: Any) -> None:  # noqa: ANN401
-        # The first failure is the cause; later ones are its followers.
-        if error is None or self._failure is not None:
-            return
-        self._failure = error
-        self._too_large = len(message.value() or b"") + len(message.key() or b"")
-
     def _flush(self) -> None:
         left = self.producer.flush(self._timeout_s)
-        if self._failure is not None:
-            self._raise_failure()
+        if self.producer.failure is not None:
+            self._raise_failure(self.producer.failure)
         if left:
             self._give_up()
             raise WriteFailedError(
@@ -128,13 +90,13 @@ class PlainWrite:
                 next_step="see that the brokers run; kafka.delivery.timeout.ms bounds this wait",
             )
 
-    def _raise_failure(self) -> None:
-        error = self._failure
+    def _raise_failure(self, failure: Failure) -> None:
+        error = failure.error
         if error.fatal():
             self._give_up()
         if error.code() in {_TOO_LARGE, _INVALID_RECORD}:
             raise RecordRefusedError(
-                f"{self.name}: a row of {self._too_large} bytes is refused ({error.str()}); the limits are "
+                f"{self.name}: a row of {failure.row_bytes} bytes is refused ({error.str()}); the limits are "
                 f"kafka.max.request.size, {self.options.record_bytes_max}, and max.message.bytes of the topic.",
                 next_step="raise both limits, or make the row smaller",
             )
@@ -167,29 +129,29 @@ class TransactionalWrite(PlainWrite):
                 f"checkpoint was restored. Nothing was written.",
                 next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
             )
-        self._ready: Ready | None = self._pool.take(context.epoch)
+        self._ready: Ready = self._pool.take(context.epoch)
+        self._released = False
         super().__init__(context, options)
         self._timeout_s = min(options.delivery_timeout_ms, self._timeout_ms) / 1000
         self._call(self.producer.begin_transaction)
 
     @property
     def name(self) -> str:
-        transaction = "" if self._ready is None else f", transaction {self._ready.transactional_id}"
-        return super().name + transaction
+        return f"{super().name}, transaction {self._ready.transactional_id}"
 
     def pre_commit(self) -> Handle:
         """Flush, then put the marker into the transaction. Afterwards any process can commit it."""
-        kafka = import_confluent()
+        if self._released:
+            raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         self._flush()
         context, ready = self.context, self._ready
-        if ready is None:
-            raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         token = marker.new_token(context.epoch)
-        offset = kafka.TopicPartition(self._marker_topic, 0, max(context.epoch, 0), token)
         self._call(
-            self.producer.send_offsets_to_transaction,
-            [offset],
-            this_worker().group(self._group),
+            self.producer.send_offset,
+            self._group,
+            self._marker_topic,
+            max(context.epoch, 0),
+            token,
             self._timeout_s,
         )
         self._release()
@@ -210,26 +172,19 @@ class TransactionalWrite(PlainWrite):
         """Let go of the producer. Its transaction stays open until the driver sweeps it."""
         self._release()
 
-    def _take_producer(self) -> Any:  # noqa: ANN401
-        return None if self._ready is None else self._ready.producer
+    def _take_producer(self) -> Producer:
+        return self._ready.producer
 
     def _give_up(self) -> None:
         pass  # it carries no second transaction anyway
 
     def _release(self) -> None:
         # Destroyed, neither committed nor aborted: a living producer could do both behind the driver's back.
-        self._ready = None
-        self.producer = None
+        self._released = True
+        self.producer.close()
 
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
         try:
             method(*arguments)
         except import_confluent().KafkaException as error:
-            self._failure = error.args[0]
-            self._raise_failure()
-
-
-def _size(row: columns.Row) -> int:
-    _, value, key, _, headers = row
-    size = len(value or b"") + len(key or b"")
-    return size + sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
+            self._raise_failure(Failure(error.args[0]))

@@ -1,0 +1,264 @@
+"""A producer that is handed whole Arrow batches: librdkafka copies each row out of Arrow's own memory. Executor.
+
+``rd_kafka_produce_batch`` takes an array of messages, and numpy makes it from the batch's offsets. No Python object
+stands for a row, but where rows have headers, which that function does not take.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly.sinks.kafka import columns, librdkafka
+from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.messages import messages
+from onceonly.sinks.kafka.row_producer import POLL_S, Failure, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from onceonly.sinks.kafka.librdkafka import Library
+    from onceonly.sinks.kafka.messages import Messages
+
+# Rows that one call hands over; between two, failures are looked at.
+_ROWS_A_CALL = 10_000
+_TEXT_BYTES = 512
+
+
+class _Reports:
+    """The first failure of the attempt that is running. Beside the producer, which it must not keep alive."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.attempt = 0
+        self.failure: Failure | None = None
+
+    def take(self, client: int, message: Any, _opaque: int | None) -> None:  # noqa: ANN401  a ctypes pointer
+        """Note a failed row. Called by poll and flush, in their thread; successes are not reported."""
+        row = message.contents
+        if row.err and self.failure is None and row._private == self.attempt:  # noqa: SLF001  its name in rdkafka.h
+            self.failure = Failure(self.error(client, row.err), row.len + row.key_len)
+
+    def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
+        """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
+        kafka_error = import_confluent().KafkaError
+        if code == librdkafka.FATAL:
+            text = ctypes.create_string_buffer(_TEXT_BYTES)
+            cause = self._library.fatal_error(client, text, _TEXT_BYTES)
+            return kafka_error(cause or code, text.value.decode(errors="replace"), fatal=True)
+        return kafka_error(code, self._library.err2str(code).decode())
+
+
+class BatchProducer:
+    """One client of librdkafka. Not thread-safe but for the spare's hand-over."""
+
+    def __init__(self, library: Library, config: Mapping[str, str]) -> None:
+        self._library = library
+        self._reports = _Reports(library)
+        self._topics: dict[str, int] = {}
+        # librdkafka keeps its address only.
+        self._callback = librdkafka.ON_DELIVERY(self._reports.take)
+        self._pid = os.getpid()
+        self._client: int | None = None
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        conf = library.conf_new()
+        for name, value in {**config, "delivery.report.only.error": "true"}.items():
+            if library.conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES) != librdkafka.CONF_OK:
+                library.conf_destroy(conf)
+                raise refused(text.value.decode(errors="replace"))
+        library.conf_set_dr_msg_cb(conf, self._callback)
+        self._client = library.new(librdkafka.PRODUCER, conf, text, _TEXT_BYTES)
+        if not self._client:
+            library.conf_destroy(conf)
+            raise refused(text.value.decode(errors="replace"))
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first one since ``renew``: the cause; later ones are its followers."""
+        return self._reports.failure
+
+    def renew(self) -> None:
+        """Begin an attempt: what still fails of an earlier one is not its failure."""
+        self._reports.attempt += 1
+        self._reports.failure = None
+
+    def connect(self, topic: str | None, timeout_s: float) -> None:
+        """Ask for the topic's metadata, best effort."""
+        answer = ctypes.c_void_p()
+        handle = None if topic is None else self._topic(topic)
+        code = self._library.metadata(
+            self._client, int(topic is None), handle, ctypes.byref(answer), _ms(timeout_s)
+        )
+        if code == librdkafka.NO_ERROR:
+            self._library.metadata_destroy(answer)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """Take the transactional id. Raises ``KafkaException``."""
+        self._raise(self._library.init_transactions(self._client, _ms(timeout_s)))
+
+    def begin_transaction(self) -> None:
+        """Begin, locally. Raises ``KafkaException``."""
+        self._raise(self._library.begin_transaction(self._client))
+
+    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
+        """Buffer a batch, in its order; ends early with a ``failure``.
+
+        Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row.
+        """
+        if columns.has_headers(batch):
+            self._write_rows(batch, topic, first, wait_s)
+            return
+        for some in messages(batch, topic, first, self._reports.attempt):
+            self._produce(some, wait_s)
+            if self.failure is not None:
+                return
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until every row is acknowledged or failed; gives how many are neither."""
+        self._library.flush(self._client, _ms(timeout_s))
+        left: int = self._library.outq_len(self._client)
+        return left
+
+    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""
+        library, text = self._library, metadata.encode()
+        offsets = library.topic_partition_list_new(1)
+        member = library.consumer_group_metadata_new(group.encode())
+        try:
+            place = library.topic_partition_list_add(offsets, topic.encode(), 0).contents
+            place.offset = offset
+            # The list frees it.
+            place.metadata = library.mem_malloc(None, len(text))
+            place.metadata_size = len(text)
+            ctypes.memmove(place.metadata, text, len(text))
+            self._raise(library.send_offsets_to_transaction(self._client, offsets, member, _ms(timeout_s)))
+        finally:
+            library.consumer_group_metadata_destroy(member)
+            library.topic_partition_list_destroy(offsets)
+
+    def purge(self) -> None:
+        """Drop what is still buffered."""
+        self._library.purge(self._client, librdkafka.PURGE_ALL)
+        self._library.poll(self._client, 0)
+
+    def close(self) -> None:
+        """Destroy the client; an open transaction stays open. Idempotent."""
+        client, self._client = self._client, None
+        # A forked child has the handle, and none of the threads that its end would wait for.
+        if client is None or self._pid != os.getpid():
+            return
+        for handle in self._topics.values():
+            self._library.topic_destroy(handle)
+        self._topics.clear()
+        self._library.destroy(client)
+
+    def _produce(self, rows: Messages, wait_s: float) -> None:
+        flags = librdkafka.COPY | (librdkafka.PARTITION_BY_ROW if rows.by_row else 0)
+        topic, library = self._topic(rows.topic), self._library
+        place, deadline = 0, None
+        while place < len(rows.array):
+            some = rows.array[place : place + _ROWS_A_CALL]
+            taken = library.produce_batch(
+                topic, librdkafka.PARTITION_BY_KEY, flags, some.ctypes.data, len(some)
+            )
+            library.poll(self._client, 0)
+            if self.failure is not None:
+                return
+            if taken == len(some):
+                place, deadline = place + taken, None
+                continue
+            refused_row = next((row for row in some if row["err"] not in {0, librdkafka.QUEUE_FULL}), None)
+            if refused_row is not None:
+                error = self._reports.error(self._client or 0, int(refused_row["err"]))
+                self._reports.failure = Failure(error, int(refused_row["len"] + refused_row["key_len"]))
+                return
+            # Full: none behind the first that was refused has been taken, so the order holds.
+            deadline = self._wait(wait_s, None if taken else deadline)
+            place += taken
+
+    def _write_rows(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
+        """Write rows that have headers, which librdkafka takes one by one."""
+        for row in columns.rows(batch, topic, first):
+            deadline: float | None = None
+            while (code := self._produce_row(row)) == librdkafka.QUEUE_FULL:
+                deadline = self._wait(wait_s, deadline)
+                if self.failure is not None:
+                    return
+            if code:
+                self._reports.failure = Failure(
+                    self._reports.error(self._client or 0, code), columns.size(row)
+                )
+                return
+        self._library.poll(self._client, 0)
+
+    def _produce_row(self, row: columns.Row) -> int:
+        name, value, key, partition, headers = row
+        library = self._library
+        listed = library.headers_new(len(headers or ()))
+        for header, content in headers or ():
+            text = header.encode()
+            library.header_add(listed, text, len(text), content, len(content or b""))
+        fields = (librdkafka.Field * 7)()
+        fields[0].vtype, fields[0].u.ptr = librdkafka.V_RKT, self._topic(name)
+        fields[1].vtype, fields[1].u.i32 = librdkafka.V_PARTITION, partition
+        fields[2].vtype, fields[2].u.mem = librdkafka.V_VALUE, _memory(value)
+        fields[3].vtype, fields[3].u.mem = librdkafka.V_KEY, _memory(key)
+        fields[4].vtype, fields[4].u.i = librdkafka.V_FLAGS, librdkafka.COPY
+        fields[5].vtype, fields[5].u.ptr = librdkafka.V_OPAQUE, self._reports.attempt
+        fields[6].vtype, fields[6].u.headers = librdkafka.V_HEADERS, listed
+        error = library.produceva(self._client, fields, len(fields))
+        if not error:
+            return librdkafka.NO_ERROR
+        # Then the headers are still ours.
+        library.headers_destroy(listed)
+        code: int = library.error_code(error)
+        library.error_destroy(error)
+        return code
+
+    def _wait(self, wait_s: float, deadline: float | None) -> float:
+        """Let the buffer drain for a moment. Gives the deadline; raises ``BufferError`` once it is over."""
+        now = time.monotonic()
+        deadline = deadline or now + wait_s
+        if now >= deadline:
+            raise BufferError
+        self._library.poll(self._client, _ms(POLL_S))
+        return deadline
+
+    def _topic(self, name: str) -> int:
+        if name not in self._topics:
+            handle = self._library.topic_new(self._client, name.encode(), None)
+            if not handle:
+                kafka = import_confluent()
+                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._INVALID_ARG, f"topic {name!r}"))  # noqa: SLF001  its public name
+            self._topics[name] = handle
+        return self._topics[name]
+
+    def _raise(self, error: int | None) -> None:
+        if not error:
+            return
+        library, kafka = self._library, import_confluent()
+        found = kafka.KafkaError(
+            library.error_code(error),
+            library.error_string(error).decode(errors="replace"),
+            fatal=bool(library.error_is_fatal(error)),
+            retriable=bool(library.error_is_retriable(error)),
+            txn_requires_abort=bool(library.error_txn_requires_abort(error)),
+        )
+        library.error_destroy(error)
+        raise kafka.KafkaException(found)
+
+
+def _memory(content: bytes | None) -> librdkafka.Memory:
+    """Give where bytes lie, for as long as they live; null stays null."""
+    return librdkafka.Memory(ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p), len(content or b""))
+
+
+def _ms(seconds: float) -> int:
+    return max(int(seconds * 1000), 0)

@@ -1,0 +1,141 @@
+"""A producer that is handed one Python object for each row, through confluent-kafka. Executor.
+
+``BatchProducer`` does the same for whole Arrow batches, and is taken where it can be had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.kafka import columns
+from onceonly.sinks.kafka.confluent import import_confluent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+POLL_S = 0.005
+"""Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it."""
+# How many rows go out between two looks at the reports.
+_POLL_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a row did not reach Kafka: confluent-kafka's ``KafkaError``, and the bytes of the row if it is about one."""
+
+    error: Any
+    row_bytes: int | None = None
+
+
+class RowProducer:
+    """One client of librdkafka. Not thread-safe but for the spare's hand-over."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        kafka = import_confluent()
+        try:
+            # Only failures are reported: a callback for each of a million rows would cost half the speed.
+            self._producer = kafka.Producer({**config, "delivery.report.only.error": True})
+        except kafka.KafkaException as error:
+            raise refused(error.args[0].str()) from None
+        self.failure: Failure | None = None
+        """The first one since ``renew``: the cause; later ones are its followers."""
+        self._attempt = 0
+
+    def renew(self) -> None:
+        """Begin an attempt: what still fails of an earlier one is not its failure."""
+        self._attempt += 1
+        self.failure = None
+
+    def connect(self, topic: str | None, timeout_s: float) -> None:
+        """Ask for the topic's metadata, best effort."""
+        with contextlib.suppress(import_confluent().KafkaException):
+            self._producer.list_topics(topic, timeout=timeout_s)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """Take the transactional id. Raises ``KafkaException``."""
+        self._producer.init_transactions(timeout_s)
+
+    def begin_transaction(self) -> None:
+        """Begin, locally. Raises ``KafkaException``."""
+        self._producer.begin_transaction()
+
+    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
+        """Buffer a batch, in its order; ends early with a ``failure``.
+
+        Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row.
+        """
+        attempt = self._attempt
+
+        def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
+            if error is not None and self.failure is None and attempt == self._attempt:
+                self.failure = Failure(error, len(message.value() or b"") + len(message.key() or b""))
+
+        for number, row in enumerate(columns.rows(batch, topic, first), 1):
+            self._produce(row, report, wait_s)
+            if not number % _POLL_EVERY:
+                self._producer.poll(0)
+            if self.failure is not None:
+                return
+
+    def _produce(self, row: columns.Row, report: Callable[[Any, Any], None], wait_s: float) -> None:
+        """Buffer a row; where the buffer is full, let it drain for a time, as Java's producer would."""
+        topic, value, key, partition, headers = row
+        deadline: float | None = None
+        while self.failure is None:
+            try:
+                self._producer.produce(topic, value, key, partition, report, None, 0, headers)
+            except BufferError:
+                now = time.monotonic()
+                deadline = deadline or now + wait_s
+                if now >= deadline:
+                    raise
+                self._producer.poll(POLL_S)
+            except import_confluent().KafkaException as error:
+                self.failure = Failure(error.args[0], columns.size(row))
+            else:
+                return
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until every row is acknowledged or failed; gives how many are neither."""
+        left: int = self._producer.flush(timeout_s)
+        return left
+
+    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""
+        place = import_confluent().TopicPartition(topic, 0, offset, metadata)
+        self._producer.send_offsets_to_transaction([place], _group_metadata(group), timeout_s)
+
+    def purge(self) -> None:
+        """Drop what is still buffered."""
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Destroy the client; an open transaction stays open."""
+        self._producer = None
+
+
+def refused(reason: str) -> ConfigurationError:
+    """Say that librdkafka does not take a configuration, which is the user's to change."""
+    return ConfigurationError(
+        f"librdkafka refuses the configuration of the Kafka sink: {reason}.",
+        next_step="change the kafka. option that it names",
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _group_metadata(group: str) -> Any:  # noqa: ANN401  confluent-kafka has no types here
+    """Give what ``send_offsets_to_transaction`` wants to know of a group without members."""
+    # The only public maker of this value; without servers it connects to nothing.
+    consumer = import_confluent().Consumer({"group.id": group})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
