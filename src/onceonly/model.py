@@ -21,11 +21,13 @@ class Capabilities:
     """What a sink can do, declared by its class and asked before the first record.
 
     ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
-    query, so that losers' transactions are swept.
+    query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
+    where there are many.
     """
 
     guarantees: frozenset[Guarantee]
     recovers: bool = False
+    commits_at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

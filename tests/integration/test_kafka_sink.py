@@ -121,6 +121,43 @@ def test_aborted_and_fenced_is_lost(broker: EmbeddedKafka) -> None:
     assert query.read() == []
 
 
+def test_many_commits_at_once_have_each_its_own_outcome(broker: EmbeddedKafka) -> None:
+    query = Query(broker)
+    handles = [query.prepare(f"v{slot}", slot=slot) for slot in range(6)]
+    assert query.commit(handles[0]) == Committed()
+    fence(query.admin(), handles[0].transaction, 1000)
+    query.sink.abort(handles[1])
+    found: dict[str, object] = {}
+
+    def all_are_told() -> bool:
+        left = [handle for handle in handles if handle.transaction not in found]
+        answers = zip(left, query.sink.commit_many(left), strict=True)
+        found.update(
+            (handle.transaction, told) for handle, told in answers if not isinstance(told, RetryLater)
+        )
+        return len(found) == len(handles)
+
+    wait_for(all_are_told, "all outcomes")
+    assert found[handles[0].transaction] == AlreadyCommitted()
+    assert isinstance(found[handles[1].transaction], Lost)
+    assert [found[handle.transaction] for handle in handles[2:]] == [Committed()] * 4
+    query.until_read("v0", "v2", "v3", "v4", "v5")
+
+
+def test_many_commits_at_once_are_asked_again_while_the_broker_is_down() -> None:
+    with EmbeddedKafka(properties=PROPERTIES) as kafka:
+        query = Query(kafka)
+        handles = [query.prepare(f"v{slot}", slot=slot) for slot in range(3)]
+        kafka.kill()
+        assert all(isinstance(outcome, RetryLater) for outcome in query.sink.commit_many(handles))
+        kafka.start()
+        wait_for(
+            lambda: not any(isinstance(outcome, RetryLater) for outcome in query.sink.commit_many(handles)),
+            "the broker to be back",
+        )
+        query.until_read("v0", "v1", "v2")
+
+
 def test_without_its_marker_the_outcome_is_unknown(broker: EmbeddedKafka) -> None:
     query = Query(broker)
     handle = query.prepare("a")

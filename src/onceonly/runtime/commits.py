@@ -43,17 +43,78 @@ class CommitLoop:
     ) -> Iterator[tuple[CommitHandle, Outcome]]:
         """Commit all; give each command with its outcome, in the order given."""
         started = self._clock.monotonic()
-        with ThreadPoolExecutor(
-            min(THREADS_MAX, len(commands)), thread_name_prefix="onceonly-commit"
-        ) as pool:
-            deadline = started + self._timeout_s
-            outcomes = list(
-                pool.map(lambda command: self._one(command, deadline, recovery=recovery), commands)
-            )
+        deadline = started + self._timeout_s
+        shares = self._shares(commands)
+        outcomes: dict[int, Outcome] = {}
+        with ThreadPoolExecutor(min(THREADS_MAX, len(shares)), thread_name_prefix="onceonly-commit") as pool:
+            for found in pool.map(
+                lambda share: self._commit(
+                    {place: commands[place] for place in share}, deadline, recovery=recovery
+                ),
+                shares,
+            ):
+                outcomes |= found
         self.seconds = self._clock.monotonic() - started
-        yield from zip(commands, outcomes, strict=True)
+        yield from ((command, outcomes[place]) for place, command in enumerate(commands))
 
-    def _one(self, command: CommitHandle, deadline: float, *, recovery: bool) -> Outcome:
+    def _shares(self, commands: Sequence[CommitHandle]) -> list[list[int]]:
+        """Deal the commands out, by their places: one by one; by as many as a sink takes where there are many."""
+        by_sink: dict[tuple[str, bool], list[int]] = {}
+        for place, command in enumerate(commands):
+            alone = command.once or command.vote.handle is None
+            by_sink.setdefault((command.vote.sink, alone), []).append(place)
+        shares: list[list[int]] = []
+        for (name, alone), places in by_sink.items():
+            sink = self._sinks.get(name)
+            # With so few, each in a thread of its own is as quick.
+            many = sink is not None and not alone and len(places) > THREADS_MAX
+            size = sink.capabilities.commits_at_once if sink is not None and many else 1
+            shares += [places[first : first + size] for first in range(0, len(places), size)]
+        return sorted(shares)
+
+    def _commit(
+        self, share: Mapping[int, CommitHandle], deadline: float, *, recovery: bool
+    ) -> dict[int, Outcome]:
+        """Commit a share: all of one sink. Those that are to be tried later are asked again until the deadline."""
+        for command in share.values():
+            failpoints.hit(
+                "plan.before_recommit" if recovery else "commit.before_handle", of=command.vote.sink
+            )
+        outcomes: dict[int, Outcome] = {}
+        left = dict(share)
+        delay = DELAY_FIRST_S
+        while True:
+            outcomes |= zip(left, self._ask_all(list(left.values())), strict=True)
+            left = {
+                place: command
+                for place, command in left.items()
+                if isinstance(outcomes[place], RetryLater) and not command.once
+            }
+            if not left:
+                break
+            if self._clock.monotonic() + delay > deadline:
+                for command in left.values():
+                    log.warning("Transaction %s: not taken within %s s", _name(command), self._timeout_s)
+                break
+            self._clock.sleep(delay)
+            delay = min(2 * delay, DELAY_MAX_S)
+        for command in share.values():
+            failpoints.hit("plan.after_recommit" if recovery else "commit.after_handle", of=command.vote.sink)
+        return outcomes
+
+    def _ask_all(self, commands: Sequence[CommitHandle]) -> Sequence[Outcome]:
+        if len(commands) > 1:
+            handles = [command.vote.handle for command in commands if command.vote.handle is not None]
+            try:
+                outcomes = self._sinks[commands[0].vote.sink].commit_many(handles)
+            except Exception as error:  # noqa: BLE001  whatever it was, each one alone is told what it was
+                log.debug("%s handles together: %s", len(commands), error)
+            else:
+                if len(outcomes) == len(commands):
+                    return outcomes
+        return [self._ask(command) for command in commands]
+
+    def _ask(self, command: CommitHandle) -> Outcome:
         handle = command.vote.handle
         if handle is None:
             return Unknown("a vote without a handle cannot be committed")
@@ -62,24 +123,6 @@ class CommitLoop:
             return Unknown(
                 f"no sink named {command.vote.sink!r} is configured, though handles of it are pending"
             )
-        failpoints.hit("plan.before_recommit" if recovery else "commit.before_handle", of=command.vote.sink)
-        delay = DELAY_FIRST_S
-        while True:
-            outcome = self._ask(sink, command)
-            if not isinstance(outcome, RetryLater) or command.once:
-                break
-            if self._clock.monotonic() + delay > deadline:
-                log.warning("Transaction %s: not taken within %s s", handle.transaction, self._timeout_s)
-                break
-            self._clock.sleep(delay)
-            delay = min(2 * delay, DELAY_MAX_S)
-        failpoints.hit("plan.after_recommit" if recovery else "commit.after_handle", of=command.vote.sink)
-        return outcome
-
-    @staticmethod
-    def _ask(sink: Sink, command: CommitHandle) -> Outcome:
-        handle = command.vote.handle
-        assert handle is not None  # noqa: S101  checked by the caller; for the type checker
         try:
             return sink.commit(handle)
         except OnceonlyError as error:
@@ -88,3 +131,7 @@ class CommitLoop:
             return Unknown(error.what)
         except Exception as error:  # noqa: BLE001  anything a sink lets slip is an unknown outcome, not a failure
             return Unknown(f"{type(error).__name__}: {error}")
+
+
+def _name(command: CommitHandle) -> str:
+    return command.vote.handle.transaction if command.vote.handle else ""

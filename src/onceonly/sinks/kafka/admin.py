@@ -6,6 +6,7 @@ must be sent as it is. Used on the driver, and on executors for reading markers.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -17,7 +18,7 @@ from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from onceonly.sinks.kafka.options import KafkaOptions
@@ -43,8 +44,8 @@ _FORBIDDEN = {
 _CONNECT_TIMEOUT_MS = 10_000
 _REQUEST_TIMEOUT_MS = 10_000
 _PAUSE_S = 0.02
-# More than the threads that commit at a time: beyond it kafka-python refuses to send.
-_IN_FLIGHT_MAX = 256
+# More than the threads that commit at a time have on the wire: beyond it kafka-python refuses to send.
+_IN_FLIGHT_MAX = 2048
 
 
 class NotAnsweredError(Exception):
@@ -111,6 +112,18 @@ class Admin:
         except NotAnsweredError:
             client.forget(kind, key)
             raise
+
+    def to_coordinators(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
+        """Send many requests, each to the coordinator of its key, and only then wait; give the answers by key.
+
+        Raises ``NotAnsweredError`` where there is no connection.
+        """
+        client = self.client()
+        answers = client.send_all(kind, requests)
+        for key, answer in answers.items():
+            if isinstance(answer, NotAnsweredError):
+                client.forget(kind, key)
+        return answers
 
     def forget(self, kind: int, key: str) -> None:
         """Look the coordinator up again next time."""
@@ -184,6 +197,32 @@ class _Client:
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  the way to send one request, as its mixins do
         return self.run(lambda: manager.run(manager.send, request, node))
+
+    def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
+        from kafka.errors import KafkaError
+        from kafka.protocol.metadata import CoordinatorType
+
+        find, manager = self.kafka._find_coordinator_ids, self.kafka._manager  # noqa: SLF001  no public names
+
+        async def one(key: str, request: Any) -> Any:  # noqa: ANN401
+            nodes = await find([key], CoordinatorType(kind))
+            return await manager.send(request, nodes[key])
+
+        async def send() -> dict[str, Any | NotAnsweredError]:
+            # One request for all, whose answers are kept. Who is not among them is looked up alone, and tells why.
+            with contextlib.suppress(KafkaError, OSError):
+                await find(list(requests), CoordinatorType(kind))
+            sent = {key: manager.call_soon(one, key, request) for key, request in requests.items()}
+            answers: dict[str, Any | NotAnsweredError] = {}
+            for key, waiting in sent.items():
+                try:
+                    answers[key] = await waiting
+                except (KafkaError, OSError) as error:
+                    answers[key] = NotAnsweredError(_reason(error))
+                    answers[key].__cause__ = error
+            return answers
+
+        return self.run(lambda: manager.run(send))
 
     def coordinator(self, kind: int, key: str) -> int:
         from kafka.protocol.metadata import CoordinatorType

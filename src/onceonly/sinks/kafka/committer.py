@@ -24,7 +24,7 @@ from onceonly.sinks.kafka.admin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from onceonly.sinks.kafka.admin import Admin
 
@@ -78,12 +78,38 @@ def commit(admin: Admin, handle: Handle) -> Outcome:
     Raises ``ConfigurationError`` for another cluster and for missing permissions.
     """
     prepared = Prepared.of(handle)
+    answer: Any
     try:
         _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
-        code = _end(admin, prepared)
+        answer = admin.to_coordinator(TRANSACTION, prepared.transactional_id, _end(prepared))
     except NotAnsweredError as error:
+        answer = error
+    return _judge(admin, prepared, answer)
+
+
+def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
+    """As ``commit``, of many: one look for their coordinators, all requests on the wire, then one wait.
+
+    Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
+    """
+    many = [Prepared.of(handle) for handle in handles]
+    answers: Mapping[str, Any]
+    try:
+        for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
+            _require_cluster(admin, cluster_id, transactional_id)
+        answers = admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
+    except NotAnsweredError as error:
+        answers = dict.fromkeys((each.transactional_id for each in many), error)
+    return [_judge(admin, each, answers[each.transactional_id]) for each in many]
+
+
+def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: ANN401  kafka-python is untyped
+    """Tell what an answer to EndTxn, or that there was none, says of a transaction."""
+    if isinstance(answer, NotAnsweredError):
+        refuse_forbidden(getattr(answer.__cause__, "errno", 0) or 0, prepared.transactional_id)
         # Whether or not the request arrived: sending it again is harmless, and tells.
-        return RetryLater(f"{prepared.transactional_id}: {error}")
+        return RetryLater(f"{prepared.transactional_id}: {answer}")
+    code: int = answer.error_code
     refuse_forbidden(code, prepared.transactional_id)
     if code == NONE:
         return Committed()
@@ -198,18 +224,16 @@ def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
         )
 
 
-def _end(admin: Admin, prepared: Prepared) -> int:
+def _end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is untyped
     from kafka.protocol.producer.transaction import EndTxnRequest
 
     # The version is the handle's: after a v4 commit, a v5 request would be answered wrongly (measured).
-    request = EndTxnRequest[prepared.end_txn_version](
+    return EndTxnRequest[prepared.end_txn_version](
         transactional_id=prepared.transactional_id,
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
         committed=True,
     )
-    code: int = admin.to_coordinator(TRANSACTION, prepared.transactional_id, request).error_code
-    return code
 
 
 def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:

@@ -30,7 +30,9 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     """
 
     name: ClassVar[str] = "kafka"
-    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset(Guarantee), recovers=True, commits_at_once=64
+    )
     declared: ClassVar[tuple[Option, ...]] = DECLARED
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -81,6 +83,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def commit(self, handle: Handle) -> Outcome:
         """Send EndTxn, and ask the marker where its answer does not say enough."""
         return committer.commit(self._admin, handle)
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """Send EndTxn of all, and then wait: half the time of one by one."""
+        return committer.commit_many(self._admin, handles)
 
     def abort(self, handle: Handle) -> None:
         """Abort and fence by InitProducerId."""

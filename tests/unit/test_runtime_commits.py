@@ -1,0 +1,177 @@
+"""The commit phase: few handles one by one, many together where the sink takes them, each with its own outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from onceonly.errors import ConfigurationError
+from onceonly.model import (
+    AlreadyCommitted,
+    Capabilities,
+    Committed,
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Lost,
+    Outcome,
+    RetryLater,
+    Unknown,
+    Vote,
+)
+from onceonly.protocol import CommitHandle
+from onceonly.runtime.commits import THREADS_MAX, CommitLoop
+from onceonly.testing.memory_sink import MemorySink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AT_ONCE = 10
+MANY = 3 * AT_ONCE + 5
+LINK = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
+
+
+class Together(MemorySink):
+    """Takes many at once, and notes what it was given. ``answers`` come first, by transaction, one a call."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset(Guarantee), recovers=True, commits_at_once=AT_ONCE
+    )
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.given: list[list[str]] = []
+        self.alone: list[str] = []
+        self.answers: dict[str, list[Outcome]] = {}
+        self.fails = False
+
+    def commit(self, handle: Handle) -> Outcome:
+        self.alone.append(handle.transaction)
+        return self._answer(handle)
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        self.given.append([handle.transaction for handle in handles])
+        if self.fails:
+            raise ConfigurationError("refused", next_step="grant it")
+        return [self._answer(handle) for handle in handles]
+
+    def _answer(self, handle: Handle) -> Outcome:
+        waiting = self.answers.get(handle.transaction)
+        return waiting.pop(0) if waiting else Committed()
+
+
+@dataclass
+class FakeClock:
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def commands(count: int, *, once: bool = False, sinks: Sequence[str] = ("a",)) -> list[CommitHandle]:
+    """Give commands whose sinks take turns."""
+    return [
+        CommitHandle(
+            Vote(
+                sink=sinks[number % len(sinks)], epoch=0, slot=number, plan="p", run="r", attempt="0", rows=1,
+                checksum="0" * 16, handle=Handle(transaction=f"t{number}"),
+            ),
+            LINK,
+            once=once,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def run(
+    given: Sequence[CommitHandle], timeout_s: float = 60.0, **sinks: Together
+) -> tuple[dict[str, Outcome], FakeClock]:
+    clock = FakeClock()
+    found = list(CommitLoop(sinks, timeout_s=timeout_s, clock=clock).run(given, recovery=False))
+    assert [command for command, _ in found] == list(given)
+    return {f"t{command.vote.slot}": outcome for command, outcome in found}, clock
+
+
+def test_many_are_given_together_and_each_once() -> None:
+    sink = Together()
+    sink.answers = {"t3": [AlreadyCommitted()], "t14": [Lost("proof")], "t34": [Unknown("why")]}
+    outcomes, _ = run(commands(MANY), a=sink)
+    assert sorted(len(each) for each in sink.given) == [5, AT_ONCE, AT_ONCE, AT_ONCE]
+    assert sorted(name for each in sink.given for name in each) == sorted(
+        f"t{number}" for number in range(MANY)
+    )
+    assert sink.alone == []
+    others = {"t3": AlreadyCommitted(), "t14": Lost("proof"), "t34": Unknown("why")}
+    assert outcomes == {f"t{number}": Committed() for number in range(MANY)} | others
+
+
+def test_few_are_committed_one_by_one() -> None:
+    sink = Together()
+    run(commands(THREADS_MAX), a=sink)
+    assert (sink.given, len(sink.alone)) == ([], THREADS_MAX)
+
+
+def test_of_several_sinks_each_is_given_its_own() -> None:
+    first, second = Together(), Together()
+    first.answers = {"t2": [Lost("proof")]}
+    outcomes, _ = run(commands(2 * MANY, sinks=("a", "b")), a=first, b=second)
+    for sink, rest in ((first, 0), (second, 1)):
+        names = {name for each in sink.given for name in each}
+        assert names == {f"t{number}" for number in range(rest, 2 * MANY, 2)}
+    assert [name for name, outcome in outcomes.items() if outcome != Committed()] == ["t2"]
+
+
+def test_only_those_that_are_not_taken_yet_are_asked_again() -> None:
+    sink = Together()
+    sink.answers = {"t1": [RetryLater("busy"), RetryLater("busy")], "t2": [RetryLater("busy")]}
+    outcomes, clock = run(commands(MANY), a=sink)
+    assert set(outcomes.values()) == {Committed()}
+    assert [each for each in sink.given if len(each) in {1, 2}] == [["t1", "t2"]]
+    assert sink.alone == ["t1"]
+    assert len(clock.slept) == 2
+
+
+def test_what_is_not_taken_in_time_is_told_and_the_others_are_committed() -> None:
+    sink = Together()
+    sink.answers = {"t1": [RetryLater("busy")] * 1_000}
+    outcomes, clock = run(commands(MANY), timeout_s=5.0, a=sink)
+    assert [name for name, outcome in outcomes.items() if outcome != Committed()] == ["t1"]
+    assert outcomes["t1"] == RetryLater("busy")
+    assert clock.now <= 5.0
+
+
+def test_where_the_many_are_refused_each_is_asked_alone() -> None:
+    sink = Together()
+    sink.fails = True
+    sink.answers = {"t7": [Unknown("forbidden")]}
+    outcomes, _ = run(commands(MANY), a=sink)
+    assert sorted(sink.alone) == sorted(f"t{number}" for number in range(MANY))
+    assert [name for name, outcome in outcomes.items() if outcome != Committed()] == ["t7"]
+
+
+def test_at_most_once_none_is_given_twice() -> None:
+    sink = Together()
+    sink.fails = True
+    sink.answers = {"t7": [RetryLater("busy"), Committed()]}
+    outcomes, _ = run(commands(MANY, once=True), a=sink)
+    assert sink.given == []
+    assert sorted(sink.alone) == sorted(f"t{number}" for number in range(MANY))
+    assert outcomes["t7"] == RetryLater("busy")
+
+
+@pytest.mark.parametrize("surplus", [-1, 1])
+def test_a_sink_that_gives_too_few_or_too_many_outcomes_is_not_believed(
+    surplus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Together()
+    monkeypatch.setattr(sink, "commit_many", lambda handles: [Lost("which?")] * (len(handles) + surplus))
+    outcomes, _ = run(commands(MANY), a=sink)
+    assert set(outcomes.values()) == {Committed()}
