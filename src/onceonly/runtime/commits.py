@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 THREADS_MAX = 16
+FEW_MAX = 4
+"""So many handles of a sink are committed one by one: as quick in threads, and a crash can come between any two."""
 DELAY_FIRST_S = 0.02
 DELAY_MAX_S = 2.0
 
@@ -66,8 +68,7 @@ class CommitLoop:
         shares: list[list[int]] = []
         for (name, alone), places in by_sink.items():
             sink = self._sinks.get(name)
-            # With so few, each in a thread of its own is as quick.
-            many = sink is not None and not alone and len(places) > THREADS_MAX
+            many = sink is not None and not alone and len(places) > FEW_MAX
             size = sink.capabilities.commits_at_once if sink is not None and many else 1
             shares += [places[first : first + size] for first in range(0, len(places), size)]
         return sorted(shares)
