@@ -47,7 +47,8 @@ class Vote:
     """VOTE_COMMIT of one attempt at one slot. Failing, or staying silent, is VOTE_ABORT.
 
     ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
-    ``checksum`` is order-independent over the slot's rows: the sum of row hashes modulo 2**64, as 16 hex digits.
+    ``checksum`` is order-independent over the slot's rows: the algorithm's name, a colon, and the sum of row hashes
+    modulo 2**64 as 16 hex digits; before algorithms had names, the digits alone.
     """
 
     sink: str

@@ -140,6 +140,8 @@ def test_a_replay_on_other_slots_is_the_same_replay() -> None:
 
 def test_sums_wrap_around() -> None:
     assert totals([vote(checksum="f" * 16), vote(checksum="02")]) == {"a": (2, "0000000000000001")}
+    named = [vote(checksum="m:" + "f" * 16), vote(checksum="m:02")]
+    assert totals(named) == {"a": (2, "m:0000000000000001")}
 
 
 def test_a_replay_with_other_rows_is_named_by_sink() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceonly.runtime.checksum import RowChecksum
+from onceonly.model import Vote
+from onceonly.runtime.checksum import MURMUR, XXH3, RowChecksum, algorithm_of
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.string()), ("count", pa.int64())])
@@ -24,11 +26,25 @@ ROWS = st.lists(
 )
 
 
-def checksum(*batches: pa.RecordBatch) -> tuple[int, str]:
-    total = RowChecksum()
+def checksum(*batches: pa.RecordBatch, algorithm: str = MURMUR) -> tuple[int, str]:
+    total = RowChecksum(algorithm)
     for batch in batches:
         total.add(batch)
     return total.rows, total.value
+
+
+def murmurhash64a(data: bytes, seed: int) -> int:
+    """MurmurHash64A as in SMHasher's MurmurHash2.cpp, byte by byte."""
+    m, mask = 0xC6A4A7935BD1E995, 2**64 - 1
+    h = seed ^ (len(data) * m & mask)
+    for start in range(0, len(data) - len(data) % 8, 8):
+        k = int.from_bytes(data[start : start + 8], "little") * m & mask
+        k = (k ^ k >> 47) * m & mask
+        h = (h ^ k) * m & mask
+    if tail := data[len(data) - len(data) % 8 :]:
+        h = (h ^ int.from_bytes(tail, "little")) * m & mask
+    h = (h ^ h >> 47) * m & mask
+    return h ^ h >> 47
 
 
 def batch(rows: list[tuple[object, ...]], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
@@ -67,12 +83,55 @@ def test_null_is_not_empty_and_columns_are_not_interchangeable() -> None:
     assert len({checksum(batch([row])) for row in rows}) == len(rows)
 
 
-def test_the_algorithm_stays_what_decisions_on_disk_were_made_with() -> None:
-    assert checksum(batch([(b"k", "v", 1), (None, None, None)])) == (2, "590838f696bcf477")
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [(XXH3, "590838f696bcf477"), (MURMUR, "murmur64:a2c25cad7def6a1d")],
+)
+def test_the_algorithms_stay_what_decisions_on_disk_were_made_with(algorithm: str, expected: str) -> None:
+    rows: list[tuple[object, ...]] = [(b"k", "v", 1), (None, None, None)]
+
+    assert checksum(batch(rows), algorithm=algorithm) == (2, expected)
+
+
+@QUICK
+@given(
+    values=st.lists(st.binary(max_size=40), min_size=1, max_size=6), cut=st.integers(0, 6), wide=st.booleans()
+)
+def test_values_are_hashed_by_murmurhash64a(values: list[bytes], cut: int, wide: bool) -> None:  # noqa: FBT001  drawn
+    column = pa.array(values, pa.large_binary() if wide else pa.binary())
+    rows = pa.RecordBatch.from_arrays([column, column], names=["a", "b"]).slice(cut)
+    expected = sum(murmurhash64a(value, murmurhash64a(value, 0)) for value in values[cut:])
+
+    assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
+
+
+def test_the_reference_is_the_published_function() -> None:
+    assert murmurhash64a(b"", 0) == 0
+    assert murmurhash64a(b"hello world", 0) == 0xD3BA2368A832AFCE
+
+
+@pytest.mark.parametrize("size", [127, 128, 129, 1000])
+def test_short_and_long_values_stand_side_by_side(size: int) -> None:
+    long, short = b"x" * size, b"x" * 10
+    apart = [checksum(batch([row]))[1].rpartition(":")[2] for row in ((long, "", 1), (short, "", 1))]
+
+    assert checksum(batch([(long, "", 1), (short, "", 1)])) == (
+        2, f"murmur64:{sum(int(digits, 16) for digits in apart) % 2**64:016x}",
+    )  # fmt: skip
+    assert checksum(batch([(long, "", 1)])) != checksum(batch([(long[:-1] + b"y", "", 1)]))
+
+
+def test_a_replay_computes_what_its_decision_was_made_with() -> None:
+    old = Vote(sink="a", epoch=1, slot=0, plan="p", run="r", attempt="1", rows=1, checksum="00ff00ff00ff00ff")
+    new = dataclasses.replace(old, checksum="murmur64:00ff00ff00ff00ff")
+
+    assert algorithm_of([old]) == XXH3
+    assert algorithm_of([new]) == MURMUR
+    assert algorithm_of([]) == MURMUR
 
 
 def test_no_rows_sum_to_nothing() -> None:
-    assert checksum(batch([])) == (0, "0" * 16)
+    assert checksum(batch([])) == (0, "murmur64:" + "0" * 16)
 
 
 @pytest.mark.parametrize(

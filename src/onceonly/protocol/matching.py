@@ -14,13 +14,19 @@ _MODULUS = 2**64
 
 
 def totals(votes: Iterable[Vote]) -> dict[str, tuple[int, str]]:
-    """Give (rows, checksum) per sink that has rows, whatever the slots they were dealt to."""
+    """Give (rows, checksum) per sink that has rows, whatever the slots they were dealt to.
+
+    All checksums of a decision are of one algorithm, whose name stands before the digits.
+    """
     rows: dict[str, int] = defaultdict(int)
     sums: dict[str, int] = defaultdict(int)
+    names: dict[str, str] = {}
     for vote in votes:
+        name, colon, digits = vote.checksum.rpartition(":")
+        names[vote.sink] = name + colon
         rows[vote.sink] += vote.rows
-        sums[vote.sink] = (sums[vote.sink] + int(vote.checksum, 16)) % _MODULUS
-    return {sink: (rows[sink], f"{sums[sink]:016x}") for sink in rows if rows[sink]}
+        sums[vote.sink] = (sums[vote.sink] + int(digits, 16)) % _MODULUS
+    return {sink: (rows[sink], f"{names[sink]}{sums[sink]:016x}") for sink in rows if rows[sink]}
 
 
 def difference(decided: Iterable[Vote], replayed: Iterable[Vote]) -> str:

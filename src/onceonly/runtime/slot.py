@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Mode, Plan, Vote
-from onceonly.runtime.checksum import RowChecksum
+from onceonly.runtime.checksum import RowChecksum, algorithm_of
 from onceonly.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run_slot(
     now on, if it is not given).
     """
     deadline = deadline or Deadline(plan.limit_s, context)
-    checksum = RowChecksum()
+    checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in batches:
             checksum.add(batch)

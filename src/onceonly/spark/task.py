@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from onceonly.runtime.deadline import Deadline, in_time
 from onceonly.runtime.held import Held
 from onceonly.runtime.registry import build
 from onceonly.runtime.slot import run_slot
+from onceonly.spark.settling import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,6 @@ _SINKS_MAX = 8
 
 _sinks: Held[tuple[Any, ...], Sink] = Held(_SINKS_MAX)
 _seen: set[tuple[str, str | None]] = set()
-_frozen = False
 
 
 def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vote:
@@ -43,7 +42,7 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
     """
-    _settle()
+    settle()
     context = _context(assignment)
     _share(assignment)
     settings = assignment.settings
@@ -99,12 +98,3 @@ def _share(assignment: Assignment) -> None:
     if len(_seen) >= _SINKS_MAX:
         _seen.clear()
     _seen.add((location, assignment.token))
-
-
-def _settle() -> None:
-    """Spare the garbage collector what stays for the worker's life: Spark collects after every task."""
-    global _frozen  # noqa: PLW0603  once a process
-    if not _frozen:
-        gc.collect()
-        gc.freeze()
-        _frozen = True

@@ -16,6 +16,7 @@ from onceonly.errors import ProtocolError
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
+from onceonly.spark.settling import settle
 from onceonly.spark.task import write_slot
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
             )
         with _committing.use(self._road.key(), self._desk) as desk:
             desk.decide(plan, votes)
+        settle()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Give up a try. Idempotent; also called after a failed commit.
@@ -130,7 +132,9 @@ def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
     with _planning.use((*road.key(), columns), lambda: road.desk("planner", columns)) as desk:
         plan = desk.plan(desk.checkpoint.epoch())
-        return SlotWriter(desk.assignment(plan, road.sink.name))
+        assignment = desk.assignment(plan, road.sink.name)
+    settle()
+    return SlotWriter(assignment)
 
 
 def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Vote]]:
