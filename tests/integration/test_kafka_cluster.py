@@ -9,9 +9,9 @@ from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka_cluster import EmbeddedCluster
 from onceonly.errors import UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.model import AlreadyCommitted, Committed, Lost, RetryLater
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import GROUP, TRANSACTION
+from onceonly.sinks.kafka.admin import GROUP, TRANSACTION, transaction_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,24 @@ def test_the_newest_committed_epoch_is_found_on_whichever_broker_keeps_it(cluste
         wait_for(lambda slot=slot: newest() == [slot], "the marker to reach its group")  # type: ignore[misc]  # bound now
     for leftover in query.sink.recover(query.context):
         query.sink.abort(leftover.handle)
+
+
+def test_coordinators_are_guessed_as_kafka_deals_ids_out_and_a_wrong_guess_is_looked_up(
+    cluster: EmbeddedCluster,
+) -> None:
+    query = Query(cluster)
+    handles = [query.prepare(f"v{slot}", slot=slot) for slot in range(8)]
+    ids = [handle.transaction for handle in handles]
+    told = [coordinator_of(query, each) for each in ids]
+    assert len(set(told)) > 1, "they are on several brokers"
+    query.sink.recover(query.context)
+    admin = query.sink._admin
+    leaders = admin.client().leaders
+    assert [leaders[transaction_partition(each, len(leaders))] for each in ids] == told
+    admin.learn_leaders([leader % 3 + 1 for leader in leaders])  # each another one
+    assert all(isinstance(outcome, RetryLater) for outcome in query.sink.commit_many(handles))
+    wait_for(lambda: set(query.sink.commit_many(handles)) <= ENDED, "the right ones to be found")
+    query.until_read(*(f"v{slot}" for slot in range(8)))
 
 
 def test_the_coordinator_moves_and_each_row_is_there_once(cluster: EmbeddedCluster) -> None:

@@ -14,7 +14,7 @@ from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import committer, marker
-from onceonly.sinks.kafka.admin import Admin, NotAnsweredError
+from onceonly.sinks.kafka.admin import Admin, NotAnsweredError, transaction_partition
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
 
@@ -207,3 +207,11 @@ def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:
         assert len(set(names)) == 3
         assert len(set(pool.initialised[before:])) == 3
     assert len(set(pool.initialised)) == 3, "and then it is used again"
+
+
+# By Java's String.hashCode: of "hello" 99162322; the third one's is the least of all, which has no absolute value.
+@pytest.mark.parametrize(
+    ("name", "partition"), [("hello", 22), ("", 0), ("polygenelubricants", 0), ("Aa", 12), ("BB", 12)]
+)
+def test_an_id_belongs_to_the_partition_that_kafka_puts_it_into(name: str, partition: int) -> None:
+    assert transaction_partition(name, 50) == partition

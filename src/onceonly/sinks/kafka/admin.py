@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 import os
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
     from onceonly.sinks.kafka.options import KafkaOptions
@@ -77,6 +78,15 @@ def refuse_forbidden(code: int, thing: str) -> None:
         )
 
 
+def transaction_partition(transactional_id: str, partitions: int) -> int:
+    """Give the partition of ``__transaction_state`` that holds an id, as Kafka's ``TransactionStateManager`` does."""
+    code = 0  # Java's String.hashCode, over units of 16 bits
+    for (unit,) in struct.iter_unpack(">H", transactional_id.encode("utf-16-be")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
 class Admin:
     """One connection, made when first needed. Thread-safe; made anew in a forked process."""
 
@@ -126,8 +136,24 @@ class Admin:
         return answers
 
     def forget(self, kind: int, key: str) -> None:
-        """Look the coordinator up again next time."""
-        self.client().forget(kind, key)
+        """Look the coordinator up again next time, and guess none until leaders are learnt anew."""
+        client = self.client()
+        client.forget(kind, key)
+        client.leaders = []
+
+    def learn_leaders(self, leaders: Sequence[int]) -> None:
+        """Take in who leads each partition of ``__transaction_state``: each coordinates the ids of its partition."""
+        self.client().leaders = list(leaders)
+
+    def guess_coordinators(self, keys: Iterable[str]) -> None:
+        """Take the leaders that were learnt for the coordinators of transactional ids, to save the look-ups.
+
+        A look-up costs the broker half as much as a commit (measured). One that is no coordinator any more says so,
+        and does nothing.
+        """
+        client = self.client()
+        for key in keys if client.leaders else ():
+            client.remember(TRANSACTION, key, client.leaders[transaction_partition(key, len(client.leaders))])
 
     def remember(self, kind: int, key: str, node: int) -> None:
         """Take a broker for the coordinator of a key, until it says that it is not."""
@@ -167,6 +193,7 @@ class _Client:
         from kafka.errors import KafkaError
         from kafka.net.compat import KafkaNetClient
 
+        self.leaders: list[int] = []
         made: list[Any] = []
 
         def kept(**configs: Any) -> Any:  # noqa: ANN401  kafka-python is untyped

@@ -97,6 +97,7 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
     try:
         for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
             _require_cluster(admin, cluster_id, transactional_id)
+        admin.guess_coordinators(each.transactional_id for each in many)
         answers = admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
     except NotAnsweredError as error:
         answers = dict.fromkeys((each.transactional_id for each in many), error)
@@ -191,6 +192,8 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
     for partition in topology.topics[0].partitions:
         if partition.leader_id not in brokers:
             raise NotAnsweredError(f"__transaction_state-{partition.partition_index} has no leader")
+    partitions = sorted(topology.topics[0].partitions, key=lambda each: each.partition_index)
+    admin.learn_leaders([partition.leader_id for partition in partitions])
     found: list[Leftover] = []
     for broker in brokers:
         answer = admin.send(
