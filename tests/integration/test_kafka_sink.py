@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -341,6 +342,33 @@ def test_a_writer_that_was_fenced_votes_abort(broker: EmbeddedKafka) -> None:
     query.sink.abort(leftover.handle)
     with pytest.raises(WriteFailedError, match=leftover.transaction):
         query.sink.pre_commit(transaction)
+    assert query.read() == []
+
+
+def test_a_failed_flush_waits_for_the_marker_before_the_client_goes(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, steps = Query(broker), list[str]()
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a"]}))
+    flushed, send, close = threading.Event(), transaction.producer.send_offset, transaction.producer.close
+
+    def late(*offset: Any) -> None:  # noqa: ANN401  as given
+        flushed.wait(30)
+        send(*offset)
+        steps.append("marker sent")
+
+    def none_is_acknowledged(_timeout_s: float) -> int:
+        flushed.set()
+        return 1
+
+    monkeypatch.setattr(transaction.producer, "send_offset", late)
+    monkeypatch.setattr(transaction.producer, "flush", none_is_acknowledged)
+    monkeypatch.setattr(transaction.producer, "close", lambda: (steps.append("closed"), close()))
+    with pytest.raises(WriteFailedError, match="1 rows were not acknowledged"):
+        query.sink.pre_commit(transaction)
+    query.sink.discard(transaction)
+    assert steps == ["marker sent", "closed"]
     assert query.read() == []
 
 

@@ -15,9 +15,9 @@ import os
 import threading
 import time
 import uuid
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
 from onceonly.events import record
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
 
+_T = TypeVar("_T")
 Producer = BatchProducer | RowProducer
 
 IDS_MAX = 10_000
@@ -236,6 +237,7 @@ class Worker:
         self._admins: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
+        self._threads = ThreadPoolExecutor(thread_name_prefix="onceonly-marker")
 
     def admin(self, options: KafkaOptions) -> Admin:
         """Give this process's connection for these options."""
@@ -271,6 +273,10 @@ class Worker:
         """Drop a producer that has failed for good."""
         with self._lock:
             self._plain.pop(_key(options), None)
+
+    def beside(self, work: Callable[..., _T], *arguments: object) -> Future[_T]:
+        """Begin something that the caller waits for while it does something else."""
+        return self._threads.submit(work, *arguments)
 
     def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
@@ -140,13 +141,12 @@ class TransactionalWrite(PlainWrite):
         return f"{super().name}, transaction {self._ready.transactional_id}"
 
     def pre_commit(self) -> Handle:
-        """Flush, then put the marker into the transaction. Afterwards any process can commit it."""
+        """Flush, and put the marker into the transaction meanwhile. Afterwards any process can commit it."""
         if self._released:
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
-        self._flush()
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        self._call(
+        marked = this_worker().beside(
             self.producer.send_offset,
             self._group,
             self._marker_topic,
@@ -154,6 +154,12 @@ class TransactionalWrite(PlainWrite):
             token,
             self._timeout_s,
         )
+        try:
+            self._flush()
+        finally:
+            # The client must not be destroyed under it.
+            wait([marked])
+        self._call(marked.result)
         self._release()
         self._pool.prepare_spare(context.epoch)
         return Prepared(
