@@ -358,13 +358,17 @@ def test_a_failed_flush_waits_for_the_marker_before_the_client_goes(
         send(*offset)
         steps.append("marker sent")
 
+    def closed() -> None:
+        steps.append("closed")
+        close()
+
     def none_is_acknowledged(_timeout_s: float) -> int:
         flushed.set()
         return 1
 
     monkeypatch.setattr(transaction.producer, "send_offset", late)
     monkeypatch.setattr(transaction.producer, "flush", none_is_acknowledged)
-    monkeypatch.setattr(transaction.producer, "close", lambda: (steps.append("closed"), close()))
+    monkeypatch.setattr(transaction.producer, "close", closed)
     with pytest.raises(WriteFailedError, match="1 rows were not acknowledged"):
         query.sink.pre_commit(transaction)
     query.sink.discard(transaction)
