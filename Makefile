@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: bench bench-quick bench-page scale scale-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -119,6 +119,15 @@ bench-quick: setup
 # Records the latest results in docs/proof, and writes docs/explanation/performance.md, which docs/index.md must name.
 bench-page: setup
 	$(BIN)/python -m benchmarks.page benchmarks/results/latest.json
+
+# How decisions, the log, commits and the broker's heap grow: benchmarks/results/scale.json. Ten minutes on a quiet
+# machine; needs a JDK, for jcmd.
+scale: setup
+	$(BIN)/python -m benchmarks.scale $(SCALE)
+
+# Records the latest results in docs/proof, and writes docs/explanation/scale.md with the models fitted to them.
+scale-page: setup
+	$(BIN)/python -m benchmarks.scale.page benchmarks/results/scale.json
 
 format: setup
 	$(BIN)/ruff check --fix

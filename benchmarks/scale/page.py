@@ -1,0 +1,230 @@
+"""The page on growth, made of one file of results, so that nobody types a figure.
+
+``python -m benchmarks.scale.page RESULTS`` records the results under ``docs/proof`` and writes the page; a test sees
+that the page is what the record gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import plots
+from benchmarks.contenders.base import ROOT
+from benchmarks.scale.fit import CONSTANT, Model, fit
+from benchmarks.scale.values import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from benchmarks.scale.values import Point, Scale
+
+RECORD, PAGE = Path("docs/proof/scale.json"), Path("docs/explanation/scale.md")
+PICTURE = Path("docs/proof/scale-commit.svg")
+"""Relative to the project's folder."""
+TERMS = {
+    "link_bytes": ("sinks", "handles"),
+    "link_put_ms": ("handles",),
+    "link_read_ms": ("handles",),
+    "history_bytes": ("epochs", "epochs x sinks"),
+    "commits_ms": ("transactions",),
+    "decide_ms": ("transactions",),
+    "heap_ids_bytes": ("ids",),
+    "heap_groups_bytes": ("groups",),
+}
+DETAILED = 120
+"""Epochs whose links stay, at most: ``onceonly.history`` is 100, and history is made 20 at a time."""
+IDS_A_SLOT = 2
+"""A worker has a second id ready while the first one's epoch is being resolved."""
+_LINK = (
+    "A link on disk: its bytes; put with both its syncs, and read back with its checksum. A handle is one slot's "
+    "transaction in one sink."
+)
+_FOLDER = (
+    "Real desk, coordinator and log; a driver killed every 500 epochs. `start` is a fresh start: log opened, epoch "
+    "claimed, planned. History is what is left of epochs that are no longer kept in detail."
+)
+_COMMITS = (
+    "One broker, warm. `commits` is from the last vote until all are committed, `decide` until they are noted and "
+    "swept, too. The transactions hold no rows, of which a commit costs the same."
+)
+_HEAP = (
+    "What is reachable after a full collection. Each transactional id, and each slot's group of markers, is kept by "
+    "the broker that coordinates it. What a leader keeps of producers for each partition is not in it."
+)
+_SECTIONS = (
+    ("A decision by its handles", _LINK, ("link_bytes", "link_put_ms", "link_read_ms")),
+    ("The log's folder by epochs", _FOLDER, ("log_files", "log_bytes", "start_ms", "history_bytes")),
+    ("Commits by transactions", _COMMITS, ("commits_ms", "decide_ms")),
+    ("The broker's heap", _HEAP, ("heap_ids_bytes", "heap_groups_bytes")),
+)
+
+
+def page(results: Scale) -> str:
+    """Give the page, in Markdown. Pure."""
+    models = fitted(results.points)
+    parts = [_head(results), _ratio(results.points)]
+    for title, text, figures in _SECTIONS:
+        parts.append(f"## {title}\n\n{text}")
+        parts += [_figure(figure, results.points, models.get(figure)) for figure in figures]
+    parts.append(_large(models))
+    return "\n\n".join(parts) + "\n"
+
+
+def fitted(points: Sequence[Point]) -> dict[str, Model]:
+    """Fit every model. Pure."""
+    return {figure: fit(figure, terms, points) for figure, terms in TERMS.items()}
+
+
+def picture(results: Scale) -> str:
+    """Draw the commit phase by its transactions. Pure."""
+    points = {each.at["transactions"]: each.median for each in results.points if each.figure == "decide_ms"}
+    return plots.curve(
+        "From the last vote to all visible, noted and swept", "ms", "transactions of the epoch", points
+    )
+
+
+def write(root: Path, results: Scale) -> None:
+    """Write record, page and picture into the project in ``root``. Any number of times."""
+    for place, content in (
+        (RECORD, encode(results)),
+        (PAGE, page(results).encode()),
+        (PICTURE, picture(results).encode()),
+    ):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_bytes(content)
+
+
+def _head(results: Scale) -> str:
+    machine = results.machine
+    where = f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}"
+    return (
+        "# How it grows\n\n"
+        "Measured at sizes that one machine can have, and a straight line through the points: what slots, sinks and "
+        "epochs cost, and what a large cluster would need. Each table shows the points, what the model says there, and "
+        "how far it is off.\n\n"
+        f"Recorded by `make scale` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on {where}; load of "
+        f"the machine {results.load_before:.1f} before and {results.load_after:.1f} after. Medians of interleaved "
+        "repeats, with least and most. Times of a machine that has other work, too, are too long; sizes do not depend "
+        "on it."
+    )
+
+
+def _ratio(points: Sequence[Point]) -> str:
+    of = {each.at["transactions"]: each for each in points if each.figure == "decide_ms"}
+    if not {4, 64} <= of.keys():
+        return ""
+    few, many = of[4], of[64]
+    return (
+        f"An epoch of 64 transactions takes {many.median:.0f} ms from its last vote, one of 4 takes "
+        f"{few.median:.0f} ms: **{many.median / few.median:.1f} times** as long by the medians, and "
+        f"{many.least / few.least:.1f} times by the quickest of each, which other work on the machine has disturbed "
+        f"least.\n\n![Commits](../proof/{PICTURE.name})"
+    )
+
+
+def _figure(figure: str, points: Sequence[Point], model: Model | None) -> str:
+    own = [point for point in points if point.figure == figure]
+    names = list(own[0].at)
+    head = [*names, "repeats", "median", "least", "most", *(("model", "off") if model else ())]
+    rows = []
+    for point in own:
+        cells = [f"{point.at[name]:,}" for name in names]
+        cells += [str(point.repeats), *(_number(each) for each in (point.median, point.least, point.most))]
+        if model:
+            said = model(**point.at)
+            cells += [_number(said), _off(said, point.median)]
+        rows.append(cells)
+    return f"### `{figure}`\n\n" + (f"{_formula(model)}\n\n" if model else "") + _table(head, rows)
+
+
+def _formula(model: Model) -> str:
+    parts = [
+        _number(value) if name == CONSTANT else f"{_number(value)} · {name.replace(' x ', ' · ')}"
+        for name, value in model.coefficients.items()
+    ]
+    return f"Model: {' + '.join(parts)}".replace("+ -", "- ")
+
+
+def _large(models: dict[str, Model]) -> str:
+    slots, sinks, executors, tasks = 10_000, 10, 1_000, 8
+    rows = [
+        _needs("10,000 slots, 1 sink", models, slots=slots, sinks=1),
+        _needs("1,000 slots, 10 sinks", models, slots=slots // 10, sinks=sinks),
+        _needs("10,000 slots, 10 sinks", models, slots=slots, sinks=sinks),
+        _needs(f"1,000 executors of {tasks} tasks, 1 sink", models, slots=executors * tasks, sinks=1),
+    ]
+    head = ["", "transactions an epoch", "a decision", "put", "read", "log, 100 epochs kept", "log, 2 kept", "decide",
+            "ids on the brokers", "their heap"]  # fmt: skip
+    one, ten = (_size(models["history_bytes"](epochs=100_000, sinks=count)) for count in (1, sinks))
+    ids = f"{IDS_A_SLOT * executors * tasks:,}"
+    return (
+        "## What large ones would need\n\n"
+        "**Extrapolated, not measured**: the models above, far beyond their points, with one broker of this machine's "
+        "kind for all commits. Real clusters share the coordinators out; and beyond what was measured, something "
+        "that is small here may become what counts.\n\n"
+        f"{_table(head, rows)}\n\n"
+        f"- **The log.** Its details grow with the handles, and stay for the newest {DETAILED} epochs. With thousands "
+        "of slots, set `onceonly.history` low: 2 keeps 22 at most. History grows with epochs and sinks only: 100,000 "
+        f"epochs take {one} with one sink, {ten} with ten.\n"
+        "- **A thousand executors.** A worker has an id for the epoch that is being resolved, and one for the next: "
+        f"{ids} ids for {executors * tasks:,} tasks at a time. As many come with each restart, until the brokers "
+        "forget the former ones, after `transactional.id.expiration.ms`: a week by default. These ids, and a group for "
+        "each slot, are the heap above, over all brokers. Connections were not measured: each task has some to each "
+        "broker that it writes to.\n"
+        "- **Fewer slots help everywhere.** `coalesce` before the sink: what counts is transactions, not rows."
+    )
+
+
+def _needs(name: str, models: dict[str, Model], *, slots: int, sinks: int) -> list[str]:
+    handles = slots * sinks
+    link = models["link_bytes"](sinks=sinks, handles=handles)
+    history = models["history_bytes"](epochs=100_000, sinks=sinks)
+    ids = IDS_A_SLOT * handles
+    heap = models["heap_ids_bytes"].coefficients["ids"] * ids
+    heap += models["heap_groups_bytes"].coefficients["groups"] * handles
+    return [
+        name,
+        f"{handles:,}",
+        _size(link),
+        _seconds(models["link_put_ms"](handles=handles)),
+        _seconds(models["link_read_ms"](handles=handles)),
+        _size(DETAILED * link + history),
+        _size(22 * link + history),
+        _seconds(models["decide_ms"](transactions=handles)),
+        f"{ids:,}",
+        _size(heap),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in rows)])
+
+
+def _off(said: float, measured: float) -> str:
+    share = round(100 * (said - measured) / measured)
+    return f"{share:+} %" if share else "0 %"
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 1 else f"{value:.4g}"  # noqa: PLR2004  three digits
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"  # noqa: PLR2004  decimal units
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds / 1000:,.1f} s" if milliseconds >= 1000 else f"{milliseconds:,.0f} ms"  # noqa: PLR2004
+
+
+def main() -> None:
+    """Publish the results that the argument names."""
+    write(ROOT, decode(Path(sys.argv[1]).read_bytes()))
+
+
+if __name__ == "__main__":
+    main()
