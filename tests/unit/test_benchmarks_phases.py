@@ -1,0 +1,58 @@
+"""Where an epoch's time went, read from its events."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.phases import BETWEEN, main, spent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = {
+    "plan.started": [0], "epoch.planned": [1], "slot.begun": [11, 13], "slot.prepared": [20, 31],
+    "votes.collected": [41], "epoch.checked": [42], "link.persisted": [45], "epoch.completed": [55], "epoch.done": [60],
+}  # fmt: skip
+
+
+def events(epoch: int, began_ms: float, kinds: dict[str, list[int]] = KINDS) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": kind,
+            "query": "q",
+            "epoch": epoch,
+            "t": (began_ms + at) / 1000,
+            "incarnation": "i",
+            "seq": at,
+        }
+        for kind, moments in kinds.items()
+        for at in moments
+    ]
+
+
+def test_phases_are_those_of_whole_epochs_one_after_the_other() -> None:
+    failed = {"plan.started": [0], "epoch.planned": [500], "slot.begun": [900]}
+    lines = [*events(1, 0), *events(2, 100, failed), *events(2, 2000), *events(3, 2070)]
+    found = {each.title: each for each in spent(lines)}
+
+    assert found["the plan"].median_ms == pytest.approx(1)
+    assert found["until a slot has rows and has begun"].median_ms == pytest.approx(10)
+    assert found["rows written, flushed and marked"].median_ms == pytest.approx(20)
+    assert found["votes on their way to the commit process"].median_ms == pytest.approx(10)
+    assert found["every transaction committed: visible"].epochs == 3
+    assert found[BETWEEN].epochs == 2
+    assert found[BETWEEN].p95_ms == pytest.approx(1940)
+
+
+def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> None:
+    empty = CliRunner().invoke(main, [str(tmp_path)])
+    assert empty.exit_code == 1
+    assert "ONCEONLY_EVENTS" in empty.output
+    (tmp_path / "1.jsonl").write_text("\n".join(json.dumps(line) for line in events(1, 0)))
+    shown = CliRunner().invoke(main, [str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert "the plan" in shown.output
