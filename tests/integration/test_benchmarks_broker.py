@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onceonly.embedded.kafka import EmbeddedKafka
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PARTITIONS = 2
 

@@ -11,10 +11,14 @@ import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 
 from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.kafka import KafkaSink
+from onceonly.sinks.kafka.batch_producer import BatchProducer
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.producers import make_producer, transactional_client
+from onceonly.sinks.kafka.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,6 +158,70 @@ def test_a_null_partition_leaves_the_choice_to_the_key(kafka: EmbeddedKafka, pro
     assert read(kafka, topic, 8, 1)[0].partition() == JAVA_PARTITIONS[b"foobar"]
 
 
+@pytest.mark.parametrize("partitions", [[2, 0, 2, 1], [2, None, 2, None]], ids=["all", "some"])
+def test_rows_name_their_partitions_in_topics_that_the_client_meets_for_the_first_time(
+    kafka: EmbeddedKafka, producer: str, partitions: list[int | None]
+) -> None:
+    marker_topic, first, second = (new_topic(kafka, partitions=3) for _ in range(3))
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"1", b"2", b"3", b"4"]),
+            pa.array([b"k"] * 4),
+            pa.array(partitions, pa.int32()),
+            pa.array([first, first, first, second]),
+        ],
+        names=["value", "key", "partition", "topic"],
+    )
+    began = time.monotonic()
+    write(kafka, batch, onceonly__marker__topic=marker_topic, producer=producer)
+    assert time.monotonic() - began < 30, "nothing waited for a time-out"
+    found = [(message.partition(), message.value()) for message in read(kafka, first, 3, 3)]
+    assert [value for partition, value in found if partition == 2 and value in {b"1", b"3"}] == [b"1", b"3"]
+    assert all(partitions[1] in {partition, None} for partition, value in found if value == b"2")
+    assert read(kafka, second, 3, 1)[0].value() == b"4"
+
+
+def test_a_partition_that_is_not_there_is_refused_and_holds_up_nobody(
+    kafka: EmbeddedKafka, producer: str
+) -> None:
+    topic = new_topic(kafka)
+    wrong = pa.RecordBatch.from_arrays(
+        [pa.array([b"v"] * 100), pa.array([9] * 100, pa.int32())], names=["value", "partition"]
+    )
+    for guarantee in (Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE):
+        with pytest.raises(WriteFailedError, match="UNKNOWN_PARTITION"):
+            write(kafka, wrong, guarantee, topic=topic, producer=producer)
+        began = time.monotonic()
+        write(kafka, pa.RecordBatch.from_pydict({"value": [b"v"]}), guarantee, topic=topic, producer=producer)
+        assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("name", ["", "cut\0here", "x" * 600], ids=["empty", "zero byte", "long"])
+def test_a_topic_that_can_be_none_is_refused(kafka: EmbeddedKafka, producer: str, name: str) -> None:
+    topic = new_topic(kafka)
+    batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [topic, name]})
+    with pytest.raises(RecordRefusedError, match="no name of a topic"):
+        write(kafka, batch, onceonly__marker__topic=topic, producer=producer)
+
+
+def test_rows_that_another_attempt_drops_are_missed_by_their_own(kafka: EmbeddedKafka, producer: str) -> None:
+    options = KafkaOptions.parse(
+        {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": new_topic(kafka), "kafka.linger.ms": "5000",
+         "onceonly.producer": producer}
+    )  # fmt: skip
+    shared = make_producer({"bootstrap.servers": options.servers, **options.client}, by=producer)
+    late, mine = shared.begin(), shared.begin()
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 10})
+    shared.write(batch, options.topic, 0, mark=mine, wait_s=5)
+    shared.purge()
+    shared.flush(10)
+    assert shared.failure(late) is None
+    failure = shared.failure(mine)
+    assert failure is not None
+    assert "PURGE" in failure.error.name()
+    shared.close()
+
+
 def test_rows_carry_their_topics(kafka: EmbeddedKafka, producer: str) -> None:
     first, second = new_topic(kafka), new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [first, second]})
@@ -268,11 +336,6 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
 
 
 def test_librdkafka_takes_every_default_that_we_set(kafka: EmbeddedKafka) -> None:
-    from onceonly.sinks.kafka.batch_producer import BatchProducer
-    from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.producers import make_producer, transactional_client
-    from onceonly.sinks.kafka.row_producer import RowProducer
-
     options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t"})
     for timeout_ms in (1000, 60_000, 900_000):
         config = transactional_client(options, "x", timeout_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
 from typing import TYPE_CHECKING, Any, cast
@@ -10,11 +11,11 @@ import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
-from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import committer, marker
-from onceonly.sinks.kafka.admin import Admin, NotAnsweredError, transaction_partition
+from onceonly.sinks.kafka.admin import TRANSACTION, Admin, NotAnsweredError, transaction_partition
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
 
@@ -215,3 +216,32 @@ def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:
 )
 def test_an_id_belongs_to_the_partition_that_kafka_puts_it_into(name: str, partition: int) -> None:
     assert transaction_partition(name, 50) == partition
+
+
+def test_once_a_leader_does_not_answer_coordinators_are_guessed_no_more() -> None:
+    class Down:
+        def __init__(self) -> None:
+            self.leaders = [7] * 50
+            self.known: dict[str, int] = {}
+
+        def remember(self, _kind: int, key: str, node: int) -> None:
+            self.known[key] = node
+
+        def forget(self, _kind: int, key: str) -> None:
+            self.known.pop(key)
+
+        def send_all(self, _kind: int, requests: dict[str, object]) -> dict[str, object]:
+            return {key: NotAnsweredError("down") for key in requests}
+
+    admin, client = Admin(OPTIONS), Down()
+    admin._client, admin._pid = client, os.getpid()
+    admin.guess_coordinators(["a", "b"])
+    assert client.known == {"a": 7, "b": 7}
+    admin.to_coordinators(TRANSACTION, {"a": object(), "b": object()})
+    admin.guess_coordinators(["a", "b"])
+    assert client.known == {}
+
+
+def test_two_handles_of_one_transaction_are_not_committed_together() -> None:
+    with pytest.raises(InDoubtError, match="same transactional id"):
+        committer.commit_many(Admin(OPTIONS), [PREPARED.handle(), PREPARED.handle()])

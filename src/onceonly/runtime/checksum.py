@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from onceonly.errors import LogError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -45,6 +47,11 @@ class RowChecksum:
     """Adds up rows. Executor, one for each attempt; not thread-safe."""
 
     def __init__(self, algorithm: str = MURMUR) -> None:
+        if algorithm not in {MURMUR, XXH3}:
+            raise LogError(
+                f"The decision of this epoch has checksums by {algorithm!r}, which this version does not know.",
+                next_step="use the version of onceonly that decided it, or a newer one",
+            )
         self.rows = 0
         self._algorithm = algorithm
         self._sum = 0
@@ -89,6 +96,8 @@ def _hash_words(column: pa.Array, seeds: _Words) -> _Words:
     """Hash numbers, dates and times: each is one word."""
     import numpy as np
 
+    if column.null_count == len(column):
+        return seeds
     kind = np.dtype(f"i{column.type.bit_width // 8}")
     words = np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]
     return _finished(_mixed(seeds ^ np.uint64(_WORD * _M % _MODULUS), words.astype(np.int64).view(np.uint64)))

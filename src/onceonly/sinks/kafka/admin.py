@@ -132,7 +132,9 @@ class Admin:
         answers = client.send_all(kind, requests)
         for key, answer in answers.items():
             if isinstance(answer, NotAnsweredError):
+                # A broker that is down still looks like a leader; from now on coordinators are asked for.
                 client.forget(kind, key)
+                client.leaders = []
         return answers
 
     def forget(self, kind: int, key: str) -> None:
@@ -152,8 +154,9 @@ class Admin:
         and does nothing.
         """
         client = self.client()
-        for key in keys if client.leaders else ():
-            client.remember(TRANSACTION, key, client.leaders[transaction_partition(key, len(client.leaders))])
+        leaders = client.leaders  # another thread may empty it
+        for key in keys if leaders else ():
+            client.remember(TRANSACTION, key, leaders[transaction_partition(key, len(leaders))])
 
     def remember(self, kind: int, key: str, node: int) -> None:
         """Take a broker for the coordinator of a key, until it says that it is not."""

@@ -7,14 +7,17 @@ stands for a row, but where rows have headers, which that function does not take
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import RecordRefusedError
 from onceonly.sinks.kafka import columns, librdkafka
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.messages import messages
-from onceonly.sinks.kafka.row_producer import POLL_S, Failure, refused
+from onceonly.sinks.kafka.row_producer import POLL_EVERY, POLL_S, Failure, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,18 +33,18 @@ _TEXT_BYTES = 512
 
 
 class _Reports:
-    """The first failure of the attempt that is running. Beside the producer, which it must not keep alive."""
+    """The first failure of each attempt, by its mark. Beside the producer, which it must not keep alive."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self.attempt = 0
-        self.failure: Failure | None = None
+        self.failures: dict[int, Failure] = {}
 
     def take(self, client: int, message: Any, _opaque: int | None) -> None:  # noqa: ANN401  a ctypes pointer
         """Note a failed row. Called by poll and flush, in their thread; successes are not reported."""
         row = message.contents
-        if row.err and self.failure is None and row._private == self.attempt:  # noqa: SLF001  its name in rdkafka.h
-            self.failure = Failure(self.error(client, row.err), row.len + row.key_len)
+        if row.err:
+            mark = row._private  # noqa: SLF001  its name in rdkafka.h
+            self.failures.setdefault(mark, Failure(self.error(client, row.err), row.len + row.key_len))
 
     def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
         """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
@@ -54,16 +57,18 @@ class _Reports:
 
 
 class BatchProducer:
-    """One client of librdkafka. Not thread-safe but for the spare's hand-over."""
+    """One client of librdkafka. ``close`` is called when no other thread calls anything else."""
 
     def __init__(self, library: Library, config: Mapping[str, str]) -> None:
         self._library = library
         self._reports = _Reports(library)
+        self._marks = itertools.count(1)
+        self._lock = threading.Lock()
         self._topics: dict[str, int] = {}
         # librdkafka keeps its address only.
         self._callback = librdkafka.ON_DELIVERY(self._reports.take)
         self._pid = os.getpid()
-        self._client: int | None = None
+        self._handle: int | None = None
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = library.conf_new()
         for name, value in {**config, "delivery.report.only.error": "true"}.items():
@@ -71,8 +76,8 @@ class BatchProducer:
                 library.conf_destroy(conf)
                 raise refused(text.value.decode(errors="replace"))
         library.conf_set_dr_msg_cb(conf, self._callback)
-        self._client = library.new(librdkafka.PRODUCER, conf, text, _TEXT_BYTES)
-        if not self._client:
+        self._handle = library.new(librdkafka.PRODUCER, conf, text, _TEXT_BYTES)
+        if not self._handle:
             library.conf_destroy(conf)
             raise refused(text.value.decode(errors="replace"))
 
@@ -80,14 +85,19 @@ class BatchProducer:
         self.close()
 
     @property
-    def failure(self) -> Failure | None:
-        """The first one since ``renew``: the cause; later ones are its followers."""
-        return self._reports.failure
+    def _client(self) -> int:
+        # C would take a missing handle for an address.
+        if self._handle is None:
+            raise ValueError("this producer is closed")
+        return self._handle
 
-    def renew(self) -> None:
-        """Begin an attempt: what still fails of an earlier one is not its failure."""
-        self._reports.attempt += 1
-        self._reports.failure = None
+    def begin(self) -> int:
+        """Give an attempt the mark of its rows. Any thread: a late attempt may share the client with the next one."""
+        return next(self._marks)
+
+    def failure(self, mark: int) -> Failure | None:
+        """Give the first failure of an attempt's rows: the cause; later ones are its followers."""
+        return self._reports.failures.get(mark)
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -107,22 +117,25 @@ class BatchProducer:
         """Begin, locally. Raises ``KafkaException``."""
         self._raise(self._library.begin_transaction(self._client))
 
-    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
+    def write(
+        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
+    ) -> None:
         """Buffer a batch, in its order; ends early with a ``failure``.
 
         Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row.
         """
-        if columns.has_headers(batch):
-            self._write_rows(batch, topic, first, wait_s)
+        if columns.one_by_one(batch):
+            self._write_rows(batch, topic, first, mark, wait_s)
             return
-        for some in messages(batch, topic, first, self._reports.attempt):
-            self._produce(some, wait_s)
-            if self.failure is not None:
+        for some in messages(batch, topic, first, mark):
+            self._produce(some, mark, wait_s)
+            if self.failure(mark) is not None:
                 return
 
     def flush(self, timeout_s: float) -> int:
         """Wait until every row is acknowledged or failed; gives how many are neither."""
-        self._library.flush(self._client, _ms(timeout_s))
+        if self._library.flush(self._client, _ms(timeout_s)) == librdkafka.NO_ERROR:
+            return 0
         left: int = self._library.outq_len(self._client)
         return left
 
@@ -150,7 +163,7 @@ class BatchProducer:
 
     def close(self) -> None:
         """Destroy the client; an open transaction stays open. Idempotent."""
-        client, self._client = self._client, None
+        client, self._handle = self._handle, None
         # A forked child has the handle, and none of the threads that its end would wait for.
         if client is None or self._pid != os.getpid():
             return
@@ -159,68 +172,71 @@ class BatchProducer:
         self._topics.clear()
         self._library.destroy(client)
 
-    def _produce(self, rows: Messages, wait_s: float) -> None:
-        flags = librdkafka.COPY | (librdkafka.PARTITION_BY_ROW if rows.by_row else 0)
+    def _produce(self, rows: Messages, mark: int, wait_s: float) -> None:
         topic, library = self._topic(rows.topic), self._library
         place, deadline = 0, None
         while place < len(rows.array):
             some = rows.array[place : place + _ROWS_A_CALL]
-            taken = library.produce_batch(
-                topic, librdkafka.PARTITION_BY_KEY, flags, some.ctypes.data, len(some)
-            )
+            taken = library.produce_batch(topic, rows.partition, librdkafka.COPY, some.ctypes.data, len(some))
             library.poll(self._client, 0)
-            if self.failure is not None:
+            if self.failure(mark) is not None:
                 return
             if taken == len(some):
                 place, deadline = place + taken, None
                 continue
-            refused_row = next((row for row in some if row["err"] not in {0, librdkafka.QUEUE_FULL}), None)
-            if refused_row is not None:
-                error = self._reports.error(self._client or 0, int(refused_row["err"]))
-                self._reports.failure = Failure(error, int(refused_row["len"] + refused_row["key_len"]))
+            refusals = some[(some["err"] != librdkafka.NO_ERROR) & (some["err"] != librdkafka.QUEUE_FULL)]
+            if len(refusals):
+                row = refusals[0]
+                self._failed(mark, int(row["err"]), int(row["len"] + row["key_len"]))
                 return
             # Full: none behind the first that was refused has been taken, so the order holds.
             deadline = self._wait(wait_s, None if taken else deadline)
             place += taken
 
-    def _write_rows(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
-        """Write rows that have headers, which librdkafka takes one by one."""
-        for row in columns.rows(batch, topic, first):
+    def _write_rows(
+        self, batch: pa.RecordBatch, topic: str | None, first: int, mark: int, wait_s: float
+    ) -> None:
+        """Write rows that librdkafka takes one by one."""
+        for number, row in enumerate(columns.rows(batch, topic, first), 1):
             deadline: float | None = None
-            while (code := self._produce_row(row)) == librdkafka.QUEUE_FULL:
+            while (code := self._produce_row(row, mark)) == librdkafka.QUEUE_FULL:
                 deadline = self._wait(wait_s, deadline)
-                if self.failure is not None:
+                if self.failure(mark) is not None:
                     return
             if code:
-                self._reports.failure = Failure(
-                    self._reports.error(self._client or 0, code), columns.size(row)
-                )
+                self._failed(mark, code, columns.size(row))
                 return
+            if not number % POLL_EVERY:
+                self._library.poll(self._client, 0)
         self._library.poll(self._client, 0)
 
-    def _produce_row(self, row: columns.Row) -> int:
+    def _produce_row(self, row: columns.Row, mark: int) -> int:
         name, value, key, partition, headers = row
-        library = self._library
+        library, topic = self._library, self._topic(name)
         listed = library.headers_new(len(headers or ()))
         for header, content in headers or ():
             text = header.encode()
             library.header_add(listed, text, len(text), content, len(content or b""))
         fields = (librdkafka.Field * 7)()
-        fields[0].vtype, fields[0].u.ptr = librdkafka.V_RKT, self._topic(name)
+        fields[0].vtype, fields[0].u.ptr = librdkafka.V_RKT, topic
         fields[1].vtype, fields[1].u.i32 = librdkafka.V_PARTITION, partition
         fields[2].vtype, fields[2].u.mem = librdkafka.V_VALUE, _memory(value)
         fields[3].vtype, fields[3].u.mem = librdkafka.V_KEY, _memory(key)
         fields[4].vtype, fields[4].u.i = librdkafka.V_FLAGS, librdkafka.COPY
-        fields[5].vtype, fields[5].u.ptr = librdkafka.V_OPAQUE, self._reports.attempt
+        fields[5].vtype, fields[5].u.ptr = librdkafka.V_OPAQUE, mark
         fields[6].vtype, fields[6].u.headers = librdkafka.V_HEADERS, listed
         error = library.produceva(self._client, fields, len(fields))
         if not error:
             return librdkafka.NO_ERROR
         # Then the headers are still ours.
         library.headers_destroy(listed)
-        code: int = library.error_code(error)
+        # Of a client that has failed for good, the error is the cause, which looks like any other.
+        code: int = librdkafka.FATAL if library.error_is_fatal(error) else library.error_code(error)
         library.error_destroy(error)
         return code
+
+    def _failed(self, mark: int, code: int, row_bytes: int) -> None:
+        self._reports.failures.setdefault(mark, Failure(self._reports.error(self._client, code), row_bytes))
 
     def _wait(self, wait_s: float, deadline: float | None) -> float:
         """Let the buffer drain for a moment. Gives the deadline; raises ``BufferError`` once it is over."""
@@ -232,13 +248,16 @@ class BatchProducer:
         return deadline
 
     def _topic(self, name: str) -> int:
-        if name not in self._topics:
-            handle = self._library.topic_new(self._client, name.encode(), None)
-            if not handle:
-                kafka = import_confluent()
-                raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._INVALID_ARG, f"topic {name!r}"))  # noqa: SLF001  its public name
-            self._topics[name] = handle
-        return self._topics[name]
+        with self._lock:
+            if name not in self._topics:
+                handle = self._library.topic_new(self._client, name.encode(), None)
+                if not handle:
+                    raise RecordRefusedError(
+                        f"librdkafka does not take {name[:40]!r} for the name of a topic.",
+                        next_step="give rows the name of a topic that is there",
+                    )
+                self._topics[name] = handle
+            return self._topics[name]
 
     def _raise(self, error: int | None) -> None:
         if not error:

@@ -24,6 +24,9 @@ _TYPES = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 
+# Kafka's own limit.
+_TOPIC_LENGTH_MAX = 249
+
 Headers = list[tuple[str, bytes | None]] | None
 Row = tuple[str, bytes | None, bytes | None, int, Headers]
 """Topic, value, key, partition (-1: by the key), headers."""
@@ -71,6 +74,8 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     values = _bytes(batch, "value")
     keys = _bytes(batch, "key") if "key" in batch.schema.names else [None] * count
     topics = [topic] * count if topic is not None else _topics(batch, first)
+    for name in set(topics):
+        _check_topic(name)
     partitions = _partitions(batch) if "partition" in batch.schema.names else [-1] * count
     headers: list[Headers] = [None] * count
     if "headers" in batch.schema.names:
@@ -78,10 +83,13 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     return zip(topics, values, keys, partitions, headers, strict=True)
 
 
-def has_headers(batch: pa.RecordBatch) -> bool:
-    """Say whether some row has headers."""
-    index = batch.schema.get_field_index("headers")
-    return index >= 0 and bool(batch.column(index).null_count < batch.num_rows)
+def one_by_one(batch: pa.RecordBatch) -> bool:
+    """Say whether librdkafka takes these rows singly: some have headers, or some but not all name a partition."""
+    headers, partitions = (
+        0 if index < 0 else batch.num_rows - batch.column(index).null_count
+        for index in map(batch.schema.get_field_index, ("headers", "partition"))
+    )
+    return bool(headers or 0 < partitions < batch.num_rows)
 
 
 def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
@@ -93,7 +101,18 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
     if column.null_count:
         raise _without_topic(column.is_null().to_pylist().index(True) + first)
     coded = column.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    names = coded.dictionary.to_pylist()
+    for name in names:
+        _check_topic(name)
+    return names, coded.indices.to_numpy()
+
+
+def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 32-bit numbers, or None
+    """Give each row's partition; None where no row names one."""
+    index = batch.schema.get_field_index("partition")
+    if index < 0 or batch.column(index).null_count == batch.num_rows:
+        return None
+    return batch.column(index).to_numpy(zero_copy_only=False)
 
 
 def size(row: Row) -> int:
@@ -124,6 +143,15 @@ def _topics(batch: pa.RecordBatch, first: int) -> list[str]:
     if None in column:
         raise _without_topic(first + column.index(None))
     return column
+
+
+def _check_topic(name: str) -> None:
+    # librdkafka would cut a name at a zero byte, and so write into another topic.
+    if not 0 < len(name) <= _TOPIC_LENGTH_MAX or "\0" in name:
+        raise RecordRefusedError(
+            f"A row names the topic {name[:40]!r}, which is no name of a topic.",
+            next_step="Kafka's topics have 1 to 249 letters, digits, dots, dashes and underscores",
+        )
 
 
 def _without_topic(row: int) -> RecordRefusedError:

@@ -7,6 +7,7 @@ with a new producer. Then the marker decides.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _STABLE_S = 5.0
 _FENCE_S = 30.0
+_LOOK_UPS_MAX = 16
 _LIST_S = 10.0
 # Only needed in the request: the producer that takes the id next sets its own.
 _FENCE_TIMEOUT_MS = 1000
@@ -93,6 +95,11 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
     Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
     """
     many = [Prepared.of(handle) for handle in handles]
+    if len({each.transactional_id for each in many}) < len(many):
+        raise InDoubtError(
+            "Two handles of one epoch name the same transactional id.",
+            next_step="report a defect in onceonly",
+        )
     answers: Mapping[str, Any]
     try:
         for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
@@ -101,7 +108,14 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
         answers = admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
     except NotAnsweredError as error:
         answers = dict.fromkeys((each.transactional_id for each in many), error)
-    return [_judge(admin, each, answers[each.transactional_id]) for each in many]
+    # A look-up takes seconds where a transaction is pending; none waits for another's.
+    doubtful = sum(
+        not isinstance(each, NotAnsweredError) and each.error_code != NONE for each in answers.values()
+    )
+    with ThreadPoolExecutor(
+        min(max(doubtful, 1), _LOOK_UPS_MAX), thread_name_prefix="onceonly-commit"
+    ) as pool:
+        return list(pool.map(lambda each: _judge(admin, each, answers[each.transactional_id]), many))
 
 
 def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: ANN401  kafka-python is untyped

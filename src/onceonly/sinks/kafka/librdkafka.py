@@ -17,7 +17,6 @@ from onceonly.sinks.kafka.confluent import import_confluent
 
 PARTITION_BY_KEY = -1  # RD_KAFKA_PARTITION_UA
 COPY = 0x2  # RD_KAFKA_MSG_F_COPY
-PARTITION_BY_ROW = 0x8  # RD_KAFKA_MSG_F_PARTITION
 PURGE_ALL = 0x1 | 0x2  # RD_KAFKA_PURGE_F_QUEUE, _INFLIGHT
 NO_ERROR = 0
 QUEUE_FULL = -184

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -191,6 +191,7 @@ class Pool:
         try:
             producer.init_transactions(self._options.max_block_ms / 1000)
         except kafka.KafkaException as error:
+            producer.close()
             refuse_forbidden(error.args[0].code(), transactional_id)
             raise WriteFailedError(
                 f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
@@ -220,6 +221,21 @@ def make_producer(config: Mapping[str, str], *, by: str) -> Producer:
     return RowProducer(config) if library is None else BatchProducer(library, config)
 
 
+def beside(work: Callable[..., _T], *arguments: object) -> Future[_T]:
+    """Begin something that the caller waits for while it does something else."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(*arguments))
+        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            future.set_exception(error)
+
+    # A daemon: it must not keep a worker alive that Spark wants gone.
+    threading.Thread(target=run, name="onceonly-marker", daemon=True).start()
+    return future
+
+
 def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:
     """Read the producer id and epoch that the coordinator has just given out for an id of ours."""
     state = describe(admin, transactional_id)
@@ -237,7 +253,6 @@ class Worker:
         self._admins: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
-        self._threads = ThreadPoolExecutor(thread_name_prefix="onceonly-marker")
 
     def admin(self, options: KafkaOptions) -> Admin:
         """Give this process's connection for these options."""
@@ -273,10 +288,6 @@ class Worker:
         """Drop a producer that has failed for good."""
         with self._lock:
             self._plain.pop(_key(options), None)
-
-    def beside(self, work: Callable[..., _T], *arguments: object) -> Future[_T]:
-        """Begin something that the caller waits for while it does something else."""
-        return self._threads.submit(work, *arguments)
 
     def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
         with self._lock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.005
 """Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it."""
-# How many rows go out between two looks at the reports.
-_POLL_EVERY = 1000
+POLL_EVERY = 1000
+"""How many rows go out one by one between two looks at the reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Failure:
 
 
 class RowProducer:
-    """One client of librdkafka. Not thread-safe but for the spare's hand-over."""
+    """One client of librdkafka."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         kafka = import_confluent()
@@ -44,14 +45,16 @@ class RowProducer:
             self._producer = kafka.Producer({**config, "delivery.report.only.error": True})
         except kafka.KafkaException as error:
             raise refused(error.args[0].str()) from None
-        self.failure: Failure | None = None
-        """The first one since ``renew``: the cause; later ones are its followers."""
-        self._attempt = 0
+        self._marks = itertools.count(1)
+        self._failures: dict[int, Failure] = {}
 
-    def renew(self) -> None:
-        """Begin an attempt: what still fails of an earlier one is not its failure."""
-        self._attempt += 1
-        self.failure = None
+    def begin(self) -> int:
+        """Give an attempt the mark of its rows. Any thread: a late attempt may share the client with the next one."""
+        return next(self._marks)
+
+    def failure(self, mark: int) -> Failure | None:
+        """Give the first failure of an attempt's rows: the cause; later ones are its followers."""
+        return self._failures.get(mark)
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -66,29 +69,33 @@ class RowProducer:
         """Begin, locally. Raises ``KafkaException``."""
         self._producer.begin_transaction()
 
-    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, wait_s: float) -> None:
+    def write(
+        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
+    ) -> None:
         """Buffer a batch, in its order; ends early with a ``failure``.
 
         Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row.
         """
-        attempt = self._attempt
 
         def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
-            if error is not None and self.failure is None and attempt == self._attempt:
-                self.failure = Failure(error, len(message.value() or b"") + len(message.key() or b""))
+            if error is not None:
+                size = len(message.value() or b"") + len(message.key() or b"")
+                self._failures.setdefault(mark, Failure(error, size))
 
         for number, row in enumerate(columns.rows(batch, topic, first), 1):
-            self._produce(row, report, wait_s)
-            if not number % _POLL_EVERY:
+            self._produce(row, report, mark, wait_s)
+            if not number % POLL_EVERY:
                 self._producer.poll(0)
-            if self.failure is not None:
+            if mark in self._failures:
                 return
 
-    def _produce(self, row: columns.Row, report: Callable[[Any, Any], None], wait_s: float) -> None:
+    def _produce(
+        self, row: columns.Row, report: Callable[[Any, Any], None], mark: int, wait_s: float
+    ) -> None:
         """Buffer a row; where the buffer is full, let it drain for a time, as Java's producer would."""
         topic, value, key, partition, headers = row
         deadline: float | None = None
-        while self.failure is None:
+        while mark not in self._failures:
             try:
                 self._producer.produce(topic, value, key, partition, report, None, 0, headers)
             except BufferError:
@@ -98,7 +105,7 @@ class RowProducer:
                     raise
                 self._producer.poll(POLL_S)
             except import_confluent().KafkaException as error:
-                self.failure = Failure(error.args[0], columns.size(row))
+                self._failures.setdefault(mark, Failure(error.args[0], columns.size(row)))
             else:
                 return
 

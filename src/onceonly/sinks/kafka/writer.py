@@ -11,7 +11,7 @@ from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.committer import Prepared
 from onceonly.sinks.kafka.confluent import import_confluent
-from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.producers import beside, this_worker
 from onceonly.sinks.kafka.row_producer import Failure
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class PlainWrite:
         self.rows = 0
         self._timeout_s = options.delivery_timeout_ms / 1000
         self.producer = self._take_producer()
-        self.producer.renew()
+        self._mark = self.producer.begin()
 
     @property
     def name(self) -> str:
@@ -53,15 +53,16 @@ class PlainWrite:
     def write(self, batch: pa.RecordBatch) -> None:
         """Hand the rows to librdkafka, which sends them in the background. Memory is bounded by its buffer."""
         try:
-            self.producer.write(batch, self.options.topic, self.rows, self.options.max_block_ms / 1000)
+            self.producer.write(
+                batch, self.options.topic, self.rows, mark=self._mark, wait_s=self.options.max_block_ms / 1000
+            )
         except BufferError:
             raise WriteFailedError(
                 f"{self.name}: the producer's buffer stayed full for {self.options.max_block_ms} ms.",
                 next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
                 "bound this wait",
             ) from None
-        if self.producer.failure is not None:
-            self._raise_failure(self.producer.failure)
+        self._raise_failed()
         self.rows += batch.num_rows
 
     def pre_commit(self) -> Handle | None:
@@ -70,7 +71,11 @@ class PlainWrite:
         return None
 
     def discard(self) -> None:
-        """Drop what is still buffered, so that the next attempt does not wait for it."""
+        """Drop what is still buffered, so that the next attempt does not wait for it.
+
+        The next one takes another producer: what a late attempt drops must not be its rows.
+        """
+        this_worker().forget_plain_producer(self.options)
         self.producer.purge()
 
     def _take_producer(self) -> Producer:
@@ -82,14 +87,18 @@ class PlainWrite:
 
     def _flush(self) -> None:
         left = self.producer.flush(self._timeout_s)
-        if self.producer.failure is not None:
-            self._raise_failure(self.producer.failure)
+        self._raise_failed()
         if left:
             self._give_up()
             raise WriteFailedError(
                 f"{self.name}: {left} rows were not acknowledged within {self._timeout_s:g} s.",
                 next_step="see that the brokers run; kafka.delivery.timeout.ms bounds this wait",
             )
+
+    def _raise_failed(self) -> None:
+        failure = self.producer.failure(self._mark)
+        if failure is not None:
+            self._raise_failure(failure)
 
     def _raise_failure(self, failure: Failure) -> None:
         error = failure.error
@@ -146,7 +155,7 @@ class TransactionalWrite(PlainWrite):
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        marked = this_worker().beside(
+        marked = beside(
             self.producer.send_offset,
             self._group,
             self._marker_topic,
