@@ -227,6 +227,12 @@ class SharesAVariable(FolderSink):
         return Committed()
 
 
+@breaks("test_many_commits_at_once_have_each_its_own_outcome", "in the order of the handles")
+class AnswersInAnotherOrder(FolderSink):
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        return [self.commit(handle) for handle in handles][::-1]
+
+
 @breaks("test_an_abort_removes_all_and_may_be_repeated", "leaves nothing open")
 @breaks("test_a_sweep_removes_what_is_open_and_spares_what_is_committed_or_kept", "never committed")
 @breaks("test_an_attempt_that_was_paused_between_pre_commit_and_vote_writes_nothing_late", "fenced")

@@ -76,6 +76,27 @@ class ContractTests(Subject):
         )
 
     @needs(TWO_PHASES)
+    def test_many_commits_at_once_have_each_its_own_outcome(self, world: World) -> None:
+        handles = [world.prepared([slot * 2, slot * 2 + 1], slot=slot) for slot in range(4)]
+        world.driver.abort(handles[1])
+        for _ in ("first", "again"):
+            outcomes = world.commit_many(handles)
+            if len(outcomes) != len(handles):
+                raise broken(
+                    "commit_many gives an outcome for each handle",
+                    f"{len(outcomes)} for {len(handles)} handles",
+                )
+            for place, outcome in enumerate(outcomes):
+                if isinstance(outcome, DONE) == (place == 1):
+                    raise broken(
+                        "commit_many gives outcomes in the order of the handles",
+                        f"handle {place} answered {outcome}",
+                    )
+            world.expect(
+                [0, 1, 4, 5, 6, 7], "after many commits at once, what was not aborted is visible, once"
+            )
+
+    @needs(TWO_PHASES)
     def test_an_abort_removes_all_and_may_be_repeated(self, world: World) -> None:
         alone = world.prepared([1, 2])
         world.driver.abort(alone)

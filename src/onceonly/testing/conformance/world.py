@@ -17,7 +17,7 @@ from onceonly.testing.conformance.query import Query, Work
 from onceonly.testing.conformance.workload import difference, read_rows, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -149,6 +149,15 @@ class World:
             outcome = (sink or self.driver).commit(handle)
             if not isinstance(outcome, RetryLater) or time.monotonic() > deadline:
                 return outcome
+            time.sleep(0.02)
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """Commit together as the runtime does, until none says "later"."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            outcomes = self.driver.commit_many(handles)
+            if not any(isinstance(each, RetryLater) for each in outcomes) or time.monotonic() > deadline:
+                return outcomes
             time.sleep(0.02)
 
     def committed(self, numbers: list[int], *, epoch: int = 0, slot: int = 0) -> Handle:
