@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 from onceonly.spark.configure import configure
@@ -41,16 +40,12 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    scratch = folder / "spark" / "tmp"
-    scratch.mkdir(parents=True, exist_ok=True)
     builder = configure(SparkSession.builder.master(master).appName(name))
     every = {
         **_CONF,
         "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
-        "spark.driver.extraJavaOptions": f"{_JAVA} -Djava.io.tmpdir={scratch} {java}".rstrip(),
-        # The name of a socket must be short (Linux: 108 bytes), which a folder under a job's own may not be.
-        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
+        "spark.driver.extraJavaOptions": f"{_JAVA} {java}".rstrip(),
         **conf,
     }
     for key, value in every.items():
