@@ -166,18 +166,16 @@ def _bare_environment(folder: Path) -> Path:
     )
     tools = Path(sys.executable).parent
     wheels, venv = folder / "wheels", folder / "venv"
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", venv / "bin/python"]
+    install = [*pip, "install", "--no-deps"]
     for command in (
         [tools / "hatchling", "build", "-t", "wheel", "-d", wheels],
-        [tools / "uv", "venv", "-q", "--python", sys.executable, venv],
-        [tools / "uv", "pip", "install", "-q", "--python", venv / "bin/python", "--require-hashes", "--no-deps",
-         "-r", folder / "core.txt"],
+        [sys.executable, "-m", "venv", "--without-pip", venv],
+        [*install, "--require-hashes", "-r", folder / "core.txt"],
     ):  # fmt: skip
         subprocess.run(list(map(str, command)), check=True, cwd=ROOT)
     (wheel,) = wheels.glob("*.whl")
-    subprocess.run(
-        [tools / "uv", "pip", "install", "-q", "--python", venv / "bin/python", "--no-deps", wheel],
-        check=True,
-    )
+    subprocess.run(list(map(str, [*install, wheel])), check=True)
     return venv / "bin/python"
 
 
