@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.figures import percentiles
 from onceonly import events
 
 if TYPE_CHECKING:
@@ -81,7 +83,12 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
                 _add(took[BETWEEN], moments["epoch.done"][-1], following[0])
     titles = [*(phase.title for phase in PHASES), BETWEEN]
     return [
-        Spent(title, len(took[title]), statistics.median(took[title]), _p95(took[title]))
+        Spent(
+            title,
+            len(took[title]),
+            statistics.median(took[title]),
+            percentiles(np.array(took[title]))["p95_ms"],
+        )
         for title in titles
         if took[title]
     ]
@@ -101,10 +108,6 @@ def _end(phase: Phase, moments: Mapping[str, Sequence[float]]) -> float | None:
 def _add(took: list[float], begin: float | None, end: float | None) -> None:
     if begin is not None and end is not None:
         took.append((end - begin) * 1000)
-
-
-def _p95(values: Sequence[float]) -> float:
-    return sorted(values)[round(0.95 * (len(values) - 1))]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -210,13 +210,13 @@ def test_rows_that_another_attempt_drops_are_missed_by_their_own(kafka: Embedded
          "onceonly.producer": producer}
     )  # fmt: skip
     shared = make_producer({"bootstrap.servers": options.servers, **options.client}, by=producer)
-    late, mine = shared.begin(), shared.begin()
+    late, mine = shared.failures.begin(), shared.failures.begin()
     batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 10})
     shared.write(batch, options.topic, 0, mark=mine, wait_s=5)
     shared.purge()
     shared.flush(10)
-    assert shared.failure(late) is None
-    failure = shared.failure(mine)
+    assert shared.failures.first(late) is None
+    failure = shared.failures.first(mine)
     assert failure is not None
     assert "PURGE" in failure.error.name()
     shared.close()

@@ -32,6 +32,19 @@ def test_the_array_has_the_layout_of_the_structure() -> None:
     assert fields is not None
     for name, *_ in Message._fields_:
         assert fields[name][1] == getattr(Message, name).offset, name
+    # As a compiler lays rd_kafka_message_t out on a machine of 64 bits.
+    assert [getattr(Message, name).offset for name, *_ in Message._fields_] == [
+        0,
+        8,
+        16,
+        24,
+        32,
+        40,
+        48,
+        56,
+        64,
+    ]
+    assert dtype().itemsize == 72
 
 
 @given(

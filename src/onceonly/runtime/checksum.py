@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from onceonly.arrow import is_plain, layout
 from onceonly.errors import LogError
 
 if TYPE_CHECKING:
@@ -108,12 +109,9 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
     import numpy as np
     import pyarrow as pa
 
-    if not _is_plain(column.type):
+    if not is_plain(column.type):
         column = pa.array([repr(value).encode() for value in column.to_pylist()], pa.binary())
-    _, offsets, data = column.buffers()
-    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    ends = np.frombuffer(offsets, np.int64 if wide else np.int32)
-    ends = ends[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    ends, data = layout(column)
     # The last word may reach beyond the last row.
     size = int(ends[-1] - ends[0])
     padded = np.zeros(size + _WORD, np.uint8)
@@ -156,7 +154,7 @@ def _murmur64a(
         hashes[some] = _mixed(hashes[some], words[starts[some] + number * _WORD])
     rest = np.flatnonzero(lengths & 7)
     masks = np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD)], np.uint64)
-    tails = words[starts[rest] + whole[rest] * _WORD] & masks[lengths[rest] % _WORD]
+    tails = words[starts[rest] + whole[rest] * _WORD] & masks[lengths[rest] & 7]
     hashes[rest] = (hashes[rest] ^ tails) * np.uint64(_M)
     return _finished(hashes)
 
@@ -190,20 +188,11 @@ def _is_word(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    )  # fmt: skip
-
-
 def _bytes(column: pa.Array) -> list[bytes]:
     """Give each value's bytes; strings and binaries as they are, everything else by its canonical text."""
     import pyarrow as pa
 
-    if not _is_plain(column.type):
+    if not is_plain(column.type):
         return [_NULL if value is None else repr(value).encode() for value in column.to_pylist()]
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from onceonly.background import begin
 from onceonly.errors import OnceonlyError, UnavailableError
 
 if TYPE_CHECKING:
@@ -25,11 +25,7 @@ def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str
     client slip; a typed error and a mistake in a sink's code are raised as what they are. ``about`` names query, epoch
     and question. Whoever does not answer in time is left behind and keeps no process alive.
     """
-    answers: dict[str, Future[T]] = {name: Future() for name in questions}
-    for name, question in questions.items():
-        threading.Thread(
-            target=_answer, args=(question, answers[name]), name=f"onceonly-ask-{name}", daemon=True
-        ).start()
+    answers = {name: begin(f"onceonly-ask-{name}", question) for name, question in questions.items()}
     wait(answers.values(), within_s, return_when=FIRST_EXCEPTION)
     for name, answer in answers.items():
         error = answer.exception() if answer.done() else None
@@ -43,13 +39,6 @@ def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str
             next_step=_NEXT_STEP,
         )
     return {name: answer.result() for name, answer in answers.items()}
-
-
-def _answer(question: Callable[[], T], answer: Future[T]) -> None:
-    try:
-        answer.set_result(question())
-    except BaseException as error:  # noqa: BLE001  it is raised where the answer is waited for
-        answer.set_exception(error)
 
 
 def _named(error: BaseException, name: str, about: str) -> BaseException:

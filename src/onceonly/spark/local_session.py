@@ -30,9 +30,10 @@ _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def local_session(
     folder: Path, *, name: str, master: str, log_level: str, conf: Mapping[str, str], java: str = ""
 ) -> SparkSession:
-    """Start Spark in this process, with the formats of onceonly. Driver, once; all that Spark writes is in ``folder``.
+    """Start Spark in this process, with the formats of onceonly. Driver, once.
 
-    ``conf`` are the job's own settings, ``java`` more options of its JVM.
+    What Spark writes is in ``folder``, but for its sockets and its JVM's temporary files: the path of a socket must be
+    short. ``conf`` are the job's own settings, ``java`` more options of its JVM.
     """
     from pyspark.sql import SparkSession
 

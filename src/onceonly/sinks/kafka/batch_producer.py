@@ -7,7 +7,6 @@ stands for a row, but where rows have headers, which that function does not take
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import threading
 import time
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import RecordRefusedError
 from onceonly.sinks.kafka import columns, librdkafka
 from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.failures import Failure, Failures
 from onceonly.sinks.kafka.messages import messages
-from onceonly.sinks.kafka.row_producer import POLL_EVERY, POLL_S, Failure, refused
+from onceonly.sinks.kafka.row_producer import POLL_EVERY, POLL_S, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,18 +33,18 @@ _TEXT_BYTES = 512
 
 
 class _Reports:
-    """The first failure of each attempt, by its mark. Beside the producer, which it must not keep alive."""
+    """Takes delivery reports. Beside the producer, which it must not keep alive."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self.failures: dict[int, Failure] = {}
+        self.failures = Failures()
 
     def take(self, client: int, message: Any, _opaque: int | None) -> None:  # noqa: ANN401  a ctypes pointer
         """Note a failed row. Called by poll and flush, in their thread; successes are not reported."""
         row = message.contents
         if row.err:
             mark = row._private  # noqa: SLF001  its name in rdkafka.h
-            self.failures.setdefault(mark, Failure(self.error(client, row.err), row.len + row.key_len))
+            self.failures.note(mark, Failure(self.error(client, row.err), row.len + row.key_len))
 
     def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
         """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
@@ -62,7 +62,7 @@ class BatchProducer:
     def __init__(self, library: Library, config: Mapping[str, str]) -> None:
         self._library = library
         self._reports = _Reports(library)
-        self._marks = itertools.count(1)
+        self.failures = self._reports.failures
         self._lock = threading.Lock()
         self._topics: dict[str, int] = {}
         # librdkafka keeps its address only.
@@ -90,14 +90,6 @@ class BatchProducer:
         if self._handle is None:
             raise ValueError("this producer is closed")
         return self._handle
-
-    def begin(self) -> int:
-        """Give an attempt the mark of its rows. Any thread: a late attempt may share the client with the next one."""
-        return next(self._marks)
-
-    def failure(self, mark: int) -> Failure | None:
-        """Give the first failure of an attempt's rows: the cause; later ones are its followers."""
-        return self._reports.failures.get(mark)
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -129,7 +121,7 @@ class BatchProducer:
             return
         for some in messages(batch, topic, first, mark):
             self._produce(some, mark, wait_s)
-            if self.failure(mark) is not None:
+            if self.failures.first(mark) is not None:
                 return
 
     def flush(self, timeout_s: float) -> int:
@@ -179,7 +171,7 @@ class BatchProducer:
             some = rows.array[place : place + _ROWS_A_CALL]
             taken = library.produce_batch(topic, rows.partition, librdkafka.COPY, some.ctypes.data, len(some))
             library.poll(self._client, 0)
-            if self.failure(mark) is not None:
+            if self.failures.first(mark) is not None:
                 return
             if taken == len(some):
                 place, deadline = place + taken, None
@@ -201,7 +193,7 @@ class BatchProducer:
             deadline: float | None = None
             while (code := self._produce_row(row, mark)) == librdkafka.QUEUE_FULL:
                 deadline = self._wait(wait_s, deadline)
-                if self.failure(mark) is not None:
+                if self.failures.first(mark) is not None:
                     return
             if code:
                 self._failed(mark, code, columns.size(row))
@@ -236,7 +228,7 @@ class BatchProducer:
         return code
 
     def _failed(self, mark: int, code: int, row_bytes: int) -> None:
-        self._reports.failures.setdefault(mark, Failure(self._reports.error(self._client, code), row_bytes))
+        self.failures.note(mark, Failure(self._reports.error(self._client, code), row_bytes))
 
     def _wait(self, wait_s: float, deadline: float | None) -> float:
         """Let the buffer drain for a moment. Gives the deadline; raises ``BufferError`` once it is over."""

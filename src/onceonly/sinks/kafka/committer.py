@@ -108,14 +108,15 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
         answers = admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
     except NotAnsweredError as error:
         answers = dict.fromkeys((each.transactional_id for each in many), error)
+
+    def outcome(each: Prepared) -> Outcome:
+        return _judge(admin, each, answers[each.transactional_id])
+
+    if all(isinstance(each, NotAnsweredError) or each.error_code == NONE for each in answers.values()):
+        return [outcome(each) for each in many]
     # A look-up takes seconds where a transaction is pending; none waits for another's.
-    doubtful = sum(
-        not isinstance(each, NotAnsweredError) and each.error_code != NONE for each in answers.values()
-    )
-    with ThreadPoolExecutor(
-        min(max(doubtful, 1), _LOOK_UPS_MAX), thread_name_prefix="onceonly-commit"
-    ) as pool:
-        return list(pool.map(lambda each: _judge(admin, each, answers[each.transactional_id]), many))
+    with ThreadPoolExecutor(_LOOK_UPS_MAX, thread_name_prefix="onceonly-commit") as pool:
+        return list(pool.map(outcome, many))
 
 
 def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: ANN401  kafka-python is untyped

@@ -6,10 +6,11 @@ The columns are those of ``columns``; what a row may hold and how it is refused 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from onceonly.arrow import is_plain, layout
 from onceonly.sinks.kafka import columns
-from onceonly.sinks.kafka.librdkafka import PARTITION_BY_KEY
+from onceonly.sinks.kafka.librdkafka import PARTITION_BY_KEY, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +19,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-# rd_kafka_message_t; its size and offsets are compared with the ctypes structure's in the tests.
-_FIELDS = [
-    ("err", "i4"),
-    ("rkt", "u8"),
-    ("partition", "i4"),
-    ("payload", "u8"),
-    ("len", "u8"),
-    ("key", "u8"),
-    ("key_len", "u8"),
-    ("offset", "i8"),
-    ("_private", "u8"),
-]
 # A value that is empty and not null needs an address, too, though nothing is read from it.
 _EMPTY = b"\0"
 
@@ -52,7 +41,8 @@ def dtype() -> np.dtype[np.void]:
     """Give the numpy type of ``rd_kafka_message_t``."""
     import numpy as np
 
-    return np.dtype(_FIELDS, align=True)
+    # numpy's types say nothing of structures, which become such records.
+    return cast("np.dtype[np.void]", np.dtype(Message))
 
 
 def messages(batch: pa.RecordBatch, topic: str | None, first: int, mark: int) -> Iterator[Messages]:
@@ -91,34 +81,16 @@ def _pointers(batch: pa.RecordBatch, name: str, held: list[object]) -> tuple[Any
     import pyarrow as pa
 
     column = batch.column(batch.schema.get_field_index(name))
-    if not _is_plain(column.type):
+    if not is_plain(column.type):
         column = column.cast(pa.large_binary())
-    _, offsets, data = column.buffers()
-    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     empty = pa.py_buffer(_EMPTY)
     held += [column, empty]
-    count = len(column)
-    if not count:
+    if not len(column):
         return 0, 0
-    ends = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)
-    ends = ends[column.offset : column.offset + count + 1].astype(np.int64)
+    bounds, data = layout(column)
     base = (data.address if data is not None else 0) or empty.address
-    addresses, lengths = base + ends[:-1], np.diff(ends)
+    addresses, lengths = base + bounds[:-1], np.diff(bounds)
     if column.null_count:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         addresses, lengths = np.where(valid, addresses, 0), np.where(valid, lengths, 0)
     return addresses, lengths
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return any(
-        check(kind)
-        for check in (
-            pa.types.is_binary,
-            pa.types.is_string,
-            pa.types.is_large_binary,
-            pa.types.is_large_string,
-        )
-    )

@@ -17,7 +17,7 @@ import time
 import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
 from onceonly.events import record
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
 
-_T = TypeVar("_T")
 Producer = BatchProducer | RowProducer
 
 IDS_MAX = 10_000
@@ -219,21 +218,6 @@ def make_producer(config: Mapping[str, str], *, by: str) -> Producer:
     """
     library = librdkafka.load() if by == BY_BATCH else None
     return RowProducer(config) if library is None else BatchProducer(library, config)
-
-
-def beside(work: Callable[..., _T], *arguments: object) -> Future[_T]:
-    """Begin something that the caller waits for while it does something else."""
-    future: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work(*arguments))
-        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
-            future.set_exception(error)
-
-    # A daemon: it must not keep a worker alive that Spark wants gone.
-    threading.Thread(target=run, name="onceonly-marker", daemon=True).start()
-    return future
 
 
 def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:

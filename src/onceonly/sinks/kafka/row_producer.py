@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import columns
 from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.failures import Failure, Failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,14 +26,6 @@ POLL_EVERY = 1000
 """How many rows go out one by one between two looks at the reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a row did not reach Kafka: confluent-kafka's ``KafkaError``, and the bytes of the row if it is about one."""
-
-    error: Any
-    row_bytes: int | None = None
-
-
 class RowProducer:
     """One client of librdkafka."""
 
@@ -45,16 +36,7 @@ class RowProducer:
             self._producer = kafka.Producer({**config, "delivery.report.only.error": True})
         except kafka.KafkaException as error:
             raise refused(error.args[0].str()) from None
-        self._marks = itertools.count(1)
-        self._failures: dict[int, Failure] = {}
-
-    def begin(self) -> int:
-        """Give an attempt the mark of its rows. Any thread: a late attempt may share the client with the next one."""
-        return next(self._marks)
-
-    def failure(self, mark: int) -> Failure | None:
-        """Give the first failure of an attempt's rows: the cause; later ones are its followers."""
-        return self._failures.get(mark)
+        self.failures = Failures()
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -80,13 +62,13 @@ class RowProducer:
         def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
             if error is not None:
                 size = len(message.value() or b"") + len(message.key() or b"")
-                self._failures.setdefault(mark, Failure(error, size))
+                self.failures.note(mark, Failure(error, size))
 
         for number, row in enumerate(columns.rows(batch, topic, first), 1):
             self._produce(row, report, mark, wait_s)
             if not number % POLL_EVERY:
                 self._producer.poll(0)
-            if mark in self._failures:
+            if self.failures.first(mark) is not None:
                 return
 
     def _produce(
@@ -95,7 +77,7 @@ class RowProducer:
         """Buffer a row; where the buffer is full, let it drain for a time, as Java's producer would."""
         topic, value, key, partition, headers = row
         deadline: float | None = None
-        while mark not in self._failures:
+        while self.failures.first(mark) is None:
             try:
                 self._producer.produce(topic, value, key, partition, report, None, 0, headers)
             except BufferError:
@@ -105,7 +87,7 @@ class RowProducer:
                     raise
                 self._producer.poll(POLL_S)
             except import_confluent().KafkaException as error:
-                self._failures.setdefault(mark, Failure(error.args[0], columns.size(row)))
+                self.failures.note(mark, Failure(error.args[0], columns.size(row)))
             else:
                 return
 

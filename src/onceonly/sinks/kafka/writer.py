@@ -5,14 +5,15 @@ from __future__ import annotations
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.committer import Prepared
 from onceonly.sinks.kafka.confluent import import_confluent
-from onceonly.sinks.kafka.producers import beside, this_worker
-from onceonly.sinks.kafka.row_producer import Failure
+from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.producers import this_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ class PlainWrite:
         self.rows = 0
         self._timeout_s = options.delivery_timeout_ms / 1000
         self.producer = self._take_producer()
-        self._mark = self.producer.begin()
+        self._mark = self.producer.failures.begin()
 
     @property
     def name(self) -> str:
@@ -75,14 +76,14 @@ class PlainWrite:
 
         The next one takes another producer: what a late attempt drops must not be its rows.
         """
-        this_worker().forget_plain_producer(self.options)
+        self._give_up()
         self.producer.purge()
 
     def _take_producer(self) -> Producer:
         return this_worker().plain_producer(self.options)
 
     def _give_up(self) -> None:
-        """A failure has been seen: this producer is not used again."""
+        """This producer is not used again."""
         this_worker().forget_plain_producer(self.options)
 
     def _flush(self) -> None:
@@ -96,7 +97,7 @@ class PlainWrite:
             )
 
     def _raise_failed(self) -> None:
-        failure = self.producer.failure(self._mark)
+        failure = self.producer.failures.first(self._mark)
         if failure is not None:
             self._raise_failure(failure)
 
@@ -155,7 +156,8 @@ class TransactionalWrite(PlainWrite):
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        marked = beside(
+        marked = background.begin(
+            "onceonly-marker",
             self.producer.send_offset,
             self._group,
             self._marker_topic,

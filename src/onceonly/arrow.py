@@ -1,0 +1,34 @@
+"""Arrow's strings and binaries as they lie in memory. Any process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Say whether values of this type lie one behind the other: strings and binaries, no views of them. Pure."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    )  # fmt: skip
+
+
+def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
+    """Give where the values of a plain column begin in its data, and after them where the last one ends; and the data.
+
+    The data are Arrow's buffer, or None where there is no byte of them. Pure.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    _, offsets, data = column.buffers()
+    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)
+    return bounds[column.offset : column.offset + len(column) + 1].astype(np.int64), data
