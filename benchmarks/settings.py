@@ -34,6 +34,9 @@ SESSION: Mapping[str, str] = {setting.name: setting.value for setting in SETTING
 SOURCE: Mapping[str, str] = {
     # Otherwise a read of an almost empty range waits 500 ms.
     "fetch.max.wait.ms": "20",
+    # Spark's source asks the broker for its first and last offset before every poll.
+    "max.poll.records": "5000",
+    "max.partition.fetch.bytes": "4000000",
 }
 """Of the consumer, where it is tuned: ours, Spark's, Flink's. Kafka's names."""
 

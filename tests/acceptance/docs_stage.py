@@ -315,12 +315,21 @@ class ShortEpochs(Stage):
         offsets.mkdir(parents=True)
         for name in ("0", ".0.crc"):
             (offsets / name).touch()
-        self.checks = {"configure": self.is_set, "going-back": lambda _: self.only_sums_are_gone()}
+        self.topics("payments")
+        self.checks = {
+            "configure": self.is_set,
+            "going-back": lambda _: self.only_sums_are_gone(),
+            "source": self.reads_kafka,
+        }
         return {}
 
     def is_set(self, names: Names) -> None:
         for setting in SETTINGS:
             assert names["spark"].conf.get(setting.name) == setting.value
+
+    def reads_kafka(self, names: Names) -> None:
+        assert names["rows"].isStreaming
+        assert {"key", "value"} <= set(names["rows"].columns)
 
     def only_sums_are_gone(self) -> None:
         assert [path.name for path in (self.folder / "checkpoint" / "offsets").iterdir()] == ["0"]

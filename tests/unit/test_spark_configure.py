@@ -22,8 +22,12 @@ class Builder:
         return self
 
 
-def configured(builder: Builder, *, local_checkpoints: bool = True) -> dict[str, str]:
-    given = configure(cast("SparkSession.Builder", builder), local_checkpoints=local_checkpoints)
+def configured(
+    builder: Builder, *, local_checkpoints: bool = True, large_rows: bool = False
+) -> dict[str, str]:
+    given = configure(
+        cast("SparkSession.Builder", builder), local_checkpoints=local_checkpoints, large_rows=large_rows
+    )
     return cast("Builder", given).given
 
 
@@ -33,8 +37,16 @@ def test_every_setting_is_put_in() -> None:
 
 def test_what_is_for_local_checkpoints_can_be_left_out() -> None:
     given = configured(Builder(), local_checkpoints=False)
-    assert given == {setting.name: setting.value for setting in SETTINGS if not setting.local}
+    assert given == {
+        setting.name: setting.value for setting in SETTINGS if setting.only_for != "local checkpoints"
+    }
     assert given
+
+
+def test_batches_of_large_rows_stay_bounded_by_their_bytes() -> None:
+    given = configured(Builder(), large_rows=True)
+    assert given == {setting.name: setting.value for setting in SETTINGS if setting.only_for != "small rows"}
+    assert not [name for name in given if "arrow" in name]
 
 
 def test_what_is_set_afterwards_wins() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from onceonly.spark.start import FOLDER
 
@@ -15,13 +15,14 @@ _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBased
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of Spark. ``local`` ones are right for checkpoints on local and mounted file systems only."""
+    """One setting of Spark."""
 
     name: str
     value: str
     why: str
     risk: str
-    local: bool = False
+    only_for: Literal["all", "local checkpoints", "small rows"] = "all"
+    """Local ones are on local and mounted file systems; small rows have below 100 KB, most of them."""
     shown: str = ""
     """What pages show instead of a value that differs from machine to machine."""
 
@@ -33,7 +34,7 @@ SETTINGS = (
         "Spark's default looks for symbolic links by starting a process for each file of a checkpoint",
         "a file is written under another name and renamed, as before; on HDFS the default renames more safely, so "
         "leave this one out for a checkpoint there",
-        local=True,
+        only_for="local checkpoints",
     ),
     Setting(
         "spark.hadoop.fs.file.impl",
@@ -41,7 +42,7 @@ SETTINGS = (
         "Hadoop's default writes a checksum file beside each file, and starts a process for its permissions",
         "damage of Spark's own checkpoint files is no longer told by a checksum (onceonly's files carry their own); "
         "to go back to the default, delete the old checksum files first",
-        local=True,
+        only_for="local checkpoints",
     ),
     Setting(
         "spark.python.unix.domain.socket.enabled",
@@ -59,16 +60,36 @@ SETTINGS = (
         "pip, nothing changes",
         shown="a folder in onceonly",
     ),
+    Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        str(2**31 - 1),
+        "on their way to Python, rows are packed into batches, and by default Spark adds up the size of the batch anew "
+        "for every row; this number turns that off",
+        "a batch is bounded by its number of rows alone, in the JVM and in Python: with rows of 1 MB it has 2 GB, so "
+        "call `configure(builder, large_rows=True)` where many rows have over 100 KB",
+        only_for="small rows",
+    ),
+    Setting(
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "2000",
+        "bounds the batches in place of their bytes; Spark's default of 10,000 is not quicker",
+        "a Python function of yours that takes batches gets smaller ones",
+        only_for="small rows",
+    ),
 )
 
 
-def configure(builder: SparkSession.Builder, *, local_checkpoints: bool = True) -> SparkSession.Builder:
+def configure(
+    builder: SparkSession.Builder, *, local_checkpoints: bool = True, large_rows: bool = False
+) -> SparkSession.Builder:
     """Put the settings that make epochs short into a session's builder, and give it back.
 
     Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
-    leaves out what is right only where all checkpoints of the session are on local or mounted file systems.
+    leaves out what is right only where all checkpoints of the session are on local or mounted file systems;
+    ``large_rows=True`` what is right only where rows of over 100 KB are rare.
     """
+    right = {"all": True, "local checkpoints": local_checkpoints, "small rows": not large_rows}
     for setting in SETTINGS:
-        if local_checkpoints or not setting.local:
+        if right[setting.only_for]:
             builder = builder.config(setting.name, setting.value)
     return builder
