@@ -112,19 +112,17 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
     if not is_plain(column.type):
         column = pa.array([repr(value).encode() for value in column.to_pylist()], pa.binary())
     ends, data = layout(column)
-    # The last word may reach beyond the last row.
-    size = int(ends[-1] - ends[0])
-    padded = np.zeros(size + _WORD, np.uint8)
-    if size:
-        padded[:size] = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-    starts, lengths = ends[:-1] - ends[0], np.diff(ends)
+    raw = np.frombuffer(data if data is not None else b"", np.uint8)
+    if len(raw) < _WORD:
+        raw = np.concatenate([raw, np.zeros(_WORD, np.uint8)])
+    starts, lengths = ends[:-1], np.diff(ends)
     long = lengths > _SHORT_BYTES_MAX
     if not long.any():
-        return _murmur64a(padded, starts, lengths, seeds)
+        return _murmur64a(raw, starts, lengths, seeds)
     hashes = np.empty_like(seeds)
     short = np.flatnonzero(~long)
-    hashes[short] = _murmur64a(padded, starts[short], lengths[short], seeds[short])
-    memory, digest = padded.data, xxhash.xxh3_64_intdigest
+    hashes[short] = _murmur64a(raw, starts[short], lengths[short], seeds[short])
+    memory, digest = raw.data, xxhash.xxh3_64_intdigest
     places = np.flatnonzero(long)
     rows = zip(starts[places].tolist(), lengths[places].tolist(), seeds[places].tolist(), strict=True)
     hashes[places] = np.fromiter(
@@ -134,7 +132,7 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
 
 
 def _murmur64a(
-    padded: npt.NDArray[np.uint8],
+    raw: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
     seeds: _Words,
@@ -143,7 +141,7 @@ def _murmur64a(
     import numpy as np
 
     # The eight bytes at every offset: rows are not aligned.
-    words = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
+    words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, strides=(1,))
     hashes = seeds ^ (lengths.astype(np.uint64) * np.uint64(_M))
     whole = lengths >> 3
     least, most = (int(whole.min()), int(whole.max())) if len(whole) else (0, 0)
@@ -154,7 +152,10 @@ def _murmur64a(
         hashes[some] = _mixed(hashes[some], words[starts[some] + number * _WORD])
     rest = np.flatnonzero(lengths & 7)
     masks = np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD)], np.uint64)
-    tails = words[starts[rest] + whole[rest] * _WORD] & masks[lengths[rest] & 7]
+    places = starts[rest] + whole[rest] * _WORD
+    # Near the end of the memory, the eight bytes before it hold the last ones.
+    inside = np.minimum(places, len(words) - 1)
+    tails = (words[inside] >> ((places - inside) * _WORD).astype(np.uint64)) & masks[lengths[rest] & 7]
     hashes[rest] = (hashes[rest] ^ tails) * np.uint64(_M)
     return _finished(hashes)
 

@@ -42,6 +42,7 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
     """
+    settle()
     context = _context(assignment)
     _share(assignment)
     settings = assignment.settings
@@ -53,10 +54,7 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
         with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
             return run_slot(sink, assignment.plan, context, batches, deadline)
 
-    vote = in_time(deadline, attempt)
-    # The first attempt has imported what the sink needs.
-    settle()
-    return vote
+    return in_time(deadline, attempt)
 
 
 def _context(assignment: Assignment) -> WriteContext:
