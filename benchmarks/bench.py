@@ -6,16 +6,16 @@ import os
 import shutil
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from benchmarks import store
 from benchmarks.contenders import contenders
 from benchmarks.contenders.base import python_path
 from benchmarks.lives import Contending
 from benchmarks.parts import bounded, paced
-from benchmarks.plan import fingerprint, lives, without
+from benchmarks.plan import fingerprint, runs
 from benchmarks.settings import MEMORY, told
 from benchmarks.values import Measured
 from benchmarks.world import open_world
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.display import Display
     from benchmarks.plan import Sizes
     from benchmarks.store import Store
-    from benchmarks.values import Life, Results, Run
+    from benchmarks.values import Results, Run
     from benchmarks.world import World
 
 CORES_MAX = 8
@@ -58,25 +58,26 @@ def run(options: Options, display: Display) -> Results:
     """
     ensure_jars(used_by="broker")
     every = contenders()
-    planned = lives(options.sizes, options.parts, options.names)
-    used = {life.contender: every[life.contender] for life in planned}
+    planned = runs(options.sizes, options.parts, options.names)
+    used = {each.contender: every[each.contender] for each in planned}
     kept = _open(options, planned, used)
     ready = _prepared(used, kept, display)
     done = {each.run.id for each in kept.results.runs if each.outcome != "failed"}
-    left = [life for life in without(planned, done) if life.contender in ready]
-    display.begin(total=sum(len(life.runs) for life in left))
+    left = [each for each in planned if each.id not in done and each.contender in ready]
+    display.begin(total=len(left))
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="bench-"))
         close.callback(shutil.rmtree, folder, ignore_errors=True)
         cores = min(os.cpu_count() or 1, CORES_MAX)
         world = close.enter_context(open_world(folder, options.sizes, cores))
-        for life in left:
-            _live(world, ready[life.contender], life, kept, display)
+        processes = close.enter_context(Processes(world, display))
+        for each in left:
+            _run(processes, ready[each.contender], each, kept)
     kept.finish()
     return kept.results
 
 
-def _open(options: Options, planned: Sequence[Life], used: Mapping[str, Contender]) -> Store:
+def _open(options: Options, planned: Sequence[Run], used: Mapping[str, Contender]) -> Store:
     """Go on with the results that are there, if the same was asked of the same code and not brought to its end."""
     settings = {name: told(each.settings()) for name, each in used.items()}
     versions = host.versions()
@@ -87,11 +88,10 @@ def _open(options: Options, planned: Sequence[Life], used: Mapping[str, Contende
     if found is not None:
         return store.Store(options.path, found)
     machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
-    total = sum(len(life.runs) for life in planned)
     results = store.begin(
         sizes=options.sizes,
         fingerprint=print_of,
-        planned=total,
+        planned=len(planned),
         settings=settings,
         machine=machine,
         versions=versions,
@@ -114,30 +114,54 @@ def _prepared(used: Mapping[str, Contender], kept: Store, display: Display) -> d
     return ready
 
 
-def _live(world: World, contender: Contender, life: Life, kept: Store, display: Display) -> None:
-    """Do the runs of one life. A run that fails ends its process, and the next one gets a new process.
+@dataclass(slots=True)
+class Processes:
+    """The contenders' processes. Each starts at its first run, and stays, and gets warm, until a run of it fails.
 
-    Where a process does not even come up, the next one would not either: the rest of the life has failed with it.
+    A process that does not even come up is not tried again: its other runs have failed with it.
     """
-    contending: Contending | None = None
-    hopeless = ""
-    try:
-        for each in life.runs:
-            display.run(each)
-            needs_process = each.part not in _WITHOUT_PROCESS
-            if needs_process and contending is None and not hopeless:
-                contending, hopeless = _warm(world, contender, each, display)
-            if needs_process and contending is None:
-                measured = [Measured(run=each, outcome="failed", why=hopeless)]
+
+    world: World
+    display: Display
+    _living: dict[str, Contending] = field(default_factory=dict)
+    _hopeless: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._living):
+            self.end(name)
+
+    def of(self, contender: Contender, run: Run) -> tuple[Contending | None, str]:
+        """Give a contender's process, warmed up by a work like ``run``; none, and why, where there can be none."""
+        name = contender.name
+        if name not in self._living and name not in self._hopeless:
+            started, why = _warm(self.world, contender, run, self.display)
+            if started is None:
+                self._hopeless[name] = why
             else:
-                measured = _measured(world, contender, contending, each, display)
-            kept.add(*measured)
-            display.done(measured)
-            if needs_process and any(one.outcome == "failed" for one in measured):
-                _end(contending)
-                contending = None
-    finally:
-        _end(contending)
+                self._living[name] = started
+        return self._living.get(name), self._hopeless.get(name, "")
+
+    def end(self, name: str) -> None:
+        """End a process with all that belongs to it. Idempotent."""
+        _end(self._living.pop(name, None))
+
+
+def _run(processes: Processes, contender: Contender, run: Run, kept: Store) -> None:
+    """Do a run. One that fails ends its process, and the contender's next run gets a new one."""
+    processes.display.run(run)
+    needs_process = run.part not in _WITHOUT_PROCESS
+    contending, why = processes.of(contender, run) if needs_process else (None, "")
+    if why:
+        measured = [Measured(run=run, outcome="failed", why=why)]
+    else:
+        measured = _measured(processes.world, contender, contending, run, processes.display)
+    kept.add(*measured)
+    processes.display.done(measured)
+    if any(one.outcome == "failed" for one in measured):
+        processes.end(contender.name)
 
 
 def _measured(

@@ -16,7 +16,6 @@ from benchmarks.values import (
     PARTS,
     SPARK_DEFAULT,
     SPARK_TUNED,
-    Life,
     Run,
     Work,
 )
@@ -41,6 +40,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     records: dict[Record, int]
     window_records: int
     warm_records: int
+    """What a process does, unmeasured, before its first run."""
     epochs: int
     latency_s: float
     latency_warm_s: float
@@ -56,8 +56,6 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     empty_s: float
     commit_counts: tuple[int, ...]
     kills: int
-    shared_lives: bool
-    """All parts of a round in one process: quicker, and its memory is that of all of them."""
     parts: tuple[Part, ...]
     contenders: tuple[str, ...]
 
@@ -68,7 +66,7 @@ FULL = Sizes(
     rounds_few=3,
     records={"100b": 4_000_000, "1kb": 1_000_000},
     window_records=2_000_000,
-    warm_records=400_000,
+    warm_records=4_000_000,
     epochs=8,
     latency_s=10,
     latency_warm_s=2,
@@ -81,7 +79,6 @@ FULL = Sizes(
     empty_s=8,
     commit_counts=(1, 4, 16, 64, 256),
     kills=6,
-    shared_lives=False,
     parts=PARTS,
     contenders=CONTENDERS,
 )
@@ -90,8 +87,8 @@ QUICK = msgspec.structs.replace(
     name="quick",
     rounds=3,
     rounds_few=0,
-    records={"100b": 1_500_000, "1kb": 240_000},
-    warm_records=100_000,
+    records={"100b": 1_500_000, "1kb": 200_000},
+    warm_records=500_000,
     epochs=6,
     latency_s=5,
     latency_warm_s=1,
@@ -101,7 +98,6 @@ QUICK = msgspec.structs.replace(
     intervals_ms=(),
     flink_intervals_ms=(),
     flink_checkpoints_ms=500,
-    shared_lives=True,
     parts=("throughput", "latency"),
     contenders=(ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, FLINK_EO),
 )
@@ -125,51 +121,34 @@ TINY = msgspec.structs.replace(
     empty_s=2,
     commit_counts=(1, 4),
     kills=1,
-    shared_lives=True,
 )
 """Sees that all of it runs; its figures mean nothing."""
 SIZES: Mapping[str, Sizes] = {each.name: each for each in (FULL, QUICK, TINY)}
 
 
-def lives(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] = ()) -> tuple[Life, ...]:
-    """Give the lives in their order; ``parts`` and ``contenders`` choose from those of the size. Pure.
+def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] = ()) -> tuple[Run, ...]:
+    """Give the runs in their order; ``parts`` and ``contenders`` choose from those of the size. Pure.
 
-    In each round every contender has its turn, and who begins moves on by one; within a life the order of the works
-    moves on, too, as the first one has the coldest process.
+    In each round every contender has its turn at every work, one right after the other, as machines have good and bad
+    minutes; who begins moves on by one from round to round.
     """
     chosen = [each for each in sizes.contenders if not contenders or each in contenders]
     wanted = [each for each in sizes.parts if not parts or each in parts]
-    found: list[Life] = []
+    found: list[Run] = []
     for number in range(1, sizes.rounds + 1):
-        groups: list[list[Part]] = [wanted] if sizes.shared_lives else [[part] for part in wanted]
-        for group in groups:
+        for part in wanted:
+            alike: dict[Work, list[Run]] = {}
             for contender in _turned(chosen, number - 1):
-                runs = [
-                    Run(part=part, contender=contender, round=number, work=work)
-                    for part in group
-                    for work in _turned(list(_works(sizes, part, contender, number)), number - 1)
-                ]
-                if runs:
-                    found.append(Life(contender=contender, round=number, runs=tuple(runs)))
+                for work in _works(sizes, part, contender, number):
+                    run = Run(part=part, contender=contender, round=number, work=work)
+                    alike.setdefault(msgspec.structs.replace(work, interval_ms=0), []).append(run)
+            found += [run for turns in alike.values() for run in turns]
     return tuple(found)
 
 
-def without(planned: Iterable[Life], done: Collection[str]) -> tuple[Life, ...]:
-    """Leave out the runs that are done, by their ids, and the lives that have nothing left to do. Pure."""
-    left = (
-        Life(
-            contender=life.contender,
-            round=life.round,
-            runs=tuple(run for run in life.runs if run.id not in done),
-        )
-        for life in planned
-    )
-    return tuple(life for life in left if life.runs)
-
-
-def fingerprint(sizes: Sizes, planned: Iterable[Life], *facts: object) -> str:
+def fingerprint(sizes: Sizes, planned: Iterable[Run], *facts: object) -> str:
     """Give a short text that differs where the plan, the sizes or one of ``facts`` does. Pure."""
-    ids = [run.id for life in planned for run in life.runs]
+    ids = [run.id for run in planned]
     data = msgspec.json.encode([msgspec.to_builtins(sizes), ids, facts], order="deterministic")
     return hashlib.sha256(data).hexdigest()[:16]
 

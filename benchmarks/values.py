@@ -67,14 +67,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return f"{self.part}/{self.work.name}/{self.contender}/{self.round}"
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that one process of a contender does, one after the other, once it is warm."""
-
-    contender: str
-    round: int
-    runs: tuple[Run, ...]
-
-
 class Measured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one run has given. ``figures`` by name, units last; ``lost`` and ``doubled`` count rows.
 

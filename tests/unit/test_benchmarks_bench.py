@@ -15,7 +15,7 @@ from tests.unit.benchmarks_sample import PASS, results
 from benchmarks import bench, store
 from benchmarks.display import Display
 from benchmarks.lives import FailedError
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Life, Measured, Run
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Measured, Run
 from onceonly.errors import SetupError
 
 if TYPE_CHECKING:
@@ -66,10 +66,13 @@ def test_where_one_cannot_be_had_the_others_are_ready_and_the_reason_is_in_the_f
     assert "no Python 3.12" in found.ratio_notes["throughput_100b_vs_flink_exactly_once"].why
 
 
-def life(*records: str) -> Life:
-    works = [replace(PASS, record=record) for record in records]
-    runs = tuple(Run(part="throughput", contender=SPARK_TUNED, round=1, work=work) for work in works)
-    return Life(contender=SPARK_TUNED, round=1, runs=runs)
+def planned(record: str, contender: str = SPARK_TUNED) -> Run:
+    return Run(part="throughput", contender=contender, round=1, work=replace(PASS, record=record))
+
+
+def do(processes: bench.Processes, kept: store.Store, *records: str) -> None:
+    for record in records:
+        bench._run(processes, cast("Contender", Stub(SPARK_TUNED)), planned(record), kept)
 
 
 def test_a_run_that_fails_ends_its_process_and_the_next_one_gets_another(
@@ -94,7 +97,10 @@ def test_a_run_that_fails_ends_its_process_and_the_next_one_gets_another(
     monkeypatch.setattr(bench, "_end", end)
     monkeypatch.setattr("benchmarks.parts.bounded.measure", measured)
     world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
-    bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b", "1kb"), kept, display)
+    with bench.Processes(world, display) as processes:
+        do(processes, kept, "100b", "1kb")
+        # A process that has done its work is there for the next one.
+        assert [each.ended for each in started] == [1, 0]
     assert [each.ended for each in started] == [1, 1]
     assert [(each.outcome, each.why) for each in kept.results.runs] == [
         ("failed", "the process ended"),
@@ -105,8 +111,8 @@ def test_a_run_that_fails_ends_its_process_and_the_next_one_gets_another(
 
     # Where the broker is gone, there is nothing to go on with.
     world.kafka.pid = None  # type: ignore[misc]  # a stand-in
-    with pytest.raises(FailedError):
-        bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b"), kept, display)
+    with bench.Processes(world, display) as processes, pytest.raises(FailedError):
+        do(processes, kept, "100b")
     assert started[-1].ended == 1
 
 
@@ -121,6 +127,7 @@ def test_a_contender_that_does_not_come_up_is_not_started_for_each_run(
 
     monkeypatch.setattr(bench, "_warm", warm)
     world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
-    bench._live(world, cast("Contender", Stub(SPARK_TUNED)), life("100b", "1kb"), kept, display)
+    with bench.Processes(world, display) as processes:
+        do(processes, kept, "100b", "1kb")
     assert len(tried) == 1
     assert [(each.outcome, each.why) for each in kept.results.runs] == [("failed", "no memory")] * 2

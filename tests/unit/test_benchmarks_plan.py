@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.contenders import contenders
 from benchmarks.contenders.base import ROOT, Place
-from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, lives, without
+from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, runs
 from benchmarks.ratios import ASKED, of
 from benchmarks.settings import PRODUCER, SESSION, SOURCE, told
 from benchmarks.values import (
@@ -31,30 +33,32 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_no_two_runs_have_the_same_name(size: str) -> None:
-    names = [run.id for life in lives(SIZES[size]) for run in life.runs]
+    names = [run.id for run in runs(SIZES[size])]
     assert len(names) == len(set(names))
 
 
-def test_who_begins_a_round_moves_on_and_each_has_one_turn_in_it() -> None:
-    turns = list(lives(QUICK, parts=["throughput"]))
-    rounds = [[life.contender for life in turns if life.round == number] for number in (1, 2, 3)]
+def test_who_begins_a_round_moves_on_and_each_has_one_turn_at_a_work() -> None:
+    first = runs(QUICK, parts=["throughput"])[0].work
+    turns = [run for run in runs(QUICK, parts=["throughput"]) if run.work.record == first.record]
+    rounds = [[run.contender for run in turns if run.round == number] for number in (1, 2, 3)]
     assert [order[0] for order in rounds] == list(QUICK.contenders[:3])
     assert all(sorted(order) == sorted(QUICK.contenders) for order in rounds)
 
 
-def test_no_work_is_always_the_first_of_a_life() -> None:
-    ours = list(lives(FULL, ["throughput"], [ONCEONLY_EO]))
-    assert len({life.runs[0].work.name for life in ours}) > 1
+def test_what_is_compared_is_run_right_after_each_other() -> None:
+    works = [(run.round, run.part, replace(run.work, interval_ms=0)) for run in runs(FULL)]
+    changes = 1 + sum(before != after for before, after in pairwise(works))
+    assert changes == len(set(works))
 
 
 def test_in_throughput_and_latency_of_spark_all_have_the_same_works() -> None:
     works = {
-        name: {run.work.name for life in lives(FULL, ["throughput"], [name]) for run in life.runs}
+        name: {run.work.name for run in runs(FULL, ["throughput"], [name])}
         for name in (ONCEONLY_EO, ONCEONLY_ALO, SPARK_DEFAULT, SPARK_TUNED)
     }
     assert len(set(map(frozenset, works.values()))) == 1
     latency = {
-        name: {run.work.name for life in lives(FULL, ["latency"], [name]) for run in life.runs}
+        name: {run.work.name for run in runs(FULL, ["latency"], [name])}
         for name in (ONCEONLY_EO, SPARK_TUNED)
     }
     assert latency[ONCEONLY_EO] == latency[SPARK_TUNED]
@@ -62,30 +66,21 @@ def test_in_throughput_and_latency_of_spark_all_have_the_same_works() -> None:
 
 @pytest.mark.parametrize("size", ["full", "quick"])
 def test_every_figure_that_a_ratio_needs_is_planned_at_least_three_times(size: str) -> None:
-    planned = [Measured(run=run, outcome="whole") for life in lives(SIZES[size]) for run in life.runs]
+    planned = [Measured(run=run, outcome="whole") for run in runs(SIZES[size])]
     for name, asked in ASKED.items():
         for contender in (ONCEONLY_EO, *asked.theirs):
             assert len(of(planned, asked.part, asked.work, contender)) >= 3, (name, contender)
 
 
 def test_parts_and_contenders_can_be_chosen() -> None:
-    chosen = lives(FULL, parts=["latency"], contenders=[FLINK_EO])
-    assert {run.part for life in chosen for run in life.runs} == {"latency"}
-    assert {life.contender for life in chosen} == {FLINK_EO}
-    assert {run.part for life in lives(FULL) for run in life.runs} == set(PARTS)
-
-
-def test_what_is_done_is_not_done_again() -> None:
-    planned = lives(QUICK)
-    first = planned[0]
-    left = without(planned, {run.id for run in first.runs} | {planned[1].runs[0].id})
-    assert len(left) == len(planned) - 1
-    assert left[0].runs == planned[1].runs[1:]
-    assert without(planned, {run.id for life in planned for run in life.runs}) == ()
+    chosen = runs(FULL, parts=["latency"], contenders=[FLINK_EO])
+    assert {run.part for run in chosen} == {"latency"}
+    assert {run.contender for run in chosen} == {FLINK_EO}
+    assert {run.part for run in runs(FULL)} == set(PARTS)
 
 
 def test_results_of_another_plan_size_or_code_are_not_gone_on_with() -> None:
-    planned = lives(QUICK)
+    planned = runs(QUICK)
     prints = {
         fingerprint(QUICK, planned, "a"),
         fingerprint(QUICK, planned, "b"),
@@ -93,7 +88,7 @@ def test_results_of_another_plan_size_or_code_are_not_gone_on_with() -> None:
         fingerprint(FULL, planned, "a"),
     }
     assert len(prints) == 4
-    assert fingerprint(QUICK, lives(QUICK), "a") in prints
+    assert fingerprint(QUICK, runs(QUICK), "a") in prints
 
 
 def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> None:
@@ -161,5 +156,5 @@ def test_results_show_every_setting_and_no_folder_of_this_machine(name: str) -> 
 
 
 def test_the_rounds_are_balanced() -> None:
-    counted = Counter(life.contender for life in lives(QUICK))
+    counted = Counter((run.contender, run.part, run.work.record) for run in runs(QUICK))
     assert set(counted.values()) == {QUICK.rounds}
