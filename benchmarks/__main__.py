@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 
 from benchmarks import bench, display
@@ -31,11 +32,20 @@ _WIDTH = 140
     multiple=True,
     help="This one; may be repeated. Ratios with others are null.",
 )
+@click.option("--rounds", type=click.IntRange(1), help="So many, in place of the size's.")
 @click.option("--results", type=click.Path(path_type=Path, dir_okay=False), default=_RESULTS)
 @click.option(
     "--fresh", is_flag=True, help="Begin anew, where an interrupted benchmark would be gone on with."
 )
-def main(*, size: str, parts: tuple[str, ...], names: tuple[str, ...], results: Path, fresh: bool) -> None:
+def main(
+    *,
+    size: str,
+    parts: tuple[str, ...],
+    names: tuple[str, ...],
+    rounds: int | None,
+    results: Path,
+    fresh: bool,
+) -> None:
     """Measure onceonly beside Spark's own Kafka sink and PyFlink, on this machine.
 
     Exit status: 0 if every row came out once in every run, 1 if not, 2 if it could not run.
@@ -44,7 +54,15 @@ def main(*, size: str, parts: tuple[str, ...], names: tuple[str, ...], results: 
     if not data.is_terminal:
         data.width = _WIDTH
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended in order, as by Ctrl-C
-    options = bench.Options(sizes=SIZES[size], path=results, parts=parts, names=names, fresh=fresh)
+    sizes = SIZES[size] if rounds is None else replace(SIZES[size], rounds=rounds)
+    asked = [
+        f"--size {size}",
+        *(f"--only {each}" for each in parts),
+        *(f"--contender {each}" for each in names),
+    ]
+    asked += [f"--rounds {rounds}"] if rounds else []
+    command = " ".join(["python -m benchmarks", *asked])
+    options = bench.Options(sizes=sizes, command=command, path=results, parts=parts, names=names, fresh=fresh)
     try:
         with display.Display(messages) as shown:
             found = bench.run(options, shown)

@@ -41,9 +41,11 @@ _WITHOUT_PROCESS = {"commit", "recovery"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is asked for. ``parts`` and ``names`` of contenders: all, if there is none."""
+    """What is asked for. ``parts`` and ``names`` of contenders: those of the size, if there is none."""
 
     sizes: Sizes
+    command: str
+    """What does the same again."""
     path: Path
     parts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ def _open(options: Options, planned: Sequence[Run], used: Mapping[str, Contender
     machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
     results = store.begin(
         sizes=options.sizes,
+        command=options.command,
         fingerprint=print_of,
         planned=len(planned),
         settings=settings,

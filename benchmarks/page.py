@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
 PICTURES = Path("docs/proof")
 """Relative to the project's folder. The pictures lie beside the record."""
-_COMMAND = {"full": "make bench", "quick": "make bench-quick"}
 
 
 def page(results: Results) -> str:
@@ -108,15 +107,14 @@ def _head(results: Results) -> str:
     machine, versions = results.machine, results.versions
     java = str(machine.get("java")).replace(chr(34), "")
     known = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
-    command = _COMMAND.get(results.size, f"python -m benchmarks --size {results.size}")
     unfinished = "" if results.finished else " **It was interrupted: these are the runs that were done.**"
     left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
     return (
         "# Performance\n\n"
         "What exactly-once costs: onceonly beside Spark's own Kafka sink, which is at least once, and PyFlink. All in "
-        "one run, in turns, against one broker, on the same data and the same cores. Medians; every record that came "
-        "out was counted.\n\n"
-        f"Recorded by `{command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
+        "one run, in turns, against one broker, on the same data and the same cores; each process warms up first and "
+        "stays for all rounds. Medians; every record that came out was counted.\n\n"
+        f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
         f"{known}, commit `{versions.get('commit')}`.{unfinished}{left_out}"

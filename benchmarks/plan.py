@@ -127,13 +127,13 @@ SIZES: Mapping[str, Sizes] = {each.name: each for each in (FULL, QUICK, TINY)}
 
 
 def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] = ()) -> tuple[Run, ...]:
-    """Give the runs in their order; ``parts`` and ``contenders`` choose from those of the size. Pure.
+    """Give the runs in their order; without ``parts`` or ``contenders``, those of the size. Pure.
 
     In each round every contender has its turn at every work, one right after the other, as machines have good and bad
     minutes; who begins moves on by one from round to round.
     """
-    chosen = [each for each in sizes.contenders if not contenders or each in contenders]
-    wanted = [each for each in sizes.parts if not parts or each in parts]
+    chosen = [each for each in CONTENDERS if each in (contenders or sizes.contenders)]
+    wanted = [each for each in PARTS if each in (parts or sizes.parts)]
     found: list[Run] = []
     for number in range(1, sizes.rounds + 1):
         for part in wanted:

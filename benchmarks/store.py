@@ -44,6 +44,7 @@ def interrupted(path: Path, fingerprint: str) -> Results | None:
 def begin(
     *,
     sizes: Sizes,
+    command: str,
     fingerprint: str,
     planned: int,
     settings: Settings,
@@ -55,6 +56,7 @@ def begin(
     return Results(
         version=VERSION,
         size=sizes.name,
+        command=command,
         fingerprint=fingerprint,
         started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=0.0,

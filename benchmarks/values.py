@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 ONCEONLY_EO, ONCEONLY_ALO = "onceonly-exactly-once", "onceonly-at-least-once"
 SPARK_DEFAULT, SPARK_TUNED = "spark-default", "spark-tuned"
 FLINK_EO, FLINK_ALO = "flink-exactly-once", "flink-at-least-once"
@@ -100,6 +100,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     version: int
     size: str
+    command: str
     fingerprint: str
     started: str
     seconds: float

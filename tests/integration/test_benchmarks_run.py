@@ -77,7 +77,7 @@ def found() -> Results:
         patch.setattr("benchmarks.parts.bounded._STALLED_S", 4.0)
         patch.setattr("benchmarks.parts.paced._SILENCE_S", 4.0)
         patch.setattr(tempfile, "tempdir", str(folder / "work"))
-        options = bench.Options(sizes=SIZES, path=folder / "latest.json")
+        options = bench.Options(sizes=SIZES, command="this test", path=folder / "latest.json")
         with Display(Console(file=StringIO())) as display:
             results = bench.run(options, display)
         (folder / "work").rmdir()  # fails where something was left

@@ -73,6 +73,7 @@ def results(*measured: Measured, not_run: dict[str, str] | None = None, finished
     from benchmarks.ratios import ratios
 
     begun = store.begin(
+        command="python -m benchmarks --size quick",
         sizes=QUICK,
         fingerprint="f",
         planned=len(measured),
