@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import plots
+from benchmarks import costs, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.summary import broken, lines
@@ -19,21 +19,23 @@ from benchmarks.values import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.costs import Costs
     from benchmarks.summary import Line
     from benchmarks.values import Results
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
-PICTURES = Path("docs/proof")
+COSTS, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof")
 """Relative to the project's folder. The pictures lie beside the record."""
 
 
-def page(results: Results) -> str:
+def page(results: Results, spent: Costs | None = None) -> str:
     """Give the page, in Markdown. Pure."""
     parts = [
         _head(results),
         _ratios(results),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
+        _costs(spent),
         _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, tuple(PERCENTILES)),
@@ -65,7 +67,7 @@ def write(root: Path, results: Results) -> None:
     (root / RECORD).parent.mkdir(parents=True, exist_ok=True)
     (root / RECORD).write_bytes(encode(results))
     (root / PAGE).parent.mkdir(parents=True, exist_ok=True)
-    (root / PAGE).write_text(page(results), encoding="utf-8")
+    (root / PAGE).write_text(page(results, costs.read(root / COSTS)), encoding="utf-8")
     for name, drawn in pictures(results).items():
         (root / PICTURES / name).write_text(drawn, encoding="utf-8")
 
@@ -74,6 +76,11 @@ _THROUGHPUT = (
     "Kafka to Kafka, nothing changed. All records are in the input before; the clock runs from the moment that an "
     "eighth of them is visible until the last step but one, as seen with `read_committed`: start and end of a query "
     "are left out for all alike. CPU seconds a million records are those of all processes of the contender."
+)
+_COSTS = (
+    "One Spark session writes with one sink after the other, so that all are equally warm; the runs above have younger "
+    "processes, of which compiling takes a part. With both cores busy, the sum over all processes is what bounds the "
+    "speed. Reading alone (Spark's `noop` sink) is the floor of every sink of Spark."
 )
 _WINDOW = (
     "Kafka, counts by key and window of event time, Kafka. Records a second are those that went in. Every window is "
@@ -178,6 +185,24 @@ def _memory(results: Results) -> str:
         "processes at one moment. The heap of every JVM is bounded alike."
     )
     return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
+
+
+def _costs(spent: Costs | None) -> str:
+    if spent is None:
+        return ""
+    floor = next(each for each in spent.costs if each.sink == costs.READING)
+    rows = "".join(
+        f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} "
+        f"| {each.all_us:.2f} | {each.all_us - floor.all_us:.2f} |\n"
+        for each in spent.costs
+    )
+    return (
+        f"## What a row costs, and where\n\n{_COSTS}\n\nRecorded by `{spent.command}` on {spent.started[:10]}, commit "
+        f"`{spent.versions.get('commit')}`; microseconds of a processor for each row of 100 bytes, medians of "
+        f"{floor.rounds} rounds.\n\n"
+        "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
+        + rows.rstrip()
+    )
 
 
 def _settings(results: Results) -> str:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
-from benchmarks import display, page, plots
+from benchmarks import costs, display, page, plots
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, decode
 
@@ -21,7 +21,7 @@ def test_the_published_page_is_what_the_record_gives() -> None:
     assert record.exists() == published.exists()
     if record.exists():
         found = decode(record.read_bytes())
-        assert published.read_text(encoding="utf-8") == page.page(found)
+        assert published.read_text(encoding="utf-8") == page.page(found, costs.read(ROOT / page.COSTS))
         for name, drawn in page.pictures(found).items():
             assert (ROOT / page.PICTURES / name).read_text(encoding="utf-8") == drawn
 
@@ -34,6 +34,19 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "spark.a = b" in text
     assert "2 cores and 23 GiB" in text
     assert "## Memory" in text
+
+
+def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
+    spent = [
+        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=0.5, broker_us=0.25)
+        for sink, jvm in ((costs.READING, 1.0), (ONCEONLY_EO, 1.5))
+    ]
+    record = costs.Costs(
+        version=1, command="c", started="2026-11-22", machine={}, versions={}, costs=tuple(spent)
+    )
+    text = page.page(results(*runs()), record)
+    assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
+    assert "What a row costs" not in page.page(results(*runs()))
 
 
 def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:

@@ -1,0 +1,249 @@
+"""What a row costs, and in which process: ``python -m benchmarks.costs``. Some minutes.
+
+All sinks write in turns from one Spark session, so that all find it equally warm. Reading alone, by Spark's ``noop``,
+is the floor of every sink.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import settings
+from benchmarks.contenders import contenders
+from benchmarks.contenders.base import Place, prefixed, python_path
+from benchmarks.data import fill
+from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_TUNED, Work
+from onceonly.embedded.jars import ensure_jars, spark_jars
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.testing.campaign import machine as host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+VERSION = 1
+READING = "reading alone"
+SINKS = (READING, ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED)
+_PARTITIONS = 2
+_EPOCHS = 6
+# Until then the processes of a query come up.
+_EPOCHS_LEFT_OUT = 2
+_RECORD_BYTES = 100
+_MICRO = 1_000_000
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Medians over the rounds of one sink. ``us`` are microseconds of a processor for each row."""
+
+    sink: str
+    rounds: int
+    records_per_s: float
+    jvm_us: float
+    python_us: float
+    broker_us: float
+
+    @property
+    def all_us(self) -> float:
+        """All processes together."""
+        return self.jvm_us + self.python_us + self.broker_us
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of costs."""
+
+    version: int
+    command: str
+    started: str
+    machine: Mapping[str, str | int | float]
+    versions: Mapping[str, str]
+    costs: tuple[Cost, ...]
+
+
+def read(path: Path) -> Costs | None:
+    """Read a file of costs, None where there is none."""
+    return msgspec.json.decode(path.read_bytes(), type=Costs) if path.exists() else None
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--records", default=3_000_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--warm", default=3, show_default=True, type=click.IntRange(0), help="Rounds before, not counted."
+)
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
+    """Measure what a row of 100 bytes costs from Kafka to Kafka, and in which process."""
+    ensure_jars(used_by="broker")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    folder = Path(tempfile.mkdtemp(prefix="c-"))
+    try:
+        found = _measure(folder, records, rounds, warm)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
+    if path is not None:
+        costs = Costs(
+            version=VERSION,
+            command=f"python -m benchmarks.costs --records {records} --rounds {rounds} --warm {warm}",
+            started=started,
+            machine=host.machine(),
+            versions=host.versions(),
+            costs=tuple(found),
+        )
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(costs), indent=1) + b"\n")
+
+
+def table(costs: list[Cost]) -> Table:
+    """Draw them. Pure."""
+    drawn = Table(
+        "sink",
+        "records/s",
+        "JVM",
+        "Python",
+        "broker",
+        "all",
+        title="microseconds of a processor for each row",
+    )
+    for column in drawn.columns[1:]:
+        column.justify = "right"
+    for each in costs:
+        parts = (each.jvm_us, each.python_us, each.broker_us, each.all_us)
+        drawn.add_row(each.sink, f"{each.records_per_s:,.0f}", *(f"{part:.2f}" for part in parts))
+    return drawn
+
+
+def _measure(folder: Path, records: int, rounds: int, warm: int) -> list[Cost]:
+    os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with EmbeddedKafka(folder / "kafka") as kafka:
+        kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
+        fill(
+            kafka.bootstrap_servers,
+            "input",
+            records=records,
+            partitions=_PARTITIONS,
+            record_bytes=_RECORD_BYTES,
+        )
+        spark = _session(folder)
+        try:
+            return _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
+        finally:
+            spark.stop()
+
+
+def _session(folder: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    import onceonly
+
+    builder = SparkSession.builder.master(f"local[{_PARTITIONS}]").appName("costs")
+    own = {"spark.jars": spark_jars(), "spark.local.dir": str(folder / "t")}
+    for name, value in {**settings.BASE, **settings.SESSION, **own}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    onceonly.register(spark)
+    return spark
+
+
+def _rounds(
+    spark: SparkSession, kafka: EmbeddedKafka, folder: Path, records: int, *, rounds: int, warm: int
+) -> list[Cost]:
+    found: dict[str, list[dict[str, float]]] = {sink: [] for sink in SINKS}
+    admin = kafka.admin()
+    for number in range(-warm, rounds):
+        # Who begins moves on, so that nobody always has what another one left behind.
+        for place in range(len(SINKS)):
+            sink = SINKS[(place + number) % len(SINKS)]
+            sys.stderr.write(f"round {number + 1}: {sink}\n")
+            topic = f"output-{number}-{place}"
+            kafka.create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})
+            before = _used_s(kafka)
+            query = _start(spark, kafka, sink, topic, folder / topic, records)
+            query.awaitTermination()
+            used = {name: (after - before[name]) / records for name, after in _used_s(kafka).items()}
+            if number >= 0:
+                found[sink].append({**used, "rate": _rate(query)})
+            admin.delete_topics([topic])[topic].result(30)
+    return [
+        Cost(
+            sink=sink,
+            rounds=rounds,
+            records_per_s=round(statistics.median(each["rate"] for each in runs), 1),
+            jvm_us=round(statistics.median(each["jvm"] for each in runs) * _MICRO, 3),
+            python_us=round(statistics.median(each["python"] for each in runs) * _MICRO, 3),
+            broker_us=round(statistics.median(each["broker"] for each in runs) * _MICRO, 3),
+        )
+        for sink, runs in found.items()
+    ]
+
+
+def _start(
+    spark: SparkSession, kafka: EmbeddedKafka, sink: str, topic: str, checkpoint: Path, records: int
+) -> StreamingQuery:
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    rows = (
+        spark.readStream.format("kafka")
+        .options(**servers, **prefixed(settings.SOURCE, "kafka."))
+        .option("subscribe", "input")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", -(-records // _EPOCHS))
+        .load()
+        .select("key", "value")
+    )
+    writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
+    if sink == READING:
+        return writer.format("noop").start()
+    order: Mapping[str, Any] = contenders()[sink].order(Work(kind="pass"), _place(kafka, topic, checkpoint))
+    return writer.format(order["format"]).options(**order["sink"]).start()
+
+
+def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path) -> Place:
+    return Place(
+        name=topic,
+        servers=kafka.bootstrap_servers,
+        source="input",
+        target=topic,
+        checkpoint=checkpoint,
+        partitions=_PARTITIONS,
+        per_epoch=0,
+        window_ms=0,
+    )
+
+
+def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
+    """Give the CPU seconds that each kind of process has used; what has ended is in its parent's account."""
+    used = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
+    for process in psutil.Process().children(recursive=True):
+        try:
+            times, java = process.cpu_times(), process.name() == "java"
+        except psutil.NoSuchProcess:
+            continue
+        kind = "broker" if process.pid == kafka.pid else "jvm" if java else "python"
+        used[kind] += times.user + times.system + times.children_user + times.children_system
+    return used
+
+
+def _rate(query: StreamingQuery) -> float:
+    done = [each for each in query.recentProgress if each["numInputRows"]][_EPOCHS_LEFT_OUT:]
+    rows = sum(int(each["numInputRows"]) for each in done)
+    return rows / (sum(int(each["durationMs"]["triggerExecution"]) for each in done) / 1000)
+
+
+if __name__ == "__main__":
+    main()
