@@ -38,7 +38,7 @@ def page(results: Results, spent: Costs | None = None) -> str:
         _costs(spent),
         _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
         _memory(results),
-        _section(results, "latency", "Visible latency", _LATENCY, tuple(PERCENTILES)),
+        _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _section(results, "commit", "The commit phase", _COMMIT, ("decide_ms",)),
         _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
@@ -89,8 +89,14 @@ _WINDOW = (
 _LATENCY = (
     "From the moment at which a record was due to be sent until a `read_committed` reader has it. The sender keeps its "
     "rate whatever happens, and a late record carries the time at which it was due. `ms` behind the rate is Spark's "
-    "trigger, or the time between Flink's checkpoints; without it, Spark's default trigger."
+    "trigger, or the time between Flink's checkpoints; without it, Spark's default trigger.\n\n"
+    "The last two columns are what Spark says of its micro-batches: all of one, and the sink's share (plan, tasks, "
+    "commit). A row waits for the next epoch to begin, half of one on average. At least once, it is visible when its "
+    "task has flushed it, in the middle of that epoch; exactly once, when the epoch commits, at its end. That wait is "
+    "the price of the guarantee and bounds it from below: half an epoch, and the epoch up to its commit. What is left "
+    "to gain is in the epoch's own length."
 )
+_LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
 _COMMIT = (
     "Epochs of so many prepared transactions: from the last vote to the moment at which everything is committed, noted "
