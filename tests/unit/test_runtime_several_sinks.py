@@ -95,6 +95,25 @@ def test_a_sink_that_cannot_complete_its_epoch_is_asked_again_by_the_next_run() 
     assert seen == [0]
 
 
+def test_a_mistake_in_the_code_that_completes_is_raised_as_what_it_is_and_what_is_committed_stays() -> None:
+    job = Job()
+    mistake = AttributeError("'Table' object has no attribute 'publish'")
+    failures = iter([mistake])
+
+    def complete(context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    job.sinks["a"].complete = complete  # type: ignore[method-assign]  # as above
+    with pytest.raises(AttributeError) as caught:
+        job.live(0)
+    assert caught.value is mistake
+    assert [note for note in mistake.__notes__ if "the sink a" in note and "Everything is committed" in note]
+    assert 0 not in job.disk.receipts
+    job.live(0)
+    job.check()
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_at_most_once_the_sink_is_told_of_every_handle_and_looks_what_is_there(killed: bool) -> None:  # noqa: FBT001  a parameter
     job = Job(guarantee=Guarantee.AT_MOST_ONCE, graceful=False)

@@ -354,6 +354,12 @@ class Coordinator:
                 self._sinks[name].complete(self._context(name), link.epoch, committed)
             except OnceonlyError:
                 raise
+            except questions.MISTAKES as error:
+                error.add_note(
+                    f"Query {self._log.query}, chk-{link.epoch}: raised by the sink {name}, whose code is to be "
+                    "corrected. Everything is committed; complete is called again at the next start."
+                )
+                raise
             except Exception as error:
                 raise UnavailableError(
                     f"Query {self._log.query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "

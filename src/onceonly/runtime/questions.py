@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # What a mistake in a sink's code raises. No other try heals it, so it is not called "unavailable".
-_MISTAKES = (AttributeError, NameError, TypeError, LookupError, AssertionError, NotImplementedError)
+MISTAKES = (AttributeError, NameError, TypeError, LookupError, AssertionError, NotImplementedError)
 _NEXT_STEP = "Start the query again: nothing was decided, and the epoch is run again."
 
 
@@ -42,7 +42,7 @@ def ask(questions: Mapping[str, Callable[[], T]], *, within_s: float, about: str
 
 
 def _named(error: BaseException, name: str, about: str) -> BaseException:
-    if isinstance(error, _MISTAKES):
+    if isinstance(error, MISTAKES):
         error.add_note(
             f"{about}: raised by the sink {name}, whose code is to be corrected; nothing was decided."
         )
