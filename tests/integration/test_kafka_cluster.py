@@ -95,3 +95,21 @@ def test_the_coordinator_moves_and_each_row_is_there_once(cluster: EmbeddedClust
     assert query.commit(decided) in ENDED
     assert query.commit(query.prepare("next", epoch=1)) in ENDED
     query.until_read("decided", "next")
+
+
+def test_what_one_dead_coordinator_keeps_of_many_commits_is_committed_by_the_next_and_each_row_is_there_once(
+    cluster: EmbeddedCluster,
+) -> None:
+    query = Query(cluster)
+    handles = [query.prepare(f"m{slot}", slot=slot) for slot in range(8)]
+    query.sink.recover(query.context)  # learns the leaders, which are old in a moment
+    killed = coordinator_of(query, handles[0].transaction)
+    cluster.broker(killed).kill()
+    first = query.sink.commit_many(handles)
+    assert all(outcome in ENDED or isinstance(outcome, RetryLater) for outcome in first)
+    assert isinstance(first[0], RetryLater)
+    wait_for(lambda: set(query.sink.commit_many(handles)) <= ENDED, "another broker to take over")
+    cluster.broker(killed).start()
+    cluster.wait_ready()
+    query.until_read(*(f"m{slot}" for slot in range(8)))
+    assert query.open_transactions() == []
