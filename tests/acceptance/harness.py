@@ -338,6 +338,7 @@ class Watcher:
 
 
 def read_committed(servers: str, topic: str) -> list[tuple[str, str]]:
+    """Read a topic to its end, partition after partition: which of them a consumer has first is chance."""
     consumer = Consumer({
         "bootstrap.servers": servers,
         "group.id": f"audit-{uuid.uuid4().hex}",
@@ -349,7 +350,7 @@ def read_committed(servers: str, topic: str) -> list[tuple[str, str]]:
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        rows: list[tuple[str, str]] = []
+        rows: dict[int | None, list[tuple[str, str]]] = {number: [] for number in sorted(partitions)}
         ended: set[int | None] = set()
         deadline = time.monotonic() + TIMEOUT_S
         while len(ended) < len(partitions):
@@ -363,8 +364,8 @@ def read_committed(servers: str, topic: str) -> list[tuple[str, str]]:
                 ended.add(message.partition())
                 continue
             key, value = message.key(), message.value()
-            rows.append((key.decode() if key else "", value.decode() if value else ""))
-        return rows
+            rows[message.partition()].append((key.decode() if key else "", value.decode() if value else ""))
+        return [row for found in rows.values() for row in found]
     finally:
         consumer.close()
 
