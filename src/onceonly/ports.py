@@ -140,9 +140,10 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         return {}
 
     def identity(self) -> Mapping[str, str | int]:
-        """Name the target, without secrets. Driver, once an epoch; by the operator's commands without ``check``.
+        """Name the target, without secrets. Driver, twice an epoch; by the operator's commands without ``check``.
 
-        It is kept in the decision. Handles that are pending are refused when it has changed since.
+        It is kept in the decision. Handles that are pending are refused when it has changed since, and an epoch during
+        which it changes is run again.
         """
         return {}
 

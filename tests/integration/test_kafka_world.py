@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewPartitions
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.errors import CommitDelayedError, ConfigurationError, WriteFailedError
+from onceonly.errors import CommitDelayedError, ConfigurationError, UnavailableError, WriteFailedError
 from onceonly.log import open_log
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Mode, Plan, RetryLater, Unknown, Vote
 from onceonly.runtime.coordinator import Coordinator, Participant
@@ -81,6 +81,27 @@ def test_a_topic_deleted_and_made_anew_while_rows_are_pending_stops_the_query_be
         coordinator(query, tmp_path).plan(0, run="two")
     assert prepared.handle is not None
     assert query.open_transactions() == [prepared.handle.transaction]
+
+
+def test_a_topic_deleted_and_made_anew_before_the_decision_gives_the_epoch_up_and_runs_it_again(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """A commit would succeed, of rows that went with the former topic."""
+    query = Query(broker)
+    at_work = coordinator(query, tmp_path)
+    plan = at_work.plan(0, run="one")
+    prepared = vote(query, plan, "a")
+    recreate(broker, query.topic)
+    with pytest.raises(UnavailableError, match="topic_id was"):
+        at_work.decide(plan, [prepared])
+    at_work.abort(plan, [prepared], run="one")
+
+    again = coordinator(query, tmp_path)
+    plan = again.plan(0, run="two")
+    assert plan.mode is Mode.RUN
+    again.decide(plan, [vote(query, plan, "a")])
+    query.until_read("a")
+    assert query.open_transactions() == []
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["idle", "restarted"])

@@ -273,6 +273,19 @@ DEFECTS: Final = (
         says="Stop late: ",
     ),
     Defect(
+        name="exchanged-target-decided",
+        group=DECISION,
+        what="An epoch is decided though the target that it was prepared in is another one by now",
+        file="protocol/deciding.py",
+        before="        if changed:\n",
+        after="        if changed and event.age_s < 0:\n",
+        tests=(
+            "tests/unit/test_runtime_late.py::"
+            "test_a_target_that_is_exchanged_while_an_epoch_is_written_gives_the_epoch_up_and_gets_it_whole",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="abort-after-failed-commit",
         group=DECISION,
         what="Spark's abort after a failed commit is taken literally: decided handles are aborted",

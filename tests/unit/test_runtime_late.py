@@ -28,10 +28,14 @@ class AgeingSink(MemorySink):
     def __init__(self, store: str) -> None:
         super().__init__({"store": store})
         self.answer: str | Exception | Callable[[], str] = ""
+        self.target = "first"
         self.asked: list[tuple[list[str], dict[str, str | int], float]] = []
 
     def check(self, context: object) -> Mapping[str, str | int]:
         return {"timeout": 7}
+
+    def identity(self) -> Mapping[str, str | int]:
+        return {"target": self.target}
 
     def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
         self.asked.append(([each.transaction for each in handles], dict(facts), age_s))
@@ -113,6 +117,25 @@ def test_a_reason_of_one_sink_gives_the_epoch_of_all_up() -> None:
     assert job.pending() == []
     job.sinks["b"].answer = ""
     job.run()
+    for sink in job.sinks.values():
+        assert dict(sink.store.visible()) == {(0,): 1, (1,): 1}
+
+
+def test_a_target_that_is_exchanged_while_an_epoch_is_written_gives_the_epoch_up_and_gets_it_whole() -> None:
+    """What was prepared is gone with the former one, and a commit may say that it is there."""
+    job = Job()
+
+    def exchange() -> str:
+        job.sinks["b"].target = "second"
+        return ""
+
+    job.sinks["b"].answer = exchange
+    with pytest.raises(UnavailableError, match=r"chk-0: .*sink b: target was 'first' and is 'second'"):
+        job.run()
+    assert LinkKind.COMMIT not in job.kinds()
+    assert job.pending() == []
+    job.run()
+    assert MemoryLog(job.disk).chain(0)[-1].settings["b"] == {"target": "second"}
     for sink in job.sinks.values():
         assert dict(sink.store.visible()) == {(0,): 1, (1,): 1}
 

@@ -22,4 +22,10 @@ def test_every_reason_has_an_error_of_its_own(reason: StopReason) -> None:
 def test_only_what_a_restart_heals_is_restartable() -> None:
     healed = {reason for reason in StopReason if error_of(Stop(reason, ""), query="q", epoch=0).restartable}
 
-    assert healed == {StopReason.DELAYED, StopReason.LATE, StopReason.LOST, StopReason.OVERTAKEN}
+    assert healed == {
+        StopReason.DELAYED,
+        StopReason.EXCHANGED,
+        StopReason.LATE,
+        StopReason.LOST,
+        StopReason.OVERTAKEN,
+    }

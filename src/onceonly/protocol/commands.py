@@ -108,6 +108,7 @@ class StopReason(enum.StrEnum):
     IN_DOUBT = "in doubt"
     DELAYED = "delayed"
     LATE = "late"
+    EXCHANGED = "exchanged"
     LOST = "lost"
     MISMATCH = "mismatch"
     BARRIER = "barrier"

@@ -16,6 +16,7 @@ from onceonly.protocol.moves import (
     aborts,
     commits,
     count,
+    differences,
     new_link,
     repeat,
     settle,
@@ -66,12 +67,16 @@ def _decide(plan: Plan, votes: tuple[Vote, ...], rest: tuple[Vote, ...] = ()) ->
 
 
 def checked(state: s.Checking, event: e.Checked) -> Move:
-    """In time: put the decision. Late: stop before it, so that the try is given up and run again."""
+    """In time: put the decision. Late, or prepared in what is gone: stop before it; the epoch is run again."""
     limit_s = state.plan.limit_s
     if limit_s is not None and event.age_s > limit_s:
         return stop(StopReason.LATE, f"it took {event.age_s:.1f} s, and its limit is {limit_s:g} s")
     if event.expiring:
         return stop(StopReason.LATE, "; ".join(event.expiring))
+    for sink, now in event.settings.items():
+        changed = differences(state.link.settings.get(sink, {}), now)
+        if changed:
+            return stop(StopReason.EXCHANGED, f"sink {sink}: {changed}")
     return s.Deciding(state.plan, state.link, state.rest), (PutLink(state.link),)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.model import Link, Outcome, Receipt, Vote
 
 
@@ -85,10 +87,14 @@ class VotesCollected:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The epoch is ``age_s`` seconds old; ``expiring`` says which prepared transactions are gone or about to be."""
+    """The epoch is ``age_s`` seconds old; ``expiring`` says which prepared transactions are gone or about to be.
+
+    ``settings`` name the target of each sink as it is now, where something is prepared.
+    """
 
     age_s: float
     expiring: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

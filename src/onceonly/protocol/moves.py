@@ -17,6 +17,7 @@ from onceonly.model import (
     Receipt,
     RetryLater,
     Unknown,
+    differing,
 )
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
@@ -32,6 +33,8 @@ from onceonly.protocol.commands import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceonly.model import Outcome, Vote
 
 Move: TypeAlias = tuple[s.State, tuple[Command, ...]]
@@ -51,6 +54,11 @@ def overtaken(_state: s.State, event: e.LinkTaken) -> Move:
 def link_in_doubt(_state: s.State, event: e.LinkInDoubt) -> Move:
     """Stop: what cannot be told is neither put nor not put."""
     return stop(StopReason.IN_DOUBT, event.reason)
+
+
+def differences(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> str:
+    """Tell how a target is not what it was; empty where it is."""
+    return ", ".join(f"{key} was {then[key]!r} and is {now.get(key)!r}" for key in differing(then, now))
 
 
 def stop(reason: StopReason, detail: str) -> Move:

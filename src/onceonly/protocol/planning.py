@@ -13,6 +13,7 @@ from onceonly.protocol.moves import (
     Move,
     commits,
     count,
+    differences,
     new_link,
     repeat,
     settle,
@@ -85,11 +86,11 @@ def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
     reports: list[Command] = []
     for sink, then in newest.settings.items():
         now = context.settings.get(sink, {})
-        parts = [f"{key} was {then[key]!r} and is {now.get(key)!r}" for key in differing(then, now)]
-        if sink in context.settings and parts:
+        changed = differences(then, now)
+        if sink in context.settings and changed:
             message = (
                 f"chk-{context.epoch}: the target of sink {sink} has changed since link {newest.name}: "
-                f"{', '.join(parts)}; nothing was pending there, and the query goes on with the new one"
+                f"{changed}; nothing was pending there, and the query goes on with the new one"
             )
             reports.append(Report(ReportKind.TARGET_CHANGED, message))
     return tuple(reports)

@@ -277,7 +277,7 @@ class Coordinator:
         raise TypeError(message)
 
     def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
-        """Look how old the epoch is, and whether its transactions will live until they are committed.
+        """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.
 
         Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
         epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
@@ -286,24 +286,27 @@ class Coordinator:
         query = f"Query {self._log.query}, chk-{plan.epoch}"
         answers = questions.ask(
             {
-                name: partial(self._expiring, name, handles, plan.facts.get(name, {}), age_s)
+                name: partial(self._look_at, name, handles, plan.facts.get(name, {}), age_s)
                 for name, handles in _handles(link.votes).items()
             },
             within_s=ANSWERS_S,
             about=f"{query}: whether the transactions are still open after {age_s:.1f} s",
         )
-        expiring = [f"sink {name}: {why}" for name, why in answers.items() if why]
+        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
         # The questions took time, too.
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
         self._record(
             "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
         )
-        return protocol.Checked(age_s, tuple(expiring))
+        return protocol.Checked(
+            age_s, tuple(expiring), {name: identity for name, (_, identity) in answers.items()}
+        )
 
-    def _expiring(
+    def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
-    ) -> str:
-        return self._sinks[name].expiring(handles, facts, age_s)
+    ) -> tuple[str, Mapping[str, str | int]]:
+        sink = self._sinks[name]
+        return sink.expiring(handles, facts, age_s), dict(sink.identity())
 
     def _put(self, link: Link) -> protocol.Event:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.

@@ -39,6 +39,11 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
             "raise onceonly.epoch.timeout, or the transaction time-out that is named."
         ),
     ),
+    StopReason.EXCHANGED: (
+        errors.UnavailableError,
+        "The target was exchanged while the epoch was written, so it was not decided; what it had prepared is removed.",
+        "Let the query start again, as a supervised one does: the epoch runs anew, into the target that is there now.",
+    ),
     StopReason.LOST: (
         errors.TransactionLostError,
         "Decided transactions were dropped by the target; this is proven, and they are fenced.",
