@@ -24,6 +24,7 @@ CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
+LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
@@ -280,8 +281,8 @@ DEFECTS: Final = (
         before="        if changed:\n",
         after="        if changed and event.age_s < 0:\n",
         tests=(
-            "tests/unit/test_runtime_late.py::"
-            "test_a_target_that_is_exchanged_while_an_epoch_is_written_gives_the_epoch_up_and_gets_it_whole",
+            LATE
+            + "test_a_target_that_is_exchanged_while_an_epoch_is_written_gives_the_epoch_up_and_gets_it_whole",
         ),
         says="DID NOT RAISE",
     ),
