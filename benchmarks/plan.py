@@ -36,7 +36,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rounds: int
     rounds_few: int
-    """In so many rounds is done what no ratio asks for: it need not stand on as many runs."""
+    """In so many rounds, the last ones, is done what no ratio asks for: it need not stand on as many runs."""
     records: dict[Record, int]
     window_records: int
     warm_records: int
@@ -63,7 +63,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 FULL = Sizes(
     name="full",
     rounds=5,
-    rounds_few=3,
+    rounds_few=2,
     records={"100b": 4_000_000, "1kb": 1_000_000},
     window_records=2_000_000,
     warm_records=4_000_000,
@@ -79,7 +79,7 @@ FULL = Sizes(
     flink_checkpoints_ms=1_000,
     empty_s=8,
     commit_counts=(1, 4, 16, 64, 256),
-    kills=6,
+    kills=5,
     parts=PARTS,
     contenders=CONTENDERS,
 )
@@ -154,7 +154,7 @@ def fingerprint(sizes: Sizes, planned: Iterable[Run], *facts: object) -> str:
 
 
 def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Work]:
-    is_ours, is_few = contender == ONCEONLY_EO, number <= sizes.rounds_few
+    is_ours, is_few = contender == ONCEONLY_EO, _is_few(sizes, number)
     match part:
         case "throughput":
             return _throughput(sizes, contender, number)
@@ -174,7 +174,7 @@ def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Wo
 
 
 def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
-    compressions: Sequence[Compression] = ("none", "lz4") if number <= sizes.rounds_few else ("none",)
+    compressions: Sequence[Compression] = ("none", "lz4") if _is_few(sizes, number) else ("none",)
     for record in sizes.records:
         for compression in compressions:
             yield Work(
@@ -183,7 +183,7 @@ def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
 
 
 def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
-    first, is_few = sizes.rates[0], number <= sizes.rounds_few
+    first, is_few = sizes.rates[0], _is_few(sizes, number)
     rates = [*sizes.rates, *(sizes.rates_few if is_few else ())]
     if contender == FLINK_EO:
         yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.flink_intervals_ms)
@@ -199,6 +199,10 @@ def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
             yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.intervals_ms)
         if is_few and sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
             yield Work(kind="pass", rate=sizes.rate_low)
+
+
+def _is_few(sizes: Sizes, number: int) -> bool:
+    return number > sizes.rounds - sizes.rounds_few
 
 
 def _interval(sizes: Sizes, contender: str) -> int:

@@ -158,3 +158,8 @@ def test_results_show_every_setting_and_no_folder_of_this_machine(name: str) -> 
 def test_the_rounds_are_balanced() -> None:
     counted = Counter((run.contender, run.part, run.work.record) for run in runs(QUICK))
     assert set(counted.values()) == {QUICK.rounds}
+
+
+def test_what_is_done_in_few_rounds_is_done_in_the_last_ones_when_all_processes_are_warm() -> None:
+    few = {run.round for run in runs(FULL) if run.part == "window" or run.work.compression == "lz4"}
+    assert few == {FULL.rounds - 1, FULL.rounds}
