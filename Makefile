@@ -47,10 +47,11 @@ demo: setup
 	$(BIN)/onceonly demo
 
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
+# Files go to the two processes in the order of their names: those with a few long tests are not left for the end.
 test: setup lint types imports docs
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
-	$(BIN)/pytest -n 2 --dist loadfile -m "integration and not long"
-	$(BIN)/pytest -n 2 --dist loadfile -m "acceptance and not long" --durations=25
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" --durations=25
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace); where it is missing, the tests that use it fail and say so.

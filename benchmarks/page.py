@@ -1,7 +1,7 @@
 """The published page, made of one file of results, so that nobody types a figure.
 
-``python -m benchmarks.page RESULTS`` records the results under ``docs/proof`` and writes the page and its pictures; a
-test sees that the page is what the record gives.
+``python -m benchmarks.page RESULTS`` records the results under ``docs/proof`` and writes the page, its pictures, and a
+few figures into the README; a test sees that they are what the record gives.
 """
 
 from __future__ import annotations
@@ -10,25 +10,46 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import costs, plots
+from benchmarks import costs, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
+from benchmarks.ratios import median, of
 from benchmarks.summary import broken, lines
-from benchmarks.values import decode, encode
+from benchmarks.values import (
+    FLINK_EO,
+    ONCEONLY_ALO,
+    ONCEONLY_EO,
+    SPARK_DEFAULT,
+    SPARK_TUNED,
+    Work,
+    decode,
+    encode,
+)
+from onceonly.testing.campaign import marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.costs import Costs
+    from benchmarks.phases import Phases
     from benchmarks.summary import Line
-    from benchmarks.values import Results
+    from benchmarks.values import Record, Results
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
-COSTS, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof")
+COSTS, PHASES, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof/phases.json"), Path("docs/proof")
 """Relative to the project's folder. The pictures lie beside the record."""
+README, MARKS = Path("README.md"), "costs"
+_NONE = "No run has been recorded yet."
+_NAMES = {
+    ONCEONLY_EO: "onceonly, exactly-once",
+    ONCEONLY_ALO: "onceonly, at-least-once",
+    SPARK_TUNED: "Spark's own sink (at-least-once), with the same settings",
+    SPARK_DEFAULT: "Spark's own sink (at-least-once), with Spark's defaults",
+    FLINK_EO: "PyFlink, exactly-once",
+}
 
 
-def page(results: Results, spent: Costs | None = None) -> str:
+def page(results: Results, spent: Costs | None = None, epoch: Phases | None = None) -> str:
     """Give the page, in Markdown. Pure."""
     parts = [
         _head(results),
@@ -39,12 +60,59 @@ def page(results: Results, spent: Costs | None = None) -> str:
         _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
+        _epoch(epoch),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _section(results, "commit", "The commit phase", _COMMIT, ("decide_ms",)),
         _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
         _settings(results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def published(root: Path, results: Results) -> str:
+    """Give the page with what is recorded beside the results in the project in ``root``."""
+    return page(results, costs.read(root / COSTS), phases.read(root / PHASES))
+
+
+def short(results: Results | None) -> str:
+    """Give what the README shows: records a second, and how soon a row is visible. Pure."""
+    if results is None:
+        return _NONE
+    rows = [
+        f"| {name} | {_rate(results, contender, '100b')} | {_rate(results, contender, '1kb')} "
+        f"| {_delay(results, contender)} |\n"
+        for contender, name in _NAMES.items()
+    ]
+    machine = results.machine
+    return (
+        "| Kafka to Kafka | records/s of 100 bytes | of 1 KB | ms until visible at 200/s: median, 99 % |\n"
+        f"|---|--:|--:|--:|\n{''.join(rows)}\n"
+        f"Medians of {results.sizes['rounds']} runs in turns on {machine.get('cores')} cores, brokers and all, by "
+        f"`{results.command}` on {results.started[:10]}. [All figures, and where the time goes]({PAGE})."
+    )
+
+
+def _rate(results: Results, contender: str, record: Record) -> str:
+    found = of(results.runs, "throughput", Work(kind="pass", record=record), contender, every_interval=True)
+    value = median(found, "records_per_s")
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _delay(results: Results, contender: str) -> str:
+    """Give the median and the 99th percentile at Spark's default trigger; of Flink's intervals the quickest, named."""
+    asked = Work(kind="pass", rate=200)
+    measured = of(results.runs, "latency", asked, contender, every_interval=True)
+    intervals = {each.run.work.interval_ms for each in measured}
+    found = []
+    for interval_ms in ({0} & intervals) or intervals:
+        own = [each for each in measured if each.run.work.interval_ms == interval_ms]
+        half, most = median(own, "p50_ms"), median(own, "p99_ms")
+        if half is not None and most is not None:
+            found.append((half, most, interval_ms))
+    if not found:
+        return ""
+    half, most, interval_ms = min(found)
+    return f"{half:,.0f}, {most:,.0f}{f' (checkpoints every {interval_ms} ms)' if interval_ms else ''}"
 
 
 def pictures(results: Results) -> dict[str, str]:
@@ -67,7 +135,8 @@ def write(root: Path, results: Results) -> None:
     (root / RECORD).parent.mkdir(parents=True, exist_ok=True)
     (root / RECORD).write_bytes(encode(results))
     (root / PAGE).parent.mkdir(parents=True, exist_ok=True)
-    (root / PAGE).write_text(page(results, costs.read(root / COSTS)), encoding="utf-8")
+    (root / PAGE).write_text(published(root, results), encoding="utf-8")
+    marks.write(root / README, short(results), name=MARKS)
     for name, drawn in pictures(results).items():
         (root / PICTURES / name).write_text(drawn, encoding="utf-8")
 
@@ -95,6 +164,11 @@ _LATENCY = (
     "task has flushed it, in the middle of that epoch; exactly once, when the epoch commits, at its end. That wait is "
     "the price of the guarantee and bounds it from below: half an epoch, and the epoch up to its commit. What is left "
     "to gain is in the epoch's own length."
+)
+_PHASES = (
+    "Ours, exactly once, at 200 records a second by the default trigger, from the event log, which has every step of the "
+    "protocol in every process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency --contender "
+    "onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR`."
 )
 _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
@@ -208,6 +282,23 @@ def _costs(spent: Costs | None) -> str:
         f"{floor.rounds} rounds.\n\n"
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         + rows.rstrip()
+    )
+
+
+def _epoch(found: Phases | None) -> str:
+    if found is None:
+        return ""
+    rows = "".join(
+        f"| {each.title} | {each.median_ms:.1f} | {each.p95_ms:.1f} | {phases.HOLDS[each.title]} |\n"
+        for each in found.phases
+    )
+    whole = sum(each.median_ms for each in found.phases)
+    return (
+        f"## Where an epoch's time goes\n\n{_PHASES}\n\nOver "
+        f"{max(each.epochs for each in found.phases)} epochs, commit `{found.versions.get('commit')}`, with a load of "
+        f"{found.machine.get('load_before')}; milliseconds.\n\n"
+        "| phase | median | p95 | what happens |\n|---|--:|--:|---|\n"
+        f"{rows}| all medians | {whole:.1f} | | |"
     )
 
 

@@ -7,55 +7,123 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import percentiles
 from onceonly import events
+from onceonly.testing.campaign import machine as host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+VERSION = 1
 _PLANNED = "plan.started"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """From the last event of one kind to the first or the last of another, within an epoch."""
+    """From the last event of one kind to the first or the last of another, within an epoch.
+
+    ``holds`` says what happens meanwhile.
+    """
 
     title: str
     begin: str
     end: str
     ends_with_last: bool = True
+    holds: str
 
 
 PHASES = (
-    Phase("the plan", _PLANNED, "epoch.planned"),
-    Phase("until a slot has rows and has begun", "epoch.planned", "slot.begun", ends_with_last=False),
-    Phase("rows written, flushed and marked", "slot.begun", "slot.prepared"),
-    Phase("votes on their way to the commit process", "slot.prepared", "votes.collected"),
-    Phase("the votes checked", "votes.collected", "epoch.checked"),
-    Phase("the link on disk: decided", "epoch.checked", "link.persisted"),
-    Phase("every transaction committed: visible", "link.persisted", "epoch.completed"),
-    Phase("the receipt, and the log cleaned", "epoch.completed", "epoch.done"),
+    Phase(
+        title="the plan",
+        begin=_PLANNED,
+        end="epoch.planned",
+        holds="our process: the log's end and Spark's offsets are read, the target is asked for its name",
+    ),
+    Phase(
+        title="until a slot has rows and has begun",
+        begin="epoch.planned",
+        end="slot.begun",
+        ends_with_last=False,
+        holds="Spark: the plan goes back to the JVM, a job is made of it and its tasks start; they read their part of "
+        "the topic and hand the first batch to Python. Ours: the marker is looked up, one request",
+    ),
+    Phase(
+        title="rows written, flushed and marked",
+        begin="slot.begun",
+        end="slot.prepared",
+        holds="librdkafka: rows are sent and acknowledged by all replicas, the marker beside them",
+    ),
+    Phase(
+        title="votes on their way to the commit process",
+        begin="slot.prepared",
+        end="votes.collected",
+        holds="Spark: the tasks and the job end, the votes are pickled and handed to the commit process",
+    ),
+    Phase(
+        title="the votes checked",
+        begin="votes.collected",
+        end="epoch.checked",
+        holds="ours: the target is asked for its name again, one request",
+    ),
+    Phase(
+        title="the link on disk: decided",
+        begin="epoch.checked",
+        end="link.persisted",
+        holds="ours: a file is written, synced and linked, and its folder synced: two syncs",
+    ),
+    Phase(
+        title="every transaction committed: visible",
+        begin="link.persisted",
+        end="epoch.completed",
+        holds="Kafka: all EndTxn at once, answered when the coordinators have them in their log",
+    ),
+    Phase(
+        title="the receipt, and the log cleaned",
+        begin="epoch.completed",
+        end="epoch.done",
+        holds="ours: a file is written, two syncs; what is too old is folded now and then",
+    ),
 )
 BETWEEN = "Spark, until the next plan"
+_BETWEEN_HOLDS = (
+    "Spark: its own commit file, the topic's new end, its offsets file, the query planned anew, the planner process "
+    "called; each file is followed by a process of `chmod`"
+)
+HOLDS = {**{phase.title: phase.holds for phase in PHASES}, BETWEEN: _BETWEEN_HOLDS}
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a phase took, in milliseconds, over ``epochs``."""
 
     title: str
     epochs: int
     median_ms: float
     p95_ms: float
+
+
+class Phases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of phases."""
+
+    version: int
+    machine: Mapping[str, str | int | float]
+    versions: Mapping[str, str]
+    phases: tuple[Spent, ...]
+
+
+def read(path: Path) -> Phases | None:
+    """Read a file of phases, None where there is none."""
+    return msgspec.json.decode(path.read_bytes(), type=Phases) if path.exists() else None
 
 
 def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
@@ -84,10 +152,10 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
     titles = [*(phase.title for phase in PHASES), BETWEEN]
     return [
         Spent(
-            title,
-            len(took[title]),
-            statistics.median(took[title]),
-            percentiles(np.array(took[title]))["p95_ms"],
+            title=title,
+            epochs=len(took[title]),
+            median_ms=round(statistics.median(took[title]), 2),
+            p95_ms=percentiles(np.array(took[title]))["p95_ms"],
         )
         for title in titles
         if took[title]
@@ -112,7 +180,8 @@ def _add(took: list[float], begin: float | None, end: float | None) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def main(folder: Path) -> None:
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Record it there, too.")
+def main(folder: Path, path: Path | None) -> None:
     """Show where the time of the epochs in an event log went."""
     found = spent(events.read(folder))
     console = Console()
@@ -126,6 +195,11 @@ def main(folder: Path) -> None:
     for each in found:
         table.add_row(each.title, str(each.epochs), f"{each.median_ms:.1f}", f"{each.p95_ms:.1f}")
     console.print(table)
+    if path is not None:
+        record = Phases(
+            version=VERSION, machine=host.machine(), versions=host.versions(), phases=tuple(found)
+        )
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
 
 
 if __name__ == "__main__":

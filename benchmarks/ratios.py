@@ -96,13 +96,15 @@ def median(runs: Iterable[Measured], figure: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def of(runs: Iterable[Measured], part: Part, work: Work, contender: str) -> list[Measured]:
-    """Give the runs of one contender at one work; of throughput whatever its checkpoints' interval."""
+def of(
+    runs: Iterable[Measured], part: Part, work: Work, contender: str, *, every_interval: bool = False
+) -> list[Measured]:
+    """Give the runs of one contender at one work; with ``every_interval`` whatever its trigger or checkpoints are."""
     return [
         each
         for each in runs
         if (each.run.part, each.run.contender) == (part, contender)
-        and (replace(each.run.work, interval_ms=0) if part == "throughput" else each.run.work) == work
+        and (replace(each.run.work, interval_ms=0) if every_interval else each.run.work) == work
     ]
 
 
@@ -114,7 +116,8 @@ def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -
         return note
     found: list[tuple[float, str, int]] = []
     for contender in asked.theirs:
-        theirs = of(runs, asked.part, asked.work, contender)
+        # Flink has checkpoints in runs of throughput, too.
+        theirs = of(runs, asked.part, asked.work, contender, every_interval=asked.part == "throughput")
         value, reason = _usable(theirs, contender, asked.figure, not_run)
         why = "; ".join(filter(None, (why, reason)))
         if value is not None:

@@ -47,8 +47,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield cluster
 
 
-def start(bench: Bench, cluster: Standalone, failpoints: str) -> Run:
+def ways(in_ci: tuple[str, str]) -> pytest.MarkDecorator:
+    """Each road and sink; one of them in CI."""
+    every = [("format", "files"), ("format", "kafka"), ("foreachBatch", "kafka")]
+    marks = {way: () if way == in_ci else (pytest.mark.long,) for way in every}
+    return pytest.mark.parametrize(
+        ("road", "sink"), [pytest.param(*way, marks=marks[way], id="-".join(way)) for way in every]
+    )
+
+
+def start(bench: Bench, cluster: Standalone, failpoints: str, *arguments: str) -> Run:
     """Start the job there, armed in its executors."""
+    bench.args += arguments
     env = {
         "ONCEONLY_FAILPOINTS": failpoints,
         "ONCEONLY_FAILPOINTS_DIR": str(bench.folder / "fired-1"),
@@ -62,14 +72,17 @@ def start(bench: Bench, cluster: Standalone, failpoints: str) -> Run:
     return bench.start(failpoints)
 
 
-def test_a_stage_that_is_tried_again_doubles_nothing(bench: Bench, cluster: Standalone) -> None:
+@ways(in_ci=("format", "files"))
+def test_a_stage_that_is_tried_again_doubles_nothing(
+    bench: Bench, cluster: Standalone, road: str, sink: str
+) -> None:
     """Both slots have prepared, and one executor dies with its half of the shuffle files.
 
     Spark makes these anew, and tries the stage again: both slots, with the attempt number 0 once more, while the first
     attempt at one of them still lives.
     """
-    bench.args = ["--sink", "files", "--work", "shuffle"]
-    run = start(bench, cluster, "slot.after_prepare=pause@1#dies, slot.after_prepare=pause@2#lives")
+    armed = "slot.after_prepare=pause@1#dies, slot.after_prepare=pause@2#lives"
+    run = start(bench, cluster, armed, "--road", road, "--sink", sink, "--work", "shuffle")
     try:
         dies, lives = (executor_of(run.wait_for(f"slot.after_prepare#{name}")) for name in ("dies", "lives"))
         assert dies != lives
@@ -88,16 +101,17 @@ def test_a_stage_that_is_tried_again_doubles_nothing(bench: Bench, cluster: Stan
     ]
     assert again
     assert all(numbers[:2] == [(0, 0), (1, 0)] for numbers in again), again
-    assert_clean(bench, "files")
+    assert_clean(bench, sink)
 
 
-def test_a_speculative_twin_doubles_nothing(bench: Bench, cluster: Standalone) -> None:
+@ways(in_ci=("foreachBatch", "kafka"))
+def test_a_speculative_twin_doubles_nothing(bench: Bench, cluster: Standalone, road: str, sink: str) -> None:
     """The first attempt is slow after it has prepared; its twin prepares beside it; both go on at once."""
-    bench.args = ["--sink", "files"]
     for setting in ("=true", ".interval=100ms", ".quantile=0.5", ".multiplier=1.1"):
         bench.args += ["--conf", f"spark.speculation{setting}"]
     # The third pass is the twin's: while the first stands still, the other slot's is the second.
-    run = start(bench, cluster, "slot.after_prepare=pause@1#slow, slot.after_prepare=pause@3#twin")
+    armed = "slot.after_prepare=pause@1#slow, slot.after_prepare=pause@3#twin"
+    run = start(bench, cluster, armed, "--road", road, "--sink", sink)
     try:
         slow, twin = (run.wait_for(f"slot.after_prepare#{name}") for name in ("slow", "twin"))
         assert slow != twin
@@ -113,4 +127,4 @@ def test_a_speculative_twin_doubles_nothing(bench: Bench, cluster: Standalone) -
     assert (first.speculative, second.speculative) == (False, True)
     assert (first.stage_attempt, first.partition) == (second.stage_attempt, second.partition)
     assert first.host != second.host
-    assert_clean(bench, "files")
+    assert_clean(bench, sink)

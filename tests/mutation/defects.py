@@ -57,9 +57,9 @@ DEFECTS: Final = (
         name="link-file-not-synced",
         group=LOG,
         what="A link's file gets its name before its content is on the disk",
-        file="log/local.py",
-        before="            file.flush()\n            os.fsync(file.fileno())\n",
-        after="            file.flush()\n",
+        file="durable.py",
+        before="        file.flush()\n        os.fsync(file.fileno())\n",
+        after="        file.flush()\n",
         tests=(
             STORE + "test_the_data_is_synced_before_its_name_appears_and_the_folder_before_the_put_returns",
         ),
@@ -70,7 +70,7 @@ DEFECTS: Final = (
         group=LOG,
         what="The put of a link returns before its name is on the disk",
         file="log/local.py",
-        before="            _fsync(final.parent)\n",
+        before="            durable.sync(final.parent)\n",
         after="            pass\n",
         tests=(
             STORE + "test_the_data_is_synced_before_its_name_appears_and_the_folder_before_the_put_returns",

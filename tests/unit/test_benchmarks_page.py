@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
-from benchmarks import costs, display, page, plots
+from benchmarks import costs, display, page, phases, plots
 from benchmarks.summary import lines
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, decode
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, Work, decode
+from onceonly.testing.campaign import marks
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,9 +20,12 @@ ROOT = Path(__file__).parents[2]
 def test_the_published_page_is_what_the_record_gives() -> None:
     record, published = ROOT / page.RECORD, ROOT / page.PAGE
     assert record.exists() == published.exists()
+    text = (ROOT / page.README).read_text(encoding="utf-8")
+    short = page.short(decode(record.read_bytes()) if record.exists() else None)
+    assert marks.placed(text, short, name=page.MARKS, where="README.md") == text
     if record.exists():
         found = decode(record.read_bytes())
-        assert published.read_text(encoding="utf-8") == page.page(found, costs.read(ROOT / page.COSTS))
+        assert published.read_text(encoding="utf-8") == page.published(ROOT, found)
         for name, drawn in page.pictures(found).items():
             assert (ROOT / page.PICTURES / name).read_text(encoding="utf-8") == drawn
 
@@ -36,6 +40,20 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "## Memory" in text
 
 
+def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_checkpoints() -> None:
+    flink = [
+        run(
+            "latency", Work(kind="pass", rate=200, interval_ms=ms), FLINK_EO, 1, p50_ms=ms + 9, p99_ms=ms + 99
+        )
+        for ms in (1000, 50, 200)
+    ]
+    text = page.short(results(*runs(), *flink))
+    assert "| onceonly, exactly-once | 600 | 200 | 60, 120 |" in text
+    assert "| onceonly, at-least-once |  |  |  |" in text
+    assert "| PyFlink, exactly-once | 300 |  | 59, 149 (checkpoints every 50 ms) |" in text
+    assert page.short(None) == "No run has been recorded yet."
+
+
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     spent = [
         costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=0.5, broker_us=0.25)
@@ -47,6 +65,22 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     text = page.page(results(*runs()), record)
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
     assert "What a row costs" not in page.page(results(*runs()))
+
+
+def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_meanwhile() -> None:
+    found = phases.Phases(
+        version=1,
+        machine={"load_before": 0.5},
+        versions={"commit": "abc"},
+        phases=tuple(
+            phases.Spent(title=title, epochs=80, median_ms=ms, p95_ms=9.0)
+            for title, ms in ((phases.PHASES[0].title, 2.0), (phases.BETWEEN, 3.5))
+        ),
+    )
+    text = page.page(results(*runs()), None, found)
+    assert f"| the plan | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
+    assert "| all medians | 5.5 | | |" in text
+    assert "80 epochs, commit `abc`" in text
 
 
 def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:
@@ -92,11 +126,13 @@ def test_nothing_to_draw_is_an_error() -> None:
 
 def test_writing_publishes_record_page_and_pictures(tmp_path: Path) -> None:
     found = results(*runs())
+    (tmp_path / page.README).write_text("<!-- costs: begin --><!-- costs: end -->", encoding="utf-8")
     page.write(tmp_path, found)
     page.write(tmp_path, found)
     assert decode((tmp_path / page.RECORD).read_bytes()) == found
     assert (tmp_path / page.PAGE).read_text() == page.page(found)
     assert (tmp_path / page.PICTURES / "benchmark-commit.svg").exists()
+    assert page.short(found) in (tmp_path / page.README).read_text()
 
 
 def test_the_table_at_the_end_shows_ratios_and_what_there_is_none_of() -> None:

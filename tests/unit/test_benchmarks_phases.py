@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.phases import BETWEEN, main, spent
+from benchmarks.phases import BETWEEN, HOLDS, main, read, spent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +56,9 @@ def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> No
     shown = CliRunner().invoke(main, [str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     assert "the plan" in shown.output
+    recorded = tmp_path / "phases.json"
+    assert CliRunner().invoke(main, [str(tmp_path), "--json", str(recorded)]).exit_code == 0
+    found = read(recorded)
+    assert found is not None
+    assert {each.title for each in found.phases} < set(HOLDS)
+    assert found.phases[0].median_ms == pytest.approx(1)

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from onceonly.errors import ConfigurationError
-from onceonly.testing.campaign import matrix, result
+from onceonly.testing.campaign import marks, matrix, result
 from onceonly.testing.campaign.result import Result, Round
 from onceonly.testing.campaign.tables import faults_table, table
 
+BEGIN, END = f"<!-- {matrix.MARKS}: begin -->", f"<!-- {matrix.MARKS}: end -->"
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs" / "proof" / "result.json"
 
@@ -49,7 +49,7 @@ def test_the_page_shows_the_recorded_report(page: Path, block: object) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert callable(block)
     shown = block(matrix.recorded(RECORDED))
-    assert matrix.placed(text, shown, where=str(page)) == text, "run `make proof-pages`"
+    assert marks.placed(text, shown, name=matrix.MARKS, where=str(page)) == text, "run `make proof-pages`"
 
 
 def test_the_matrix_is_a_table() -> None:
@@ -91,31 +91,17 @@ def test_without_a_run_there_is_no_figure(report: Result | None) -> None:
         assert shown == "No run has been recorded yet."
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "no marks",
-        f"{matrix.BEGIN} only",
-        f"{matrix.END} before {matrix.BEGIN}",
-        f"{matrix.BEGIN}{matrix.END}{matrix.BEGIN}{matrix.END}",
-    ],
-)
-def test_a_page_without_its_marks_is_named(page: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"page\.md must have"):
-        matrix.placed(page, "block", where="page.md")
-
-
 def test_the_pages_are_written_by_the_command(tmp_path: Path) -> None:
     (tmp_path / matrix.WHOLE).parent.mkdir(parents=True)
     for page in (matrix.SHORT, matrix.WHOLE):
-        (tmp_path / page).write_text(f"before\n{matrix.BEGIN}old{matrix.END}\nafter\n", encoding="utf-8")
+        (tmp_path / page).write_text(f"before\n{BEGIN}old{END}\nafter\n", encoding="utf-8")
     result.write(tmp_path / "result.json", fold(one()))
     command = [sys.executable, "-m", "onceonly.testing.campaign.matrix", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for page, block in ((matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)):
         shown = block(fold(one()))
-        expected = f"before\n{matrix.BEGIN}\n\n{shown}\n\n{matrix.END}\nafter\n"
+        expected = f"before\n{BEGIN}\n\n{shown}\n\n{END}\nafter\n"
         assert (tmp_path / page).read_text(encoding="utf-8") == expected
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.testing.campaign import recovery, shape
+from onceonly.testing.campaign.marks import placed
 from onceonly.testing.campaign.shape_pages import (
     NONE,
     RECOVERY_PAGE,
@@ -17,12 +18,13 @@ from onceonly.testing.campaign.shape_pages import (
     shape_figures,
     write,
 )
-from onceonly.testing.campaign.unaligned_page import BEGIN, END, placed
+from onceonly.testing.campaign.unaligned_page import MARKS
 
 if TYPE_CHECKING:
     from onceonly.testing.campaign.recovery import Recovery
     from onceonly.testing.campaign.shape import Shape
 
+BEGIN, END = f"<!-- {MARKS}: begin -->", f"<!-- {MARKS}: end -->"
 ROOT = Path(__file__).parents[2]
 MACHINE: dict[str, str | int | float] = {
     "cores": 2,
@@ -76,7 +78,7 @@ def a_recovery() -> Recovery:
 def test_the_pages_are_those_of_the_records() -> None:
     for page, block in blocks(ROOT).items():
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert placed(text, block) == text, f"{page}: run make proof-pages"
+        assert placed(text, block, name=MARKS, where=str(page)) == text, f"{page}: run make proof-pages"
 
 
 def test_the_recorded_shape_follows_from_its_run() -> None:
@@ -148,4 +150,4 @@ def test_both_pages_are_written_from_their_records(tmp_path: Path) -> None:
     write(tmp_path)
     assert shape_figures(a_shape()) in (tmp_path / SHAPE_PAGE).read_text(encoding="utf-8")
     written = (tmp_path / RECOVERY_PAGE).read_text(encoding="utf-8")
-    assert written == f"# Page\n{BEGIN}\n{recovery_figures(a_recovery())}\n{END}\nrest\n"
+    assert written == f"# Page\n{BEGIN}\n\n{recovery_figures(a_recovery())}\n\n{END}\nrest\n"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from onceonly.testing.campaign.marks import placed
 from onceonly.testing.campaign.unaligned_audit import Shown, conclude
-from onceonly.testing.campaign.unaligned_page import BEGIN, END, PAGE, PICTURE, RECORD, figures, placed
+from onceonly.testing.campaign.unaligned_page import MARKS, PAGE, PICTURE, RECORD, figures
 from onceonly.testing.campaign.unaligned_plan import UNDECIDED, draw_plan
 from onceonly.testing.campaign.unaligned_run import EPOCHS, KILLS, decode, encode, picture
 
@@ -21,7 +22,7 @@ def found() -> Shown:
 
 def test_page_and_picture_are_those_of_the_record(found: Shown) -> None:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert placed(page, figures(found)) == page
+    assert placed(page, figures(found), name=MARKS, where="page") == page
     assert (ROOT / PICTURE).read_text(encoding="utf-8") == picture(found)
 
 
@@ -41,10 +42,3 @@ def test_the_record_is_of_a_run_of_its_seed_and_says_what_follows_from_it(found:
 def test_the_recorded_code_was_committed(found: Shown) -> None:
     assert found.versions["commit"]
     assert not found.versions["commit"].endswith("+")
-
-
-def test_a_page_without_its_marks_is_refused() -> None:
-    assert placed(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
-    for page in ("a", f"{BEGIN}a", f"{BEGIN}a{END}{BEGIN}b{END}"):
-        with pytest.raises(ValueError, match="unpack"):
-            placed(page, "new")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly import durable
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.log.store import PutUnknownError
 
@@ -53,7 +54,7 @@ class LocalStore:
         """
         try:
             for folder in (self.root, *(self.root / name for name in folders)):
-                self._make(folder)
+                durable.make_folder(folder)
         except OSError as error:
             raise _unavailable(self.root, "made", error) from error
         self.probe()
@@ -63,12 +64,12 @@ class LocalStore:
         temporary, name = self._temporary(_PROBE), self._temporary(_PROBE)
         try:
             try:
-                self._write(temporary, b"")
+                durable.write_new(temporary, b"")
                 os.link(temporary, name)
                 with contextlib.suppress(FileExistsError):
                     os.link(temporary, name)
                     raise _unfit(self.root, "links over an existing name")
-                _fsync(self.root)
+                durable.sync(self.root)
             except OSError as error:
                 if error.errno in _PASSING:
                     raise _unavailable(self.root, "written", error) from error
@@ -85,7 +86,7 @@ class LocalStore:
         temporary = self._temporary(name)
         try:
             try:
-                self._write(temporary, data)
+                durable.write_new(temporary, data)
             except OSError as error:
                 raise _unavailable(temporary, "written", error) from error
             if before_publish is not None:
@@ -97,7 +98,7 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 temporary.unlink()
         try:
-            _fsync(final.parent)
+            durable.sync(final.parent)
         except OSError as error:
             message = f"{final.parent} could not be synced ({error})"
             raise PutUnknownError(message) from error
@@ -131,8 +132,8 @@ class LocalStore:
     def sync(self, name: str) -> None:
         path = self.root / name
         try:
-            _fsync(path)
-            _fsync(path.parent)
+            durable.sync(path)
+            durable.sync(path.parent)
         except OSError as error:
             raise _unavailable(path, "synced", error) from error
 
@@ -158,12 +159,6 @@ class LocalStore:
         final = self.root / name
         return final.with_name(f".{final.name}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
 
-    def _write(self, path: Path, data: bytes) -> None:
-        with path.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-
     def _link(self, temporary: Path, final: Path) -> bool:
         try:
             os.link(temporary, final)
@@ -178,13 +173,6 @@ class LocalStore:
             raise PutUnknownError(message) from error
         return True
 
-    def _make(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
-        self._make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _fsync(folder.parent)
-
 
 def _is_old(path: Path) -> bool:
     """Tell whether a file was written long ago; False where it is gone."""
@@ -192,14 +180,6 @@ def _is_old(path: Path) -> bool:
         return time.time() - path.stat().st_mtime > _OLD_S
     except FileNotFoundError:
         return False
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unavailable(path: Path, verb: str, error: OSError) -> UnavailableError:

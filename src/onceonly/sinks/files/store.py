@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import xxhash
 
+from onceonly import durable
 from onceonly.errors import UnavailableError, WriteFailedError
 
 if TYPE_CHECKING:
@@ -110,12 +111,7 @@ class LocalStore:
     """A disk or a shared mount with hard links; fulfils ``Store``. Any process, any thread."""
 
     def make_folder(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
-        self.make_folder(folder.parent)
-        # Another process may be quicker; a file of this name is an error.
-        folder.mkdir(exist_ok=True)
-        self.sync_folder(folder.parent)
+        durable.make_folder(folder)
 
     def make_fenced(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -173,10 +169,7 @@ class LocalStore:
     def put_if_absent(self, path: Path, data: bytes) -> bool:
         temporary = hidden(path, ".tmp")
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            durable.write_new(temporary, data)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -190,11 +183,7 @@ class LocalStore:
         return True
 
     def sync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        durable.sync(folder)
 
     def names(self, folder: Path) -> list[str]:
         try:

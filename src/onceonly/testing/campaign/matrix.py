@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.errors import OnceonlyError
+from onceonly.testing.campaign import marks
 from onceonly.testing.campaign.folding import listed, spread
 from onceonly.testing.campaign.result import read
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly.testing.campaign.values import Result, Row
 
-BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+MARKS = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 """The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
 _NONE = "No run has been recorded yet."
@@ -49,21 +50,6 @@ def whole(result: Result | None) -> str:
     return "\n\n".join(parts)
 
 
-def placed(page: str, block: str, *, where: str) -> str:
-    """Give a page with the block between its marks. Pure; ``where`` names the page in errors.
-
-    Raises:
-        ConfigurationError: the marks are not there, or not once.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in before + after:
-        raise ConfigurationError(
-            f"{where} must have {BEGIN} and, after it, {END}, once each", next_step="put them in"
-        )
-    return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
-
-
 def recorded(path: Path) -> Result | None:
     """Read the report that the pages show, or give None where none has been recorded. Raises as ``read`` does."""
     return read(path) if path.exists() else None
@@ -72,8 +58,7 @@ def recorded(path: Path) -> Result | None:
 def write(root: Path, result: Result | None) -> None:
     """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
     for page, block in ((SHORT, short(result)), (WHOLE, whole(result))):
-        text = (root / page).read_text(encoding="utf-8")
-        (root / page).write_text(placed(text, block, where=str(page)), encoding="utf-8")
+        marks.write(root / page, block, name=MARKS)
 
 
 def _row(row: Row) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.testing.campaign import recovery, shape
-from onceonly.testing.campaign.unaligned_page import placed
+from onceonly.testing.campaign import marks, recovery, shape
+from onceonly.testing.campaign.unaligned_page import MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,8 +83,7 @@ def recovery_figures(found: Recovery | None) -> str:
 def write(root: Path) -> None:
     """Write both pages of the project in ``root``. Any number of times."""
     for page, block in blocks(root).items():
-        text = (root / page).read_text(encoding="utf-8")
-        (root / page).write_text(placed(text, block), encoding="utf-8")
+        marks.write(root / page, block, name=MARKS)
 
 
 def blocks(root: Path) -> dict[Path, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly.testing.campaign import marks
 from onceonly.testing.campaign.unaligned_plan import UNDECIDED
 from onceonly.testing.campaign.unaligned_run import decode, picture
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 RECORD, PICTURE = Path("docs/proof/unaligned.json"), Path("docs/proof/unaligned.svg")
 PAGE = Path("docs/explanation/unaligned.md")
 """Relative to the project's folder."""
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+MARKS = "figures"
 
 
 def figures(found: Shown) -> str:
@@ -53,22 +54,11 @@ def _line(counted: Counted) -> str:
     return f"| {' | '.join(cells)} | {right} of {len(series.windows)} | {counted.differing} |\n"
 
 
-def placed(page: str, block: str) -> str:
-    """Give the page with the block between its marks. Pure.
-
-    Raises:
-        ValueError: the marks are not there, or not once.
-    """
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{block}\n{END}{after}"
-
-
 def main() -> None:
     """Write page and picture."""
     found = decode(RECORD.read_bytes())
     PICTURE.write_text(picture(found), encoding="utf-8")
-    PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), figures(found)), encoding="utf-8")
+    marks.write(PAGE, figures(found), name=MARKS)
 
 
 if __name__ == "__main__":

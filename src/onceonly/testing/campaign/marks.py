@@ -1,0 +1,32 @@
+"""Writing what records give into pages, between two marks, so that nobody types a figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(page: Path, block: str, *, name: str) -> None:
+    """Write a block between the marks of ``name``. Any number of times; raises as ``placed`` does."""
+    text = page.read_text(encoding="utf-8")
+    page.write_text(placed(text, block, name=name, where=page.name), encoding="utf-8")
+
+
+def placed(text: str, block: str, *, name: str, where: str) -> str:
+    """Give a page's text with the block between the marks of ``name``. Pure; ``where`` names the page in errors.
+
+    Raises:
+        ConfigurationError: the marks are not there, or not once.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended or begin in rest or end in before + after:
+        raise ConfigurationError(
+            f"{where} must have {begin} and, after it, {end}, once each", next_step="put them in"
+        )
+    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
