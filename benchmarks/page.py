@@ -167,8 +167,8 @@ _LATENCY = (
 )
 _PHASES = (
     "Ours, exactly once, at 200 records a second by the default trigger, from the event log, which has every step "
-    "of the protocol in every process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency --contender "
-    "onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR`."
+    "of the protocol in every process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency "
+    "--contender onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR`."
 )
 _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
