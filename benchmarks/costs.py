@@ -1,7 +1,7 @@
 """What a row costs, and in which process: ``python -m benchmarks.costs``. Some minutes.
 
 All sinks write in turns from one Spark session, so that all find it equally warm. Reading alone, by Spark's ``noop``,
-is the floor of every sink.
+is the floor of every sink. What ours does in Python is then done without Spark, to see its parts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ from benchmarks.data import fill
 from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_TUNED, Work
 from onceonly.embedded.jars import ensure_jars, spark_jars
 from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.model import Guarantee
+from onceonly.ports import QueryContext, WriteContext
 from onceonly.testing.campaign import machine as host
 
 if TYPE_CHECKING:
@@ -45,6 +48,9 @@ _EPOCHS = 6
 _EPOCHS_LEFT_OUT = 2
 _RECORD_BYTES = 100
 _MICRO = 1_000_000
+# As many as Spark puts into an Arrow batch by our settings.
+_BATCH_ROWS = 2_000
+CHECKSUM, HAND_OVER, SENDING = "checksum", "hand-over to librdkafka", "librdkafka's own threads"
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,6 +78,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     machine: Mapping[str, str | int | float]
     versions: Mapping[str, str]
     costs: tuple[Cost, ...]
+    parts: Mapping[str, float]
+    """Of what ours costs in Python: microseconds of a processor for each row, medians."""
 
 
 def read(path: Path) -> Costs | None:
@@ -92,10 +100,12 @@ def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = Path(tempfile.mkdtemp(prefix="c-"))
     try:
-        found = _measure(folder, records, rounds, warm)
+        found, parts = _measure(folder, records, rounds, warm)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table(found))
+    console.print(", ".join(f"{name} {us:.2f}" for name, us in parts.items()))
     if path is not None:
         costs = Costs(
             version=VERSION,
@@ -104,6 +114,7 @@ def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
             machine=host.machine(),
             versions=host.versions(),
             costs=tuple(found),
+            parts=parts,
         )
         path.write_bytes(msgspec.json.format(msgspec.json.encode(costs), indent=1) + b"\n")
 
@@ -127,7 +138,7 @@ def table(costs: list[Cost]) -> Table:
     return drawn
 
 
-def _measure(folder: Path, records: int, rounds: int, warm: int) -> list[Cost]:
+def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[Cost], dict[str, float]]:
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with EmbeddedKafka(folder / "kafka") as kafka:
@@ -141,9 +152,51 @@ def _measure(folder: Path, records: int, rounds: int, warm: int) -> list[Cost]:
         )
         spark = _session(folder)
         try:
-            return _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
+            found = _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
         finally:
             spark.stop()
+        return found, _parts(kafka, records // 2, rounds)
+
+
+def _parts(kafka: EmbeddedKafka, records: int, rounds: int) -> dict[str, float]:
+    """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
+    import pyarrow as pa
+
+    from onceonly.runtime.checksum import RowChecksum
+    from onceonly.sinks.kafka import KafkaSink
+
+    kafka.create_topic("parts", _PARTITIONS)
+    sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "parts"})
+    query = QueryContext(query="costs", sink="kafka", guarantee=Guarantee.EXACTLY_ONCE, columns=())
+    facts = sink.check(query)
+    rows = min(records, _BATCH_ROWS)
+    keys = pa.array([b"%011d" % number for number in range(rows)], pa.binary())
+    values = pa.array([os.urandom(_RECORD_BYTES - 11) for _ in range(rows)], pa.binary())
+    batch = pa.record_batch([keys, values], names=["key", "value"])
+    found: dict[str, list[float]] = {CHECKSUM: [], HAND_OVER: [], SENDING: []}
+    for number in range(rounds + 1):
+        transaction = sink.begin_transaction(
+            WriteContext(
+                query=query.query, sink="kafka", run="run", epoch=number, plan="plan", slot=0, attempt="0",
+                guarantee=query.guarantee, facts=facts,
+            )
+        )  # fmt: skip
+        checksum, summed_s = RowChecksum(), 0.0
+        began_s, all_began_s = time.thread_time(), time.process_time()
+        for _ in range(records // rows):
+            before_s = time.thread_time()
+            checksum.add(batch)
+            summed_s += time.thread_time() - before_s
+            sink.write(transaction, batch)
+        handle = sink.pre_commit(transaction)
+        own_s, all_s = time.thread_time() - began_s, time.process_time() - all_began_s
+        if handle is not None:
+            sink.commit(handle)
+        # The first one finds the process cold.
+        for name, spent_s in ((CHECKSUM, summed_s), (HAND_OVER, own_s - summed_s), (SENDING, all_s - own_s)):
+            found[name] += [spent_s / checksum.rows * _MICRO] if number else []
+    sink.close()
+    return {name: round(statistics.median(times), 3) for name, times in found.items()}
 
 
 def _session(folder: Path) -> SparkSession:

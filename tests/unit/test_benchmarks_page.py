@@ -60,10 +60,17 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         for sink, jvm in ((costs.READING, 1.0), (ONCEONLY_EO, 1.5))
     ]
     record = costs.Costs(
-        version=1, command="c", started="2026-11-22", machine={}, versions={}, costs=tuple(spent)
+        version=1,
+        command="c",
+        started="2026-11-22",
+        machine={},
+        versions={},
+        costs=tuple(spent),
+        parts={costs.CHECKSUM: 0.25, costs.SENDING: 0.75},
     )
     text = page.page(results(*runs()), record)
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
+    assert "without Spark: checksum 0.25, librdkafka's own threads 0.75." in text
     assert "What a row costs" not in page.page(results(*runs()))
 
 
