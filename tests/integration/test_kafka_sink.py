@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent import futures
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -373,6 +375,48 @@ def test_a_failed_flush_waits_for_the_marker_before_the_client_goes(
         query.sink.pre_commit(transaction)
     query.sink.discard(transaction)
     assert steps == ["marker sent", "closed"]
+    assert query.read() == []
+
+
+def test_an_interrupted_attempt_leaves_its_client_to_the_marker_that_is_on_its_way(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, steps, go_on = Query(broker), list[str](), threading.Event()
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a"]}))
+    send, close, main = transaction.producer.send_offset, transaction.producer.close, threading.get_ident()
+
+    def waits() -> bool:
+        return any(
+            frame.f_code is futures.wait.__code__ for frame, _ in walk_stack(sys._current_frames()[main])
+        )
+
+    def interrupted(*_signal: object) -> None:
+        raise KeyboardInterrupt
+
+    def late(*offset: Any) -> None:  # noqa: ANN401  as given
+        wait_for(waits, "the attempt to wait for its marker")
+        signal.pthread_kill(main, signal.SIGUSR1)
+        go_on.wait(30)
+        send(*offset)
+        steps.append("marker sent")
+
+    def closed() -> None:
+        close()
+        steps.append("closed")
+
+    monkeypatch.setattr(transaction.producer, "send_offset", late)
+    monkeypatch.setattr(transaction.producer, "close", closed)
+    former = signal.signal(signal.SIGUSR1, interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            query.sink.pre_commit(transaction)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    query.sink.discard(transaction)
+    assert steps == []
+    go_on.set()
+    wait_for(lambda: steps == ["marker sent", "closed"], "the client to be destroyed after its marker")
     assert query.read() == []
 
 

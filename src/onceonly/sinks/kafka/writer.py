@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
@@ -142,6 +142,8 @@ class TransactionalWrite(PlainWrite):
             )
         self._ready: Ready = self._pool.take(context.epoch)
         self._released = False
+        self._marking: Future[None] = Future()
+        self._marking.set_result(None)
         super().__init__(context, options)
         self._timeout_s = min(options.delivery_timeout_ms, self._timeout_ms) / 1000
         self._call(self.producer.begin_transaction)
@@ -156,7 +158,7 @@ class TransactionalWrite(PlainWrite):
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        marked = background.begin(
+        self._marking = background.begin(
             "onceonly-marker",
             self.producer.send_offset,
             self._group,
@@ -168,9 +170,8 @@ class TransactionalWrite(PlainWrite):
         try:
             self._flush()
         finally:
-            # The client must not be destroyed under it.
-            wait([marked])
-        self._call(marked.result)
+            wait([self._marking])
+        self._call(self._marking.result)
         self._release()
         self._pool.prepare_spare(context.epoch)
         return Prepared(
@@ -196,9 +197,10 @@ class TransactionalWrite(PlainWrite):
         pass  # it carries no second transaction anyway
 
     def _release(self) -> None:
-        # Destroyed, neither committed nor aborted: a living producer could do both behind the driver's back.
+        # Destroyed, neither committed nor aborted: a living producer could do both behind the driver's back. Not while
+        # the marker is sent, which an interrupt may have left alone: librdkafka waits for ever in such a client's end.
         self._released = True
-        self.producer.close()
+        self._marking.add_done_callback(lambda _done: self.producer.close())
 
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
         try:
