@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -29,11 +30,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, sync_folder: Callable[[Path], None] = sync) -> None:
     """Make a folder and those above it, durably. Idempotent."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
+    make_folder(folder.parent, sync_folder)
     # Another process may be quicker; a file of this name is an error.
     folder.mkdir(exist_ok=True)
-    sync(folder.parent)
+    sync_folder(folder.parent)

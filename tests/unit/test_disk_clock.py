@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.disk_bench import COLUMNS, QUERY, TYPED, World, in_child, memory, world
 
+from onceonly import durable
 from onceonly.errors import UnavailableError
-from onceonly.log import LocalStore, open_log
+from onceonly.log import open_log
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext
 from onceonly.runtime.clock import SystemClock
@@ -121,9 +122,9 @@ def test_a_trial_that_another_clock_takes_for_old_is_tried_again(
             QueryContext(query=QUERY, sink="files", guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS)
         )
 
-    kind: Any = LocalStore if what == "the log" else type(world.sink()._store)
-    name = "_write" if what == "the log" else "finish"
-    real, others = getattr(kind, name), 0
+    place: Any = durable if what == "the log" else type(world.sink()._store)
+    name = "write_new" if what == "the log" else "finish"
+    real, others = getattr(place, name), 0
 
     def then_another(*arguments: Any) -> None:  # noqa: ANN401  the store's own
         nonlocal others
@@ -132,7 +133,7 @@ def test_a_trial_that_another_clock_takes_for_old_is_tried_again(
         if others == 1:
             in_two_hours(start)
 
-    monkeypatch.setattr(kind, name, then_another)
+    monkeypatch.setattr(place, name, then_another)
     with pytest.raises(UnavailableError, match=str(world.folder)):
         start()
     assert others > 1, "another has tried in between"

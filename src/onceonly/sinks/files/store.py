@@ -111,7 +111,7 @@ class LocalStore:
     """A disk or a shared mount with hard links; fulfils ``Store``. Any process, any thread."""
 
     def make_folder(self, folder: Path) -> None:
-        durable.make_folder(folder)
+        durable.make_folder(folder, self.sync_folder)
 
     def make_fenced(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
