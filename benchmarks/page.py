@@ -194,7 +194,8 @@ def _head(results: Results) -> str:
     machine, versions = results.machine, results.versions
     java = str(machine.get("java")).replace(chr(34), "")
     known = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
-    unfinished = "" if results.finished else " **It was interrupted: these are the runs that were done.**"
+    done = f" **It was interrupted: {len(results.runs)} of {results.planned} runs are here.**"
+    unfinished = "" if results.finished else done
     left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
     return (
         "# Performance\n\n"
