@@ -47,7 +47,7 @@ demo: setup
 	$(BIN)/onceonly demo
 
 # One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
-# Files go to the two processes in the order of their names: those with a few long tests are not left for the end.
+# Files go to the two processes in the order of their names, those with few long tests first: none of them is left for the end.
 test: setup lint types imports docs
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long"

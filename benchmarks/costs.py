@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,20 +23,20 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import settings
 from benchmarks.contenders import contenders
-from benchmarks.contenders.base import Place, prefixed, python_path
+from benchmarks.contenders.base import Place, python_path
 from benchmarks.data import fill
-from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_TUNED, Work
-from onceonly.embedded.jars import ensure_jars, spark_jars
+from benchmarks.jobs import spark as job
+from benchmarks.processes import used_s
+from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_TUNED, Work, encode
+from onceonly.embedded.jars import ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.testing.campaign import machine as host
+from onceonly.testing.campaign.result import save
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -82,11 +83,6 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of what ours costs in Python: microseconds of a processor for each row, medians."""
 
 
-def read(path: Path) -> Costs | None:
-    """Read a file of costs, None where there is none."""
-    return msgspec.json.decode(path.read_bytes(), type=Costs) if path.exists() else None
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--records", default=3_000_000, show_default=True, type=click.IntRange(1_000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
@@ -116,7 +112,7 @@ def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
             costs=tuple(found),
             parts=parts,
         )
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(costs), indent=1) + b"\n")
+        save(path, encode(costs))
 
 
 def table(costs: list[Cost]) -> Table:
@@ -140,7 +136,6 @@ def table(costs: list[Cost]) -> Table:
 
 def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[Cost], dict[str, float]]:
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with EmbeddedKafka(folder / "kafka") as kafka:
         kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
         fill(
@@ -150,7 +145,8 @@ def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[C
             partitions=_PARTITIONS,
             record_bytes=_RECORD_BYTES,
         )
-        spark = _session(folder)
+        contenders()[ONCEONLY_EO].write_session(folder / "session", _PARTITIONS)
+        spark = job.session(folder / "session")
         try:
             found = _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
         finally:
@@ -199,21 +195,6 @@ def _parts(kafka: EmbeddedKafka, records: int, rounds: int) -> dict[str, float]:
     return {name: round(statistics.median(times), 3) for name, times in found.items()}
 
 
-def _session(folder: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    import onceonly
-
-    builder = SparkSession.builder.master(f"local[{_PARTITIONS}]").appName("costs")
-    own = {"spark.jars": spark_jars(), "spark.local.dir": str(folder / "t")}
-    for name, value in {**settings.BASE, **settings.SESSION, **own}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    onceonly.register(spark)
-    return spark
-
-
 def _rounds(
     spark: SparkSession, kafka: EmbeddedKafka, folder: Path, records: int, *, rounds: int, warm: int
 ) -> list[Cost]:
@@ -249,24 +230,17 @@ def _rounds(
 def _start(
     spark: SparkSession, kafka: EmbeddedKafka, sink: str, topic: str, checkpoint: Path, records: int
 ) -> StreamingQuery:
-    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    rows = (
-        spark.readStream.format("kafka")
-        .options(**servers, **prefixed(settings.SOURCE, "kafka."))
-        .option("subscribe", "input")
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", -(-records // _EPOCHS))
-        .load()
-        .select("key", "value")
-    )
-    writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
+    # Spark's own, where nothing is written: the source is the same for all.
+    contender = contenders()[SPARK_TUNED if sink == READING else sink]
+    order: Mapping[str, Any] = contender.order(Work(kind="pass"), _place(kafka, topic, checkpoint, records))
+    writer = job.rows(spark, order).writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", order["checkpoint"])
     if sink == READING:
         return writer.format("noop").start()
-    order: Mapping[str, Any] = contenders()[sink].order(Work(kind="pass"), _place(kafka, topic, checkpoint))
     return writer.format(order["format"]).options(**order["sink"]).start()
 
 
-def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path) -> Place:
+def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path, records: int) -> Place:
     return Place(
         name=topic,
         servers=kafka.bootstrap_servers,
@@ -274,7 +248,7 @@ def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path) -> Place:
         target=topic,
         checkpoint=checkpoint,
         partitions=_PARTITIONS,
-        per_epoch=0,
+        per_epoch=-(-records // _EPOCHS),
         window_ms=0,
     )
 
@@ -284,11 +258,11 @@ def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
     used = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
     for process in psutil.Process().children(recursive=True):
         try:
-            times, java = process.cpu_times(), process.name() == "java"
+            spent_s, java = used_s(process), process.name() == "java"
         except psutil.NoSuchProcess:
             continue
         kind = "broker" if process.pid == kafka.pid else "jvm" if java else "python"
-        used[kind] += times.user + times.system + times.children_user + times.children_system
+        used[kind] += spent_s
     return used
 
 

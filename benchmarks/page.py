@@ -14,6 +14,7 @@ from benchmarks import costs, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import median, of
+from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
 from benchmarks.values import (
     FLINK_EO,
@@ -30,8 +31,6 @@ from onceonly.testing.campaign import marks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.costs import Costs
-    from benchmarks.phases import Phases
     from benchmarks.summary import Line
     from benchmarks.values import Record, Results
 
@@ -39,7 +38,6 @@ RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/perfor
 COSTS, PHASES, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof/phases.json"), Path("docs/proof")
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
-_NONE = "No run has been recorded yet."
 _NAMES = {
     ONCEONLY_EO: "onceonly, exactly-once",
     ONCEONLY_ALO: "onceonly, at-least-once",
@@ -49,7 +47,7 @@ _NAMES = {
 }
 
 
-def page(results: Results, spent: Costs | None = None, epoch: Phases | None = None) -> str:
+def page(results: Results, spent: costs.Costs | None = None, epoch: phases.Phases | None = None) -> str:
     """Give the page, in Markdown. Pure."""
     parts = [
         _head(results),
@@ -71,13 +69,13 @@ def page(results: Results, spent: Costs | None = None, epoch: Phases | None = No
 
 def published(root: Path, results: Results) -> str:
     """Give the page with what is recorded beside the results in the project in ``root``."""
-    return page(results, costs.read(root / COSTS), phases.read(root / PHASES))
+    return page(results, recorded(root / COSTS, costs.Costs), recorded(root / PHASES, phases.Phases))
 
 
 def short(results: Results | None) -> str:
     """Give what the README shows: records a second, and how soon a row is visible. Pure."""
     if results is None:
-        return _NONE
+        return marks.NONE
     rows = [
         f"| {name} | {_rate(results, contender, '100b')} | {_rate(results, contender, '1kb')} "
         f"| {_delay(results, contender)} |\n"
@@ -268,7 +266,7 @@ def _memory(results: Results) -> str:
     return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
 
 
-def _costs(spent: Costs | None) -> str:
+def _costs(spent: costs.Costs | None) -> str:
     if spent is None:
         return ""
     floor = next(each for each in spent.costs if each.sink == costs.READING)
@@ -288,7 +286,7 @@ def _costs(spent: Costs | None) -> str:
     )
 
 
-def _epoch(found: Phases | None) -> str:
+def _epoch(found: phases.Phases | None) -> str:
     if found is None:
         return ""
     rows = "".join(
@@ -296,10 +294,11 @@ def _epoch(found: Phases | None) -> str:
         for each in found.phases
     )
     whole = sum(each.median_ms for each in found.phases)
+    last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
     return (
         f"## Where an epoch's time goes\n\n{_PHASES}\n\nOver "
-        f"{max(each.epochs for each in found.phases)} epochs, commit `{found.versions.get('commit')}`, with a load of "
-        f"{found.machine.get('load_before')}; milliseconds.\n\n"
+        f"{max(each.epochs for each in found.phases)} epochs{last}, commit `{found.versions.get('commit')}`, with a "
+        f"load of {found.machine.get('load_before')}; milliseconds.\n\n"
         "| phase | median | p95 | what happens |\n|---|--:|--:|---|\n"
         f"{rows}| all medians | {whole:.1f} | | |"
     )

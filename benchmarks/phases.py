@@ -19,8 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import percentiles
+from benchmarks.values import encode
 from onceonly import events
 from onceonly.testing.campaign import machine as host
+from onceonly.testing.campaign.result import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,7 +100,7 @@ PHASES = (
 BETWEEN = "Spark, until the next plan"
 _BETWEEN_HOLDS = (
     "Spark: its own commit file, the topic's new end, its offsets file, the query planned anew, the planner process "
-    "called; each file is followed by a process of `chmod`"
+    "called; each file is followed by a process of `chmod`. Ours, beside it: workers initialise their next producers"
 )
 HOLDS = {**{phase.title: phase.holds for phase in PHASES}, BETWEEN: _BETWEEN_HOLDS}
 
@@ -118,12 +120,9 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     version: int
     machine: Mapping[str, str | int | float]
     versions: Mapping[str, str]
+    last_s: float | None
+    """Only what happened in this many seconds before the end was looked at."""
     phases: tuple[Spent, ...]
-
-
-def read(path: Path) -> Phases | None:
-    """Read a file of phases, None where there is none."""
-    return msgspec.json.decode(path.read_bytes(), type=Phases) if path.exists() else None
 
 
 def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
@@ -162,6 +161,14 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
     ]
 
 
+def newest(lines: Sequence[Mapping[str, Any]], last_s: float | None) -> Sequence[Mapping[str, Any]]:
+    """Give the lines of the last ``last_s`` seconds of a log; all of them without it. Pure."""
+    if last_s is None or not lines:
+        return lines
+    end = max(float(line["t"]) for line in lines)
+    return [line for line in lines if float(line["t"]) > end - last_s]
+
+
 def _begin(phase: Phase, moments: Mapping[str, Sequence[float]]) -> float | None:
     # The slots begin one after the other; the first one's rows are written while others wait for theirs.
     found = moments.get(phase.begin)
@@ -180,10 +187,16 @@ def _add(took: list[float], begin: float | None, end: float | None) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--last",
+    "last_s",
+    type=click.FloatRange(0, min_open=True),
+    help="Only these seconds before the end: processes are warm.",
+)
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Record it there, too.")
-def main(folder: Path, path: Path | None) -> None:
+def main(folder: Path, last_s: float | None, path: Path | None) -> None:
     """Show where the time of the epochs in an event log went."""
-    found = spent(events.read(folder))
+    found = spent(newest(list(events.read(folder)), last_s))
     console = Console()
     if not found:
         console.print(
@@ -197,9 +210,13 @@ def main(folder: Path, path: Path | None) -> None:
     console.print(table)
     if path is not None:
         record = Phases(
-            version=VERSION, machine=host.machine(), versions=host.versions(), phases=tuple(found)
+            version=VERSION,
+            machine=host.machine(),
+            versions=host.versions(),
+            last_s=last_s,
+            phases=tuple(found),
         )
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        save(path, encode(record))
 
 
 if __name__ == "__main__":

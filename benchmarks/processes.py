@@ -63,8 +63,7 @@ class Probe:
         cpu_s, memory_mib, now_s = 0.0, 0.0, time.monotonic()
         for process in self._members():
             with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                cpu_s += times.user + times.system + times.children_user + times.children_system
+                cpu_s += used_s(process)
                 kind = kind_of(process.name(), process.cmdline())
                 # What a JVM starts for a moment shows the memory of the JVM that it was forked from.
                 held = process.memory_info().rss / _MIB if kind != "other" else 0.0
@@ -80,6 +79,12 @@ class Probe:
 
     def _note(self, kind: str, held_mib: float) -> None:
         self.peaks_mib[kind] = round(max(held_mib, self.peaks_mib.get(kind, 0.0)), 1)
+
+
+def used_s(process: psutil.Process) -> float:
+    """Give the CPU seconds that a process has used, those of its ended children included."""
+    times = process.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def kind_of(name: str, command: list[str]) -> str:

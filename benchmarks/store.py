@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -22,12 +22,19 @@ if TYPE_CHECKING:
 
     Settings = Mapping[str, Mapping[str, str]]
 
+T = TypeVar("T")
+
 
 def read(path: Path) -> Results | None:
     """Read results, None where there are none that this version wrote."""
     with suppress(OSError, msgspec.DecodeError):
         return decode(path.read_bytes())
     return None
+
+
+def recorded(path: Path, kind: type[T]) -> T | None:
+    """Read a record of this kind, None where none has been made. Raises ``msgspec.DecodeError`` for another one."""
+    return msgspec.json.decode(path.read_bytes(), type=kind) if path.exists() else None
 
 
 def interrupted(path: Path, fingerprint: str) -> Results | None:

@@ -117,9 +117,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     versions: Mapping[str, str]
 
 
-def encode(results: Results) -> bytes:
-    """Give the file's bytes."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
+def encode(record: msgspec.Struct) -> bytes:
+    """Give the bytes of a file of results, or of another record."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def decode(data: bytes) -> Results:

@@ -13,6 +13,8 @@ from benchmarks.jobs.orders import serve
 from onceonly.testing.parent import die_with_parent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,7 +29,7 @@ class Job:
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Start the query that the order describes."""
         writer = (
-            _rows(self._spark, order)
+            rows(self._spark, order)
             .writeStream.format(order["format"])
             .options(**order["sink"])
             .option("checkpointLocation", order["checkpoint"])
@@ -56,7 +58,27 @@ class Job:
         return {"epochs": progress}
 
 
-def _rows(spark: SparkSession, order: dict[str, Any]) -> DataFrame:
+def session(folder: Path) -> SparkSession:
+    """Make the session that ``session.json`` in the folder describes."""
+    # Spark would start plain `python3`, which may be another one.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    told: dict[str, Any] = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+    builder = SparkSession.builder.master(told["master"]).appName("benchmark")
+    for name, setting in told["conf"].items():
+        builder = builder.config(name, setting)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    if told["register"]:
+        import onceonly
+
+        onceonly.register(spark)
+    return spark
+
+
+def rows(spark: SparkSession, order: Mapping[str, Any]) -> DataFrame:
+    """Give what an order's query writes: key and value."""
     from pyspark.sql import functions as f
 
     source = (
@@ -68,14 +90,14 @@ def _rows(spark: SparkSession, order: dict[str, Any]) -> DataFrame:
     )
     if order["per_epoch"]:
         source = source.option("maxOffsetsPerTrigger", order["per_epoch"])
-    rows = source.load()
+    found = source.load()
     if order["kind"] == "pass":
-        return rows.select("key", "value")
+        return found.select("key", "value")
     if order["kind"] == "empty":
-        return rows.where("length(value) < 0").select("key", "value")
+        return found.where("length(value) < 0").select("key", "value")
     window = f.window("timestamp", f"{order['window_ms']} milliseconds")
     return (
-        rows.withWatermark("timestamp", f"{order['late_ms']} milliseconds")
+        found.withWatermark("timestamp", f"{order['late_ms']} milliseconds")
         .groupBy(window, f.col("key"))
         .count()
         .select(
@@ -93,20 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
-    # Spark would start plain `python3`, which may be another one.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    told: dict[str, Any] = json.loads((folder / "session.json").read_text(encoding="utf-8"))
-    builder = SparkSession.builder.master(told["master"]).appName("benchmark")
-    for name, setting in told["conf"].items():
-        builder = builder.config(name, setting)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    if told["register"]:
-        import onceonly
-
-        onceonly.register(spark)
+    spark = session(folder)
     job = Job(spark)
     serve(folder, {"start": job.start, "check": job.check, "stop": job.stop})
     spark.stop()

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from benchmarks.scale import brokers, folders, links, transactions
-from benchmarks.scale.values import VERSION, Scale, encode
+from benchmarks.scale.values import VERSION, Scale
+from benchmarks.values import encode
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.testing.campaign import machine as host
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from benchmarks import plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.scale.fit import CONSTANT, Model, fit
-from benchmarks.scale.values import decode, encode
+from benchmarks.scale.values import decode
+from benchmarks.values import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -33,11 +33,6 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     points: tuple[Point, ...]
 
 
-def encode(results: Scale) -> bytes:
-    """Give the file's bytes."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
-
-
 def decode(data: bytes) -> Scale:
     """Read them again. Raises ``msgspec.DecodeError`` where they are no such results."""
     return msgspec.json.decode(data, type=Scale)

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from onceonly.embedded.kafka import EmbeddedKafka
 
 
+# Files are dealt to processes in this order: one with few, long tests must not be left for the end.
+_FIRST = ("test_verify.py", "test_main_job.py", "test_crash_points.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+
+
 @pytest.fixture(scope="session")
 def classes(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give an archive of the classes that a job loads: a quarter of a life's time, and lives are what tests spend.

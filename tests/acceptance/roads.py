@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly import events, failpoints
+from onceonly.spark.start import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,8 @@ def spark() -> Iterator[SparkSession]:
         .appName("roads")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.executorEnv.PYTHONPATH", HERE)
+        .config("spark.executorEnv.PYTHONPATH", f"{HERE}{os.pathsep}{FOLDER}")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
@@ -124,6 +126,12 @@ class Road:
     def exactly(self, rows: int = len(ROWS), name: str = "q") -> bool:
         """Every row once, and nothing left open."""
         return self.ids(name) == list(range(rows)) and ledger_sink.staged(self.out(name)) == []
+
+
+BY_FORMAT_FIRST = pytest.mark.parametrize(
+    "road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True
+)
+"""Of a test that takes long: by foreachBatch it runs on demand."""
 
 
 @pytest.fixture(params=["format", "foreach"])

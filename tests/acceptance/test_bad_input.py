@@ -160,6 +160,7 @@ def test_a_copied_checkpoint_is_refused(bench: Bench) -> None:
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_other_options_are_refused_while_handles_are_pending(bench: Bench) -> None:
     bench.feed(ROWS)
     bench.run_and_kill_at("link.after_put", 2)
@@ -186,6 +187,7 @@ def test_another_cluster_is_refused_while_handles_are_pending(
     bench.assert_exactly_once(ROWS)
 
 
+@pytest.mark.long
 def test_a_second_driver_takes_over_and_the_first_changes_nothing(bench: Bench) -> None:
     bench.feed(ROWS)
     first = bench.start("link.before_put=pause@2")

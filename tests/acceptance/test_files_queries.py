@@ -127,6 +127,7 @@ def polled(target: Path, rows_per_epoch: int) -> Iterator[list[int]]:
     assert wrong == []
 
 
+@roads.BY_FORMAT_FIRST
 def test_a_raise_at_every_step_is_exactly_once_for_every_reader(road: FileRoad) -> None:
     fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
     lives = []

@@ -56,6 +56,7 @@ def test_available_now_then_more_rows_after_a_restart(road: Road) -> None:
     assert road.exactly()
 
 
+@roads.BY_FORMAT_FIRST
 def test_a_raise_at_every_step_under_supervision(road: Road) -> None:
     fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
     lives = []
@@ -71,6 +72,7 @@ def test_a_raise_at_every_step_under_supervision(road: Road) -> None:
     assert len(lives) == len(STEPS) + 1
 
 
+@roads.BY_FORMAT_FIRST
 def test_stop_in_the_middle_of_an_epoch(road: Road) -> None:
     fired = road.arm("slot.after_prepare=pause@3")
     query = road.start(road.source(), trigger={"processingTime": "0 seconds"})
@@ -95,6 +97,7 @@ def test_an_idle_source_leaves_nothing_open(road: Road) -> None:
     assert progress["batchId"] == len(ROWS) // 10 - 1
 
 
+@roads.BY_FORMAT_FIRST
 def test_one_query_fails_and_restarts_while_the_other_goes_on(road: Road) -> None:
     poison = road.folder / "poison"
     poison.touch()

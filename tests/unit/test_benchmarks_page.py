@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
 from benchmarks import costs, display, page, phases, plots
 from benchmarks.summary import lines
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, Work, decode
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, Work, decode, encode
 from onceonly.testing.campaign import marks
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,7 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         costs=tuple(spent),
         parts={costs.CHECKSUM: 0.25, costs.SENDING: 0.75},
     )
+    assert msgspec.json.decode(encode(record), type=costs.Costs) == record
     text = page.page(results(*runs()), record)
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
     assert "without Spark: checksum 0.25, librdkafka's own threads 0.75." in text
@@ -79,6 +81,7 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
         version=1,
         machine={"load_before": 0.5},
         versions={"commit": "abc"},
+        last_s=60.0,
         phases=tuple(
             phases.Spent(title=title, epochs=80, median_ms=ms, p95_ms=9.0)
             for title, ms in ((phases.PHASES[0].title, 2.0), (phases.BETWEEN, 3.5))
@@ -87,7 +90,7 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
     text = page.page(results(*runs()), None, found)
     assert f"| the plan | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
     assert "| all medians | 5.5 | | |" in text
-    assert "80 epochs, commit `abc`" in text
+    assert "80 epochs of the last 60 s of a run, commit `abc`" in text
 
 
 def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:

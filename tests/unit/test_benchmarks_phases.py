@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.phases import BETWEEN, HOLDS, main, read, spent
+from benchmarks.phases import BETWEEN, HOLDS, Phases, main, spent
+from benchmarks.store import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,9 +57,21 @@ def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> No
     shown = CliRunner().invoke(main, [str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     assert "the plan" in shown.output
-    recorded = tmp_path / "phases.json"
-    assert CliRunner().invoke(main, [str(tmp_path), "--json", str(recorded)]).exit_code == 0
-    found = read(recorded)
+    path = tmp_path / "phases.json"
+    assert CliRunner().invoke(main, [str(tmp_path), "--json", str(path)]).exit_code == 0
+    found = recorded(path, Phases)
     assert found is not None
     assert {each.title for each in found.phases} < set(HOLDS)
     assert found.phases[0].median_ms == pytest.approx(1)
+
+
+def test_only_what_happened_before_the_end_counts_when_asked(tmp_path: Path) -> None:
+    slow = {**KINDS, "epoch.planned": [9]}
+    lines = [*events(1, 0, slow), *events(2, 10_000), *events(3, 10_100)]
+    (tmp_path / "1.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    path = tmp_path / "phases.json"
+    assert CliRunner().invoke(main, [str(tmp_path), "--last", "5", "--json", str(path)]).exit_code == 0
+    found = recorded(path, Phases)
+    assert found is not None
+    assert (found.last_s, found.phases[0].epochs) == (5, 2)
+    assert found.phases[0].p95_ms == pytest.approx(1)

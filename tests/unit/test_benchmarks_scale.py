@@ -13,7 +13,8 @@ from benchmarks.scale import folders, links, page, samples
 from benchmarks.scale.brokers import live_bytes
 from benchmarks.scale.fit import CONSTANT, fit
 from benchmarks.scale.links import point
-from benchmarks.scale.values import VERSION, Scale, decode, encode
+from benchmarks.scale.values import VERSION, Scale, decode
+from benchmarks.values import encode
 from onceonly.log import codec
 from onceonly.model import Link
 

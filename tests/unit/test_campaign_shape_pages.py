@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.testing.campaign import recovery, shape
-from onceonly.testing.campaign.marks import placed
+from onceonly.testing.campaign.marks import NONE, placed
 from onceonly.testing.campaign.shape_pages import (
-    NONE,
+    MARKS,
     RECOVERY_PAGE,
     RECOVERY_RECORD,
     SHAPE_PAGE,
@@ -18,7 +18,6 @@ from onceonly.testing.campaign.shape_pages import (
     shape_figures,
     write,
 )
-from onceonly.testing.campaign.unaligned_page import MARKS
 
 if TYPE_CHECKING:
     from onceonly.testing.campaign.recovery import Recovery

@@ -14,7 +14,7 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import committer, marker
+from onceonly.sinks.kafka import committer, marker, producers
 from onceonly.sinks.kafka.admin import TRANSACTION, Admin, NotAnsweredError, transaction_partition
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
@@ -197,6 +197,31 @@ def test_every_transaction_starts_on_a_producer_that_has_carried_none() -> None:
             pool.prepare_spare(epoch)
     assert len({(each.transactional_id, each.producer_epoch) for each in taken}) == len(taken)
     assert len({id(each.producer) for each in taken}) == len(taken)
+
+
+def test_a_spare_waits_for_the_decision_and_not_where_it_is_wanted_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "_SPARE_WAITS_S", 3600.0)
+    pool = Initialised()
+    pool.take(0)
+    pool.prepare_spare(0)
+    assert len(pool.initialised) == 1, "it waits"
+    pool.take(1)
+    assert len(pool.initialised) == 2, "it was wanted"
+    # From the second slot of an epoch on, the next one may come any moment, in the next epoch as well.
+    pool.take(1)
+    for epoch in (1, 2):
+        pool.prepare_spare(epoch)
+        spare = pool._spare
+        assert spare is not None
+        assert spare.future.result(10) is not None
+        pool.take(epoch + 1)
+    pool.prepare_spare(3)
+    spare = pool._spare
+    assert spare is not None
+    assert not spare.future.done(), "epochs of one slot again"
+    pool.take(4)
 
 
 def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:

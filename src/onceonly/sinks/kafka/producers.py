@@ -1,8 +1,8 @@
 """The producers of one worker process: each is initialised, carries one transaction, and is thrown away.
 
 A late duplicate of an EndTxn request ends whatever transaction its producer id and epoch have open, so
-no two transactions may share them. Initialising costs 6 to 50 ms, sometimes 500; so while one
-transaction is voted on, a *spare* is initialised in the background for the next.
+no two transactions may share them. Initialising costs 6 to 50 ms, sometimes 500; so once one
+transaction is prepared, a *spare* is initialised in the background for the next.
 
 A transactional id is used again only in a later epoch: then, by protocol, every handle of the former
 epoch is resolved. A worker thus needs about as many ids as it runs slots in two epochs.
@@ -46,6 +46,9 @@ _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
 # Kafka forgets idle transactional ids after 7 days, brokers are moved; a spare is not kept for long.
 _SPARE_AGE_S_MAX = 600.0
+# Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. That takes about
+# this long where epochs are short (benchmarks.phases), and the next epoch begins to write later than that.
+_SPARE_WAITS_S = 0.05
 _SHORT_LIVED = {
     # A fresh client asks for its coordinator at once: 14 instead of 54 ms to initialise (measured).
     "reconnect.backoff.ms": "1",
@@ -85,9 +88,11 @@ class Ready:
 
 @dataclass(slots=True)
 class _Spare:
-    """A producer in preparation for epochs after ``epoch``."""
+    """A producer in preparation for epochs after ``epoch``; begun after ``waits_s``, or as soon as it is wanted."""
 
     epoch: int
+    waits_s: float
+    wanted: threading.Event = field(default_factory=threading.Event)
     future: Future[Ready | None] = field(default_factory=Future)
 
 
@@ -105,6 +110,9 @@ class Pool:
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
         self._spare: _Spare | None = None
+        self._epoch = -1
+        # Whether this worker runs several slots of an epoch, one after the other: in this one, and in the one before.
+        self._several = (False, False)
 
     def take(self, epoch: int) -> Ready:
         """Give an initialised producer for a transaction of ``epoch``: the spare, or a new one.
@@ -113,7 +121,12 @@ class Pool:
         """
         with self._lock:
             spare, self._spare = self._spare, None
+            if epoch == self._epoch:
+                self._several = (True, self._several[1])
+            else:
+                self._epoch, self._several = epoch, (False, self._several[0])
         if spare is not None:
+            spare.wanted.set()
             # The thread is bounded by max.block.ms; waiting for it is never slower than starting anew.
             ready = spare.future.result()
             # The spare's id was chosen as free for epochs from its own on.
@@ -128,12 +141,15 @@ class Pool:
         return self._initialise(self._claim_id(epoch))
 
     def prepare_spare(self, epoch: int) -> None:
-        """Begin to initialise the next producer in the background, once ``epoch`` is prepared here."""
+        """See that the next producer is initialised in the background, once ``epoch`` is prepared here.
+
+        A moment later, after the epoch is decided; at once where the next slot of this epoch may come any moment.
+        """
         with self._lock:
             if self._spare is not None:
                 return
             # A daemon: it must not keep a worker alive that Spark wants gone.
-            self._spare = spare = _Spare(epoch)
+            self._spare = spare = _Spare(epoch, 0.0 if any(self._several) else _SPARE_WAITS_S)
             threading.Thread(target=self._fill, args=(spare,), name="onceonly-spare", daemon=True).start()
 
     def drop(self) -> None:
@@ -142,6 +158,7 @@ class Pool:
             self._spare = None
 
     def _fill(self, spare: _Spare) -> None:
+        spare.wanted.wait(spare.waits_s)
         ready: Ready | None = None
         try:
             # The next take meets the same error, where somebody hears it.

@@ -9,11 +9,14 @@ from onceonly.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
+NONE = "No run has been recorded yet."
+"""The block of a run that nobody has recorded."""
+
 
 def write(page: Path, block: str, *, name: str) -> None:
     """Write a block between the marks of ``name``. Any number of times; raises as ``placed`` does."""
     text = page.read_text(encoding="utf-8")
-    page.write_text(placed(text, block, name=name, where=page.name), encoding="utf-8")
+    page.write_text(placed(text, block, name=name, where=str(page)), encoding="utf-8")
 
 
 def placed(text: str, block: str, *, name: str, where: str) -> str:

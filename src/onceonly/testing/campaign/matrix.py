@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 MARKS = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 """The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
-_NONE = "No run has been recorded yet."
 _WHY_MAX = 10
 
 
 def short(result: Result | None) -> str:
     """Give the matrix and one sentence of what it stands on. Pure."""
     if result is None or not result.rounds:
-        return _NONE
+        return marks.NONE
     head = "| sink | guarantee | crashes survived | rows checked | anomalies | verdict |\n|---|---|--:|--:|--:|---|"
     return "\n".join([head, *map(_row, result.matrix), "", _summary(result), *_doubts(result)])
 
@@ -38,7 +37,7 @@ def short(result: Result | None) -> str:
 def whole(result: Result | None) -> str:
     """Give the matrix, recovery times, and how often each fault fired. Pure."""
     if result is None or not result.rounds:
-        return _NONE
+        return marks.NONE
     parts = [short(result), *_recovery(result)]
     names = sorted({*result.armed, *result.faults})
     if names:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.testing.campaign import marks, recovery, shape
-from onceonly.testing.campaign.unaligned_page import MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +23,13 @@ SHAPE_RECORD, SHAPE_PAGE = (
 )
 RECOVERY_RECORD, RECOVERY_PAGE = Path("docs/proof/recovery.json"), Path("docs/explanation/recovery.md")
 """Relative to the project's folder."""
-NONE = "No run has been recorded yet."
+MARKS = "figures"
 
 
 def shape_figures(found: Shape | None) -> str:
     """Give what the run in Kafka's shape has found. Pure."""
     if found is None:
-        return NONE
+        return marks.NONE
     anomalies = {name: count for name, count in found.anomalies.items() if count}
     listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in anomalies.items())
     of_size = ", ".join(f"{count:,} of {size:,} messages" for size, count in found.transactions.items())
@@ -60,7 +59,7 @@ def shape_figures(found: Shape | None) -> str:
 def recovery_figures(found: Recovery | None) -> str:
     """Give both sinks' times. Pure."""
     if found is None:
-        return NONE
+        return marks.NONE
     head = (
         "| sink | kills | median | worst | query alone, median | query alone, worst | rows visible again |\n"
         "|---|--:|--:|--:|--:|--:|--:|\n"
