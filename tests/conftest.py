@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # A busy machine is no failure, and a run on one machine must be the same on another.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
 settings.load_profile("everywhere")
+
+# kafka-python says many times a second that a broker is gone: a thousand lines above the failure one looks for.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 @pytest.fixture(scope="session")

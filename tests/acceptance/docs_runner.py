@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
 from onceonly.spark.start import FOLDER
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "OFF",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SHORT_LIVED_JAVA,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.executorEnv.PYTHONPATH": str(FOLDER),
 }

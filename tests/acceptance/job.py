@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 import onceonly
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
 from onceonly.spark.start import FOLDER
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "700m")
         # A job that lives for seconds gains nothing from the second compiler.
-        .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {args.java}")
+        .config("spark.driver.extraJavaOptions", f"{SHORT_LIVED_JAVA} {args.java}")
         .config("spark.sql.session.timeZone", "UTC")
     )
     if args.configured:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly.spark import listener
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
 
 KEYS, PER_EPOCH, EPOCHS = 5, 20, 10
 
@@ -25,7 +26,7 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "700m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly import events, failpoints
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
 from onceonly.spark.start import FOLDER
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.executorEnv.PYTHONPATH", f"{HERE}{os.pathsep}{FOLDER}")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )

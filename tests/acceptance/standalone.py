@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Self
 import psutil
 import pyspark
 
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -32,7 +34,7 @@ class Standalone:
         self._env = {
             **os.environ,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA,
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
         }
         self._daemons: list[subprocess.Popen[bytes]] = []

@@ -28,6 +28,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 import onceonly
 from onceonly.embedded.jars import spark_jars
+from onceonly.spark.local_session import SHORT_LIVED_JAVA
 from onceonly.spark.start import FOLDER
 
 servers, source, target, folder = sys.argv[1:]
@@ -37,7 +38,7 @@ fired.mkdir()
 
 spark = (
     SparkSession.builder.master("local[2]").config("spark.jars", spark_jars()).config("spark.ui.enabled", "false")
-    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
     .config("spark.executorEnv.PYTHONPATH", str(FOLDER)).config("spark.sql.shuffle.partitions", "2").getOrCreate()
 )
 onceonly.register(spark)

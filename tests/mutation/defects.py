@@ -568,8 +568,8 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A producer carries a second transaction on one producer id and epoch",
         file="sinks/kafka/producers.py",
-        before="            spare, self._spare = self._spare, None\n            if epoch",
-        after="            spare = self._spare\n            if epoch",
+        before="            spare, self._spare = self._spare, None\n        if spare",
+        after="            spare = self._spare\n        if spare",
         tests=(OUTCOMES + "test_every_transaction_starts_on_a_producer_that_has_carried_none",),
     ),
     Defect(

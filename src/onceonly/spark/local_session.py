@@ -23,8 +23,8 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
 }
-# A life is short: what the second compiler gains, it would not earn back.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A short life's options: what the second compiler gains would not be earned back."""
 
 
 def local_session(
@@ -46,7 +46,7 @@ def local_session(
         **_CONF,
         "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
-        "spark.driver.extraJavaOptions": f"{_JAVA} {java}".rstrip(),
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED_JAVA} {java}".rstrip(),
         **conf,
     }
     for key, value in every.items():

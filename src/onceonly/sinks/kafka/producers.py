@@ -15,6 +15,7 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -110,9 +111,6 @@ class Pool:
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
         self._spare: _Spare | None = None
-        self._epoch = -1
-        # Whether this worker runs several slots of an epoch, one after the other: in this one, and in the one before.
-        self._several = (False, False)
 
     def take(self, epoch: int) -> Ready:
         """Give an initialised producer for a transaction of ``epoch``: the spare, or a new one.
@@ -121,10 +119,6 @@ class Pool:
         """
         with self._lock:
             spare, self._spare = self._spare, None
-            if epoch == self._epoch:
-                self._several = (True, self._several[1])
-            else:
-                self._epoch, self._several = epoch, (False, self._several[0])
         if spare is not None:
             spare.wanted.set()
             # The thread is bounded by max.block.ms; waiting for it is never slower than starting anew.
@@ -143,13 +137,16 @@ class Pool:
     def prepare_spare(self, epoch: int) -> None:
         """See that the next producer is initialised in the background, once ``epoch`` is prepared here.
 
-        A moment later, after the epoch is decided; at once where the next slot of this epoch may come any moment.
+        A moment later, after the epoch is decided; at once where this worker runs several slots of an epoch, in this
+        one or in the one before: the next slot may come any moment.
         """
         with self._lock:
             if self._spare is not None:
                 return
+            ids = Counter(self._used.values())
+            several = max(ids[epoch], ids[epoch - 1]) > 1
             # A daemon: it must not keep a worker alive that Spark wants gone.
-            self._spare = spare = _Spare(epoch, 0.0 if any(self._several) else _SPARE_WAITS_S)
+            self._spare = spare = _Spare(epoch, 0.0 if several else _SPARE_WAITS_S)
             threading.Thread(target=self._fill, args=(spare,), name="onceonly-spare", daemon=True).start()
 
     def drop(self) -> None:
