@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from onceonly.sinks.kafka.admin import Admin
+
 sys.path.insert(0, str(Path(__file__).parent / "integration"))  # what its tests share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly.sinks.kafka.options import KafkaOptions
 
 # A busy machine is no failure, and a run on one machine must be the same on another.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
@@ -32,3 +35,22 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
     with EmbeddedKafka() as broker:
         yield broker
+
+
+@pytest.fixture(autouse=True)
+def admins_are_closed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Otherwise each goes on asking for its broker when that is gone, in a thread that all later tests pay for."""
+    if request.node.get_closest_marker("integration") is None:
+        yield
+        return
+    made = list[Admin]()
+    make = Admin.__init__
+
+    def remember(admin: Admin, options: KafkaOptions) -> None:
+        make(admin, options)
+        made.append(admin)
+
+    monkeypatch.setattr(Admin, "__init__", remember)
+    yield
+    for admin in made:
+        admin.close()
