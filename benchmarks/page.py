@@ -282,7 +282,23 @@ def _costs(spent: costs.Costs | None) -> str:
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{rows}\nOf what ours costs in Python, measured without Spark: "
         + ", ".join(f"{name} {us:.2f}" for name, us in spent.parts.items())
-        + "."
+        + f".\n\n{_row_floor(spent)}"
+    )
+
+
+def _row_floor(spent: costs.Costs) -> str:
+    """Say what remains when everything of ours takes no time."""
+    of = {each.sink: each for each in spent.costs}
+    reading, ours, spark = of[costs.READING], of[ONCEONLY_EO], of[SPARK_TUNED]
+    rows = ours.jvm_us - reading.jvm_us
+    sending = spent.parts[costs.HAND_OVER] + spent.parts[costs.SENDING]
+    broker = min(each.broker_us for each in spent.costs if each.sink != costs.READING) - reading.broker_us
+    floor = reading.all_us + rows + sending + broker
+    return (
+        f"The floor of a sink in Python over librdkafka is {floor:.2f}: reading {reading.all_us:.2f}, rows into "
+        f"Arrow's memory {rows:.2f}, librdkafka {sending:.2f}, the broker's least {broker:.2f}. If everything else "
+        f"took no time, it would write {spark.all_us / floor:.2f} times as many records a second as Spark's own sink with our "
+        f"settings; today it is {ours.records_per_s / spark.records_per_s:.2f}."
     )
 
 
@@ -290,17 +306,22 @@ def _epoch(found: phases.Phases | None) -> str:
     if found is None:
         return ""
     rows = "".join(
-        f"| {each.title} | {each.median_ms:.1f} | {each.p95_ms:.1f} | {phases.HOLDS[each.title]} |\n"
+        f"| {each.title} | {phases.WHOSE[each.title]} | {each.median_ms:.1f} | {each.p95_ms:.1f} "
+        f"| {phases.HOLDS[each.title]} |\n"
         for each in found.phases
     )
-    whole = sum(each.median_ms for each in found.phases)
+    took = phases.whose(found.phases)
+    spark, visible = took[phases.SPARK], took[phases.SPARK_UNTIL_VISIBLE]
     last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
     return (
         f"## Where an epoch's time goes\n\n{_PHASES}\n\nOver "
         f"{max(each.epochs for each in found.phases)} epochs{last}, commit `{found.versions.get('commit')}`, with a "
         f"load of {found.machine.get('load_before')}; milliseconds.\n\n"
-        "| phase | median | p95 | what happens |\n|---|--:|--:|---|\n"
-        f"{rows}| all medians | {whole:.1f} | | |"
+        "| phase | whose | median | p95 | what happens |\n|---|---|--:|--:|---|\n"
+        f"{rows}\nMedians added up: Spark {spark:.0f} ms, Kafka {took[phases.KAFKA]:.0f} ms, onceonly "
+        f"{took[phases.OURS]:.0f} ms. That is the floor: if what Kafka and onceonly do took no time at all, an epoch "
+        f"would take {spark:.0f} ms, and a row would be visible {spark / 2 + visible:.0f} ms after it was due or "
+        f"later, at the median: half an epoch until the next one begins, and {visible:.0f} ms of Spark's in that one."
     )
 
 

@@ -12,7 +12,7 @@ from tests.unit.benchmarks_sample import PASS, results, run, runs
 
 from benchmarks import costs, display, page, phases, plots
 from benchmarks.summary import lines
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, Work, decode, encode
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
 from onceonly.testing.campaign import marks
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_chec
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     spent = [
         costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=0.5, broker_us=0.25)
-        for sink, jvm in ((costs.READING, 1.0), (ONCEONLY_EO, 1.5))
+        for sink, jvm in ((costs.READING, 1.0), (ONCEONLY_EO, 1.5), (SPARK_TUNED, 2.5))
     ]
     record = costs.Costs(
         version=1,
@@ -67,12 +67,20 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         machine={},
         versions={},
         costs=tuple(spent),
-        parts={costs.CHECKSUM: 0.25, costs.SENDING: 0.75},
+        parts={costs.CHECKSUM: 0.25, costs.HAND_OVER: 0.25, costs.SENDING: 0.75},
     )
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
     text = page.page(results(*runs()), record)
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
-    assert "without Spark: checksum 0.25, librdkafka's own threads 0.75." in text
+    assert (
+        "without Spark: checksum 0.25, hand-over to librdkafka 0.25, librdkafka's own threads 0.75." in text
+    )
+    assert (
+        "is 3.25: reading 1.75, rows into Arrow's memory 0.50, librdkafka 1.00, the broker's least 0.00."
+        in text
+    )
+    assert "would write 1.00 times as many" in text
+    assert "today it is 1.00" in text
     assert "What a row costs" not in page.page(results(*runs()))
 
 
@@ -84,12 +92,13 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
         last_s=60.0,
         phases=tuple(
             phases.Spent(title=title, epochs=80, median_ms=ms, p95_ms=9.0)
-            for title, ms in ((phases.PHASES[0].title, 2.0), (phases.BETWEEN, 3.5))
+            for title, ms in (("the plan", 2.0), ("until a slot has rows", 7.0), (phases.BETWEEN, 3.0))
         ),
     )
     text = page.page(results(*runs()), None, found)
-    assert f"| the plan | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
-    assert "| all medians | 5.5 | | |" in text
+    assert f"| the plan | onceonly | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
+    assert "Spark 10 ms, Kafka 0 ms, onceonly 2 ms." in text
+    assert "an epoch would take 10 ms, and a row would be visible 12 ms after it was due or later" in text
     assert "80 epochs of the last 60 s of a run, commit `abc`" in text
 
 

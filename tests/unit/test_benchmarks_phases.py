@@ -8,14 +8,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.phases import BETWEEN, HOLDS, Phases, main, spent
+from benchmarks.phases import (
+    BETWEEN,
+    HOLDS,
+    KAFKA,
+    OURS,
+    SPARK,
+    SPARK_UNTIL_VISIBLE,
+    Phases,
+    main,
+    spent,
+    whose,
+)
 from benchmarks.store import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KINDS = {
-    "plan.started": [0], "epoch.planned": [1], "slot.begun": [11, 13], "slot.prepared": [20, 31],
+    "plan.started": [0], "epoch.planned": [1], "slot.has_rows": [9, 10], "slot.begun": [11, 13],
+    "slot.prepared": [20, 31],
     "votes.collected": [41], "epoch.checked": [42], "link.persisted": [45], "epoch.completed": [55], "epoch.done": [60],
 }  # fmt: skip
 
@@ -41,12 +53,23 @@ def test_phases_are_those_of_whole_epochs_one_after_the_other() -> None:
     found = {each.title: each for each in spent(lines)}
 
     assert found["the plan"].median_ms == pytest.approx(1)
-    assert found["until a slot has rows and has begun"].median_ms == pytest.approx(10)
+    assert found["until a slot has rows"].median_ms == pytest.approx(8)
+    assert found["the slot's transaction begun"].median_ms == pytest.approx(2)
     assert found["rows written, flushed and marked"].median_ms == pytest.approx(20)
     assert found["votes on their way to the commit process"].median_ms == pytest.approx(10)
     assert found["every transaction committed: visible"].epochs == 3
     assert found[BETWEEN].epochs == 2
     assert found[BETWEEN].p95_ms == pytest.approx(1940)
+
+
+def test_whose_time_it_is_adds_up_to_an_epoch_and_says_what_is_left_without_ours() -> None:
+    found = spent([*events(1, 0), *events(2, 70), *events(3, 140)])
+    took = whose(found)
+    assert took[SPARK] == pytest.approx(8 + 10 + 10)
+    assert took[KAFKA] == pytest.approx(2 + 20 + 10)
+    assert took[OURS] == pytest.approx(1 + 1 + 3 + 5)
+    assert took[SPARK_UNTIL_VISIBLE] == pytest.approx(8 + 10)
+    assert sum(took.values()) - took[SPARK_UNTIL_VISIBLE] == pytest.approx(70)
 
 
 def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> None:

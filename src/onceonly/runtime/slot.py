@@ -47,6 +47,7 @@ def run_slot(
             if batch.num_rows == 0:
                 continue
             if not begun:
+                _record("slot.has_rows", context)
                 failpoints.hit("slot.before_begin")
                 deadline.check("beginning its transaction")
                 transaction = sink.begin_transaction(context)
