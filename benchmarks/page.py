@@ -297,8 +297,8 @@ def _row_floor(spent: costs.Costs) -> str:
     return (
         f"The floor of a sink in Python over librdkafka is {floor:.2f}: reading {reading.all_us:.2f}, rows into "
         f"Arrow's memory {rows:.2f}, librdkafka {sending:.2f}, the broker's least {broker:.2f}. If everything else "
-        f"took no time, it would write {spark.all_us / floor:.2f} times as many records a second as Spark's own sink with our "
-        f"settings; today it is {ours.records_per_s / spark.records_per_s:.2f}."
+        f"took no time, it would write {spark.all_us / floor:.2f} times as many records a second as Spark's own sink "
+        f"with our settings; today it is {ours.records_per_s / spark.records_per_s:.2f}."
     )
 
 
