@@ -101,6 +101,8 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         *(sys.executable, "-m", "onceonly.cli", "demo", "--events", "5000", "--kills", "0"),
         *("--keep", str(folder)),
     ]
+    # A shell starts what runs in the background deaf to Ctrl-C, and the demo would inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     demo = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         deadline = time.monotonic() + 120
@@ -113,6 +115,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         demo.send_signal(signal.SIGINT)
         _, told = demo.communicate(timeout=60)
     finally:
+        signal.signal(signal.SIGINT, before)
         demo.kill()
         demo.wait()
     assert demo.returncode == 130
