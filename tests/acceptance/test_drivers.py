@@ -83,8 +83,10 @@ def test_a_driver_that_stands_still_past_the_brokers_time_out_loses_and_doubles_
     run = bench.start(f"@{armed}")
     try:
         for number, point in enumerate(points):
+            run.wait_for(point)
+            # Rows that were just written are on their way, in another thread than the one that stands at the point.
+            run.until(lambda: open_now(bench), "its transaction is open")
             driver = Stopped.at(run, point)
-            assert open_now(bench)
             run.until(lambda: not open_now(bench), "the broker drops what is open")
             arm(armed, armings[number + 1 : number + 2])
             driver.wake(f"resume#{number}")
