@@ -163,21 +163,23 @@ def test_a_group_without_a_marker_gets_a_seed_that_no_earlier_handle_can_name() 
 # --- one producer, one transaction ------------------------------------------------------------------------------
 
 
+CONTEXT = WriteContext(
+    query="q",
+    sink="s",
+    run="r",
+    epoch=0,
+    plan="p",
+    slot=0,
+    attempt="1",
+    guarantee=Guarantee.EXACTLY_ONCE,
+)
+
+
 class Initialised(Pool):
     """A pool whose producers are initialised by noting it."""
 
     def __init__(self) -> None:
-        context = WriteContext(
-            query="q",
-            sink="s",
-            run="r",
-            epoch=0,
-            plan="p",
-            slot=0,
-            attempt="1",
-            guarantee=Guarantee.EXACTLY_ONCE,
-        )
-        super().__init__(context, OPTIONS, Admin(OPTIONS), 60_000)
+        super().__init__(CONTEXT, OPTIONS, Admin(OPTIONS), 60_000)
         self.initialised: list[str] = []
 
     def _initialise(self, transactional_id: str) -> Ready:
@@ -222,6 +224,27 @@ def test_a_spare_waits_for_the_decision_and_not_where_it_is_wanted_before(
     assert spare is not None
     assert not spare.future.done(), "epochs of one slot again"
     pool.take(4)
+
+
+def test_a_worker_of_more_queries_than_it_keeps_clients_for_closes_the_one_that_was_unused_for_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "_CLIENTS_MAX", 2)
+    monkeypatch.setattr(producers, "_POOLS_MAX", 2)
+    closed = list[Admin]()
+    monkeypatch.setattr(Admin, "close", lambda admin: closed.append(admin))  # noqa: PLW0108  bound
+    worker = producers.Worker()
+
+    def query(name: str) -> tuple[Admin, Pool]:
+        options = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9092", "topic": name})
+        return worker.admin(options), worker.pool(replace(CONTEXT, query=name), options, 60_000)
+
+    first, second = query("one"), query("two")
+    assert query("one") == first
+    query("three")
+    assert closed == [second[0]]
+    assert query("one") == first
+    assert query("two")[0] is not second[0]
 
 
 def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:

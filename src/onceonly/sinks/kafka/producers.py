@@ -248,6 +248,7 @@ class Worker:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._lock = threading.Lock()
+        # In each, the longest unused first.
         self._admins: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
@@ -263,15 +264,14 @@ class Worker:
         key = (context.run, _key(options), timeout_ms)
         admin = self.admin(options)
         with self._lock:
-            known = self._pools.get(place)
-            if known is not None and known[0] == key:
-                return known[1]
-            if known is not None:
+            known = self._pools.pop(place, None)
+            if known is not None and known[0] != key:
                 known[1].drop()
-            if len(self._pools) >= _POOLS_MAX:
-                self._pools.pop(next(iter(self._pools)))[1].drop()
-            pool = Pool(context, options, admin, timeout_ms)
+                known = None
+            pool = Pool(context, options, admin, timeout_ms) if known is None else known[1]
             self._pools[place] = (key, pool)
+            if len(self._pools) > _POOLS_MAX:
+                self._pools.pop(next(iter(self._pools)))[1].drop()
             return pool
 
     def plain_producer(self, options: KafkaOptions) -> Producer:
@@ -288,12 +288,14 @@ class Worker:
             self._plain.pop(_key(options), None)
 
     def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Give the client of a key; the longest unused of too many is closed, or its threads would stay."""
         with self._lock:
-            if key not in cache:
-                if len(cache) >= _CLIENTS_MAX:
-                    cache.pop(next(iter(cache)))
-                cache[key] = make()
-            return cache[key]
+            client = cache.pop(key) if key in cache else make()
+            cache[key] = client
+            surplus = cache.pop(next(iter(cache))) if len(cache) > _CLIENTS_MAX else None
+        if surplus is not None:
+            surplus.close()
+        return client
 
 
 def _key(options: KafkaOptions) -> object:
