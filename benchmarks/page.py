@@ -166,7 +166,7 @@ _LATENCY = (
 _PHASES = (
     "Ours, exactly once, at 200 records a second by the default trigger, from the event log, which has every step "
     "of the protocol in every process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency "
-    "--contender onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR`."
+    "--contender onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR --last 60`."
 )
 _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
@@ -315,8 +315,8 @@ def _epoch(found: phases.Phases | None) -> str:
     last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
     return (
         f"## Where an epoch's time goes\n\n{_PHASES}\n\nOver "
-        f"{max(each.epochs for each in found.phases)} epochs{last}, commit `{found.versions.get('commit')}`, with a "
-        f"load of {found.machine.get('load_before')}; milliseconds.\n\n"
+        f"{max(each.epochs for each in found.phases)} epochs{last}, commit `{found.versions.get('commit')}`; "
+        "milliseconds.\n\n"
         "| phase | whose | median | p95 | what happens |\n|---|---|--:|--:|---|\n"
         f"{rows}\nMedians added up: Spark {spark:.0f} ms, Kafka {took[phases.KAFKA]:.0f} ms, onceonly "
         f"{took[phases.OURS]:.0f} ms. That is the floor: if what Kafka and onceonly do took no time at all, an epoch "

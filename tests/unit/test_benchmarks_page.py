@@ -87,7 +87,7 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
 def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_meanwhile() -> None:
     found = phases.Phases(
         version=1,
-        machine={"load_before": 0.5},
+        machine={},
         versions={"commit": "abc"},
         last_s=60.0,
         phases=tuple(
