@@ -47,6 +47,7 @@ _PARTITIONS = 2
 _EPOCHS = 6
 # Until then the processes of a query come up.
 _EPOCHS_LEFT_OUT = 2
+_LOOK_S = 0.02
 _RECORD_BYTES = 100
 _MICRO = 1_000_000
 # As many as Spark puts into an Arrow batch by our settings.
@@ -207,12 +208,10 @@ def _rounds(
             sys.stderr.write(f"round {number + 1}: {sink}\n")
             topic = f"output-{number}-{place}"
             kafka.create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})
-            before = _used_s(kafka)
             query = _start(spark, kafka, sink, topic, folder / topic, records)
-            query.awaitTermination()
-            used = {name: (after - before[name]) / records for name, after in _used_s(kafka).items()}
+            cost = _running(query, kafka, records)
             if number >= 0:
-                found[sink].append({**used, "rate": _rate(query)})
+                found[sink].append(cost)
             admin.delete_topics([topic])[topic].result(30)
     return [
         Cost(
@@ -266,10 +265,25 @@ def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
     return used
 
 
-def _rate(query: StreamingQuery) -> float:
-    done = [each for each in query.recentProgress if each["numInputRows"]][_EPOCHS_LEFT_OUT:]
-    rows = sum(int(each["numInputRows"]) for each in done)
-    return rows / (sum(int(each["durationMs"]["triggerExecution"]) for each in done) / 1000)
+def _running(query: StreamingQuery, kafka: EmbeddedKafka, records: int) -> dict[str, float]:
+    """Wait for the query's end, and say what each of its later rows took: its start is no row's cost."""
+    while query.isActive and len(_epochs(query)) < _EPOCHS_LEFT_OUT:
+        time.sleep(_LOOK_S)
+    epochs, before = _epochs(query), _used_s(kafka)
+    left_out = sum(rows for rows, _ in epochs)
+    query.awaitTermination()
+    used = {name: (after - before[name]) / (records - left_out) for name, after in _used_s(kafka).items()}
+    measured = _epochs(query)[len(epochs) :]
+    return {**used, "rate": sum(rows for rows, _ in measured) / sum(spent_s for _, spent_s in measured)}
+
+
+def _epochs(query: StreamingQuery) -> list[tuple[int, float]]:
+    """Give the rows of each epoch that had some, and its time in seconds."""
+    return [
+        (int(each["numInputRows"]), int(each["durationMs"]["triggerExecution"]) / 1000)
+        for each in query.recentProgress
+        if each["numInputRows"]
+    ]
 
 
 if __name__ == "__main__":
