@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,21 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
     with EmbeddedKafka() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What killed JVMs leave lies in one folder, which ends with the tests. Its path is short, for Spark's sockets."""
+    tmp_path_factory.getbasetemp()  # pytest's own are kept for who looks at a failure
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        for options in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+            patch.setenv(options, f"-Djava.io.tmpdir={folder}")
+        yield
 
 
 @pytest.fixture(autouse=True)

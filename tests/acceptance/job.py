@@ -9,6 +9,7 @@ import argparse
 import importlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         .config("spark.driver.memory", "700m")
         # A job that lives for seconds gains nothing from the second compiler.
         .config("spark.driver.extraJavaOptions", f"{SHORT_LIVED_JAVA} {args.java}")
+        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={tempfile.gettempdir()}")
         .config("spark.sql.session.timeZone", "UTC")
     )
     if args.configured:

@@ -34,7 +34,7 @@ class Standalone:
         self._env = {
             **os.environ,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED_JAVA} {os.environ.get('SPARK_DAEMON_JAVA_OPTS', '')}",
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
         }
         self._daemons: list[subprocess.Popen[bytes]] = []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,11 +16,13 @@ import psutil
 from onceonly.testing.parent import PARENT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
 _END_TIMEOUT_S = 20.0
 _LINES_SHOWN = 15
+_PREFIX = "onceonly-job-"
+# A socket's path has 107 bytes, of which Spark's names and ours take 72.
+_TMP_BYTES_MAX = 35
 
 
 @dataclass(slots=True)
@@ -26,21 +31,36 @@ class JobProcess:
 
     root: subprocess.Popen[bytes]
     log: Path
+    temporary: tempfile.TemporaryDirectory[str]
+    """Of the job and its JVMs: who is killed leaves what it has there."""
 
     @classmethod
     def start(cls, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path) -> JobProcess:
         """Start the job in a session of its own; append what it says to ``log``."""
+        folder = _short_folder()
+        for left in of_the_dead(folder, _PREFIX):
+            shutil.rmtree(left, ignore_errors=True)
+        temporary = tempfile.TemporaryDirectory(
+            prefix=f"{_PREFIX}{os.getpid()}-", dir=folder, ignore_cleanup_errors=True
+        )
+        spark = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={temporary.name}".lstrip()
         with log.open("ab") as out:
             root = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, PARENT: str(os.getpid()), **env},
+                env={
+                    **os.environ,
+                    PARENT: str(os.getpid()),
+                    "TMPDIR": temporary.name,
+                    "SPARK_SUBMIT_OPTS": spark,
+                    **env,
+                },
                 cwd=cwd,
                 start_new_session=True,
             )
-        return cls(root, log)
+        return cls(root, log, temporary)
 
     @property
     def exit_code(self) -> int | None:
@@ -48,7 +68,7 @@ class JobProcess:
         return self.root.poll()
 
     def kill(self) -> int:
-        """SIGKILL the whole tree, and give the number of processes killed. Idempotent.
+        """SIGKILL the whole tree, remove its temporary files, and give the number of processes killed. Idempotent.
 
         Every process is stopped before the first one is killed, parents first: so none can start another
         that would be overlooked, and none can do anything on the death of another.
@@ -67,6 +87,7 @@ class JobProcess:
                 process.kill()
         self.root.wait(_END_TIMEOUT_S)
         psutil.wait_procs(list(frozen.values()), timeout=_END_TIMEOUT_S)
+        self.temporary.cleanup()
         return len(frozen)
 
     def last_lines(self) -> str:
@@ -89,6 +110,21 @@ class JobProcess:
                 if os.getsid(process.pid) == self.root.pid:
                     members.setdefault(process.pid, process)
         return [each for each in members.values() if _is_alive(each)]
+
+
+def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:
+    """Give what processes that are gone have left in a folder, named by ``prefix``, their pid and a dash."""
+    for path in folder.glob(f"{prefix}*-*"):
+        owner = path.name.removeprefix(prefix).partition("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            yield path
+
+
+def _short_folder() -> Path:
+    """Give the folder for temporary files; a shorter one, where Spark's sockets would not fit into it."""
+    usual = tempfile.gettempdir()
+    short = usual if len(os.fsencode(usual)) <= _TMP_BYTES_MAX else "/tmp"  # noqa: S108  made in it, by a random name
+    return Path(short)
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -10,8 +10,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import psutil
-
 from onceonly.embedded.jars import checker_jar, ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError
@@ -24,6 +22,7 @@ from onceonly.testing.campaign.lives import Lives
 from onceonly.testing.campaign.plan import plan_round
 from onceonly.testing.campaign.points import Points
 from onceonly.testing.campaign.round import KEPT, Arena, run_round
+from onceonly.testing.process import of_the_dead
 from onceonly.testing.tla import formal
 
 if TYPE_CHECKING:
@@ -147,8 +146,6 @@ def _write(options: CampaignOptions, done: Result) -> None:
 
 def _tidy_after_the_dead() -> None:
     """Remove what campaigns that were killed have left; the rounds that they had kept stay."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            with suppress(OSError):  # another user's, or another campaign is just doing the same
-                host.tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])
+    for folder in of_the_dead(Path(tempfile.gettempdir()), _PREFIX):
+        with suppress(OSError):  # another user's, or another campaign is just doing the same
+            host.tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])
