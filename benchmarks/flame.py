@@ -18,19 +18,23 @@ import click
 from onceonly.testing.campaign import svg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _WIDTH, _SIDE, _HEAD, _FOOT, _HIGH = 1200, 12, 44, 14, 17
 _CHARACTER = 6.3
 # A label of fewer characters says nothing, and a frame so narrow is not seen.
 _LABEL_MIN, _NARROW = 4, 0.6
-# A thread whose innermost function is one of these has no processor.
+# A thread that is in one of these has no processor; py-spy does not always tell. Where symbols are missing, innermost
+# frames have no name, so some more are looked at.
 _WAIT = re.compile(
-    r"\b_*(libc_)?(epoll_p?wait|p?poll|p?select|recv|recvfrom|recvmsg|accept4?|futex|(clock_)?nanosleep)\b"
-    r"|(cond|sem)_(timed|clock)?wait|futex_(abstimed_)?wait|\bread_int\b"
+    r"\b_*(libc_)?(epoll_p?wait|p?poll|p?select|select_\w+|read|recv|recvfrom|recvmsg|accept4?|futex|(clock_)?nanosleep)\b"
+    r"|(cond|sem|cnd)_(timed|clock)?wait|futex_(abstimed_)?wait|acquire_lock|\bread_int\b"
 )
+_INNERMOST = 4
 _PLACE = re.compile(r" \((?P<file>[^()]*?)(:\d+)?\)$")
 _SHADES = 4
+# py-spy's first frames, where it looks into several processes.
+_PROCESS = "process "
 _STYLE = """
 svg { color-scheme: light dark; font: 11px ui-monospace, Menlo, Consolas, monospace; }
 .page { fill: #ffffff; } text { fill: #1d2126; } .name { font: 600 15px system-ui, sans-serif; } .dim { fill: #68707a; }
@@ -86,7 +90,7 @@ def main(*, stacks: Path, path: Path, title: str, top: int) -> None:
 
 
 def read(text: str) -> dict[tuple[str, ...], int]:
-    """Read folded stacks; line numbers are left out, as they cut one function into many. Pure.
+    """Read folded stacks, those of all processes together, without line numbers: they cut a function into many. Pure.
 
     Raises:
         ValueError: a line is none.
@@ -96,7 +100,9 @@ def read(text: str) -> dict[tuple[str, ...], int]:
         stack, _, samples = line.rpartition(" ")
         if not stack or not samples.isdigit():
             raise ValueError(f"line {number} is no folded stack, functions and a number: {line[:60]!r}")
-        found[tuple(_named(frame) for frame in stack.split(";"))] += int(samples)
+        frames = [_named(frame) for frame in stack.split(";") if not frame.startswith(_PROCESS)]
+        if frames:
+            found[tuple(frames)] += int(samples)
     return dict(found)
 
 
@@ -146,7 +152,7 @@ def _places(
 
 
 def _frame(frame: Frame, x: float, y: float, width: float, samples: int) -> str:
-    kind = "python" if ".py)" in frame.name or frame.name == "all" else "native"
+    kind = "python" if ".py)" in frame.name or "(<" in frame.name or frame.name == "all" else "native"
     shade = zlib.crc32(frame.name.encode()) % _SHADES
     room = int((width - 4) / _CHARACTER)
     label = frame.name if len(frame.name) <= room else f"{frame.name[: room - 1]}…"
@@ -159,17 +165,17 @@ def _frame(frame: Frame, x: float, y: float, width: float, samples: int) -> str:
 
 
 def _named(frame: str) -> str:
-    """Leave the line out, and of a library's file all but its name."""
+    """Leave the line out, and of a library's file all but its name; one without a name is its library's."""
     found = _PLACE.search(frame)
     if found is None:
         return frame
-    file = found["file"]
-    return f"{frame[: found.start()]} ({file if file.endswith('.py') else file.rpartition('/')[2]})"
+    file, name = found["file"], frame[: found.start()]
+    name = "?" if name.startswith("0x") else name
+    return f"{name} ({file if file.endswith('.py') else file.rpartition('/')[2]})"
 
 
-def _waits(stack: Iterable[str]) -> bool:
-    *_, last = stack
-    return _WAIT.search(last.partition(" (")[0]) is not None
+def _waits(stack: Sequence[str]) -> bool:
+    return any(_WAIT.search(frame.partition(" (")[0]) for frame in stack[-_INNERMOST:])
 
 
 if __name__ == "__main__":

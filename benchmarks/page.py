@@ -147,7 +147,8 @@ _THROUGHPUT = (
 _COSTS = (
     "One Spark session writes with one sink after the other, so that all are equally warm; the runs above have younger "
     "processes, of which compiling takes a part. Counted is what a running query takes, without its start. With both "
-    "cores busy, the sum over all processes is what bounds the speed. Reading alone (Spark's `noop` sink) is the floor of every sink of Spark."
+    "cores busy, the sum over all processes is what bounds the speed. Reading alone (Spark's `noop` sink) is the floor "
+    "of every sink of Spark."
 )
 _WINDOW = (
     "Kafka, counts by key and window of event time, Kafka. Records a second are those that went in. Every window is "

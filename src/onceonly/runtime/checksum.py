@@ -115,7 +115,7 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
     raw = np.frombuffer(data if data is not None else b"", np.uint8)
     if len(raw) < _WORD:
         raw = np.concatenate([raw, np.zeros(_WORD, np.uint8)])
-    starts, lengths = ends[:-1], np.diff(ends)
+    starts, lengths = ends[:-1], ends[1:] - ends[:-1]
     long = lengths > _SHORT_BYTES_MAX
     if not long.any():
         return _murmur64a(raw, starts, lengths, seeds)

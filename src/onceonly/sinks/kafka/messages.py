@@ -5,6 +5,7 @@ The columns are those of ``columns``; what a row may hold and how it is refused 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,6 +38,7 @@ class Messages:
     held: tuple[object, ...]
 
 
+@functools.cache
 def dtype() -> np.dtype[np.void]:
     """Give the numpy type of ``rd_kafka_message_t``."""
     import numpy as np
@@ -89,7 +91,7 @@ def _pointers(batch: pa.RecordBatch, name: str, held: list[object]) -> tuple[Any
         return 0, 0
     bounds, data = layout(column)
     base = (data.address if data is not None else 0) or empty.address
-    addresses, lengths = base + bounds[:-1], np.diff(bounds)
+    addresses, lengths = base + bounds[:-1], bounds[1:] - bounds[:-1]
     if column.null_count:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         addresses, lengths = np.where(valid, addresses, 0), np.where(valid, lengths, 0)
