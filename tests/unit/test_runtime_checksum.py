@@ -105,6 +105,14 @@ def test_values_are_hashed_by_murmurhash64a(values: list[bytes], cut: int, wide:
     assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
 
 
+def test_a_batch_of_many_rows_is_the_sum_of_its_rows() -> None:
+    values = [b"%0128d" % number for number in range(3_000)] + [b"%0100d" % number for number in range(3_000)]
+    expected = sum(murmurhash64a(value, 0) for value in values)
+
+    found = checksum(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"]))
+    assert found == (6_000, f"murmur64:{expected % 2**64:016x}")
+
+
 def test_the_reference_is_the_published_function() -> None:
     assert murmurhash64a(b"", 0) == 0
     assert murmurhash64a(b"hello world", 0) == 0xD3BA2368A832AFCE

@@ -35,6 +35,8 @@ _NULL_WORD = 0x6F6E63656F6E6C79
 _M = 0xC6A4A7935BD1E995
 _R = 47
 _WORD = 8
+# So much is looked at over and over.
+_CACHE_BYTES = 131_072
 # Beyond, a look at every eighth byte of all rows costs more than a call for each row.
 _SHORT_BYTES_MAX = 128
 
@@ -140,13 +142,22 @@ def _murmur64a(
     """Give MurmurHash64A of each row: word after word, for all rows that have one."""
     import numpy as np
 
+    m = np.uint64(_M)
     # The eight bytes at every offset: rows are not aligned.
     words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, strides=(1,))
-    hashes = seeds ^ (lengths.astype(np.uint64) * np.uint64(_M))
+    hashes = seeds ^ (lengths.astype(np.uint64) * m)
     whole = lengths >> 3
     least, most = (int(whole.min()), int(whole.max())) if len(whole) else (0, 0)
-    for number in range(least):
-        hashes = _mixed(hashes, words[starts + number * _WORD])
+    if least:
+        # What all rows have is fetched row by row, not word by word, and stirred many at once: a quarter less time.
+        bytes_of_each = least * _WORD
+        rows = np.ndarray((len(raw) - bytes_of_each + 1,), f"V{bytes_of_each}", raw, strides=(1,))
+        step = max(_CACHE_BYTES // bytes_of_each, 1)
+        for first in range(0, len(starts), step):
+            some = slice(first, first + step)
+            for column in _stirred(rows[starts[some]].view("<u8").reshape(-1, least)).T:
+                hashes[some] ^= column
+                hashes[some] *= m
     for number in range(least, most):
         some = np.flatnonzero(whole > number)
         hashes[some] = _mixed(hashes[some], words[starts[some] + number * _WORD])
@@ -156,18 +167,23 @@ def _murmur64a(
     # Near the end of the memory, the eight bytes before it hold the last ones.
     inside = np.minimum(places, len(words) - 1)
     tails = (words[inside] >> ((places - inside) * _WORD).astype(np.uint64)) & masks[lengths[rest] & 7]
-    hashes[rest] = (hashes[rest] ^ tails) * np.uint64(_M)
+    hashes[rest] = (hashes[rest] ^ tails) * m
     return _finished(hashes)
 
 
 def _mixed(hashes: _Words, words: _Words) -> _Words:
     import numpy as np
 
+    return (_stirred(words.copy()) ^ hashes) * np.uint64(_M)
+
+
+def _stirred(words: _Words) -> _Words:
+    """Do to words, in their place, what does not depend on the hash that they are mixed into."""
+    import numpy as np
+
     m, r = np.uint64(_M), np.uint64(_R)
-    words = words * m
-    words ^= words >> r
     words *= m
-    words ^= hashes
+    words ^= words >> r
     words *= m
     return words
 
