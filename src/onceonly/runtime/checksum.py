@@ -154,10 +154,10 @@ def _murmur64a(
         rows = np.ndarray((len(raw) - bytes_of_each + 1,), f"V{bytes_of_each}", raw, strides=(1,))
         step = max(_CACHE_BYTES // bytes_of_each, 1)
         for first in range(0, len(starts), step):
-            some = slice(first, first + step)
-            for column in _stirred(rows[starts[some]].view("<u8").reshape(-1, least)).T:
-                hashes[some] ^= column
-                hashes[some] *= m
+            part = slice(first, first + step)
+            for column in _stirred(rows[starts[part]].view("<u8").reshape(-1, least)).T:
+                hashes[part] ^= column
+                hashes[part] *= m
     for number in range(least, most):
         some = np.flatnonzero(whole > number)
         hashes[some] = _mixed(hashes[some], words[starts[some] + number * _WORD])
