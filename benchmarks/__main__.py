@@ -33,6 +33,7 @@ _WIDTH = 140
     help="This one; may be repeated. Ratios with others are null.",
 )
 @click.option("--rounds", type=click.IntRange(1), help="So many, in place of the size's.")
+@click.option("--rate", type=click.IntRange(1), help="Latency at this rate, in place of the size's.")
 @click.option("--results", type=click.Path(path_type=Path, dir_okay=False), default=_RESULTS)
 @click.option(
     "--fresh", is_flag=True, help="Begin anew, where an interrupted benchmark would be gone on with."
@@ -43,6 +44,7 @@ def main(
     parts: tuple[str, ...],
     names: tuple[str, ...],
     rounds: int | None,
+    rate: int | None,
     results: Path,
     fresh: bool,
 ) -> None:
@@ -54,13 +56,15 @@ def main(
     if not data.is_terminal:
         data.width = _WIDTH
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended in order, as by Ctrl-C
-    sizes = SIZES[size] if rounds is None else replace(SIZES[size], rounds=rounds)
+    sizes = SIZES[size]
+    sizes = replace(sizes, rounds=rounds or sizes.rounds, rates=sizes.rates if rate is None else (rate,))
     asked = [
         f"--size {size}",
         *(f"--only {each}" for each in parts),
         *(f"--contender {each}" for each in names),
     ]
     asked += [f"--rounds {rounds}"] if rounds else []
+    asked += [f"--rate {rate}"] if rate else []
     command = " ".join(["python -m benchmarks", *asked])
     options = bench.Options(sizes=sizes, command=command, path=results, parts=parts, names=names, fresh=fresh)
     try:

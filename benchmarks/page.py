@@ -29,13 +29,14 @@ from benchmarks.values import (
 from onceonly.testing.campaign import marks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.summary import Line
     from benchmarks.values import Record, Results
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
-COSTS, PHASES, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof/phases.json"), Path("docs/proof")
+COSTS, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof")
+PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
 _NAMES = {
@@ -47,8 +48,10 @@ _NAMES = {
 }
 
 
-def page(results: Results, spent: costs.Costs | None = None, epoch: phases.Phases | None = None) -> str:
-    """Give the page, in Markdown. Pure."""
+def page(
+    results: Results, spent: costs.Costs | None = None, epochs: Mapping[int, phases.Phases] | None = None
+) -> str:
+    """Give the page, in Markdown. ``epochs`` are the phases by records a second. Pure."""
     parts = [
         _head(results),
         _ratios(results),
@@ -58,7 +61,7 @@ def page(results: Results, spent: costs.Costs | None = None, epoch: phases.Phase
         _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
-        _epoch(epoch),
+        _epoch(epochs or {}),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _section(results, "commit", "The commit phase", _COMMIT, ("decide_ms",)),
         _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
@@ -69,7 +72,9 @@ def page(results: Results, spent: costs.Costs | None = None, epoch: phases.Phase
 
 def published(root: Path, results: Results) -> str:
     """Give the page with what is recorded beside the results in the project in ``root``."""
-    return page(results, recorded(root / COSTS, costs.Costs), recorded(root / PHASES, phases.Phases))
+    found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
+    epochs = {rate: each for rate, each in found.items() if each is not None}
+    return page(results, recorded(root / COSTS, costs.Costs), epochs)
 
 
 def short(results: Results | None) -> str:
@@ -165,9 +170,9 @@ _LATENCY = (
     "to gain is in the epoch's own length."
 )
 _PHASES = (
-    "Ours, exactly once, at 200 records a second by the default trigger, from the event log, which has every step "
-    "of the protocol in every process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency "
-    "--contender onceonly-exactly-once --rounds 15 --fresh`, then `python -m benchmarks.phases DIR --last 60`."
+    "Ours, exactly once, by the default trigger, from the event log, which has every step of the protocol in every "
+    "process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency --contender onceonly-exactly-once "
+    "--rounds 15 --rate RATE --fresh`, then `python -m benchmarks.phases DIR --last 60`. Milliseconds."
 )
 _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
@@ -308,26 +313,40 @@ def _row_floor(spent: costs.Costs) -> str:
     )
 
 
-def _epoch(found: phases.Phases | None) -> str:
-    if found is None:
+def _epoch(epochs: Mapping[int, phases.Phases]) -> str:
+    if not epochs:
         return ""
+    heads = "".join(f"| {rate:,}/s: median | p95 " for rate in epochs)
+    told = {rate: {each.title: each for each in found.phases} for rate, found in epochs.items()}
     rows = "".join(
-        f"| {each.title} | {phases.WHOSE[each.title]} | {each.median_ms:.1f} | {each.p95_ms:.1f} "
-        f"| {phases.HOLDS[each.title]} |\n"
-        for each in found.phases
+        f"| {title} | {phases.WHOSE[title]} "
+        + "".join(
+            f"| {each[title].median_ms:.1f} | {each[title].p95_ms:.1f} " if title in each else "| | "
+            for each in told.values()
+        )
+        + f"| {what} |\n"
+        for title, what in phases.HOLDS.items()
+        if any(title in each for each in told.values())
     )
+    return (
+        f"## Where an epoch's time goes\n\n{_PHASES}\n\n| phase | whose {heads}| what happens |\n"
+        f"|---|---{'|--:|--:' * len(epochs)}|---|\n{rows}\n"
+        + "\n\n".join(_epoch_floor(rate, found) for rate, found in epochs.items())
+    )
+
+
+def _epoch_floor(rate: int, found: phases.Phases) -> str:
+    """Say what remains when everything of Kafka's and ours takes no time."""
     took = phases.whose(found.phases)
     spark, visible = took[phases.SPARK], took[phases.SPARK_UNTIL_VISIBLE]
     last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
     return (
-        f"## Where an epoch's time goes\n\n{_PHASES}\n\nOver "
-        f"{max(each.epochs for each in found.phases)} epochs{last}, commit `{found.versions.get('commit')}`; "
-        "milliseconds.\n\n"
-        "| phase | whose | median | p95 | what happens |\n|---|---|--:|--:|---|\n"
-        f"{rows}\nMedians added up: Spark {spark:.0f} ms, Kafka {took[phases.KAFKA]:.0f} ms, onceonly "
-        f"{took[phases.OURS]:.0f} ms. That is the floor: if what Kafka and onceonly do took no time at all, an epoch "
-        f"would take {spark:.0f} ms, and a row would be visible {spark / 2 + visible:.0f} ms after it was due or "
-        f"later, at the median: half an epoch until the next one begins, and {visible:.0f} ms of Spark's in that one."
+        f"At {rate:,} records a second, over {max(each.epochs for each in found.phases)} epochs{last}, commit "
+        f"`{found.versions.get('commit')}`, the medians add up to Spark {spark:.0f} ms, Kafka "
+        f"{took[phases.KAFKA]:.0f} ms, onceonly {took[phases.OURS]:.0f} ms. The floor: if what Kafka and onceonly do "
+        f"took no time at all, an epoch would take {spark:.0f} ms, and a row would be visible "
+        f"{spark / 2 + visible:.0f} ms after it was due or later, at the median: half an epoch until the next one "
+        f"begins, and {visible:.0f} ms of Spark's in that one."
     )
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _PLANNED, _VISIBLE = "plan.started", "epoch.completed"
+# Spark's report of an epoch comes when it is over, and says when it began and how long it took.
+_REPORTED, _TRIGGERED, _ENDED = "epoch.reported", "trigger.began", "trigger.ended"
 SPARK, KAFKA, OURS = "Spark", "Kafka", "onceonly"
 """Whose time it is."""
 SPARK_UNTIL_VISIBLE = "Spark, until the rows are visible"
@@ -50,6 +52,14 @@ class Phase:
 
 
 PHASES = (
+    Phase(
+        title="Spark, until it asks for the plan",
+        whose=SPARK,
+        begin=_TRIGGERED,
+        end=_PLANNED,
+        holds="the topic's new end is read, the offsets file written, the query planned anew, the planner process "
+        "called. Beside it, our workers initialise their next producers",
+    ),
     Phase(
         title="the plan",
         whose=OURS,
@@ -117,13 +127,18 @@ PHASES = (
         holds="a file is written, two syncs; open transactions are listed, two requests; what is too old is folded now "
         "and then",
     ),
+    Phase(
+        title="Spark, until the epoch is over",
+        whose=SPARK,
+        begin="epoch.done",
+        end=_ENDED,
+        holds="the commit process answers, Spark writes its own commit file",
+    ),
 )
-BETWEEN = "Spark, until the next plan"
-_BETWEEN_HOLDS = (
-    "its own commit file, the topic's new end, its offsets file, the query planned anew, the planner process "
-    "called; each file is followed by a process of `chmod`. Beside it, our workers initialise their next producers"
-)
+BETWEEN = "Spark, between two epochs"
+_BETWEEN_HOLDS = "it reports the one, and begins the next"
 HOLDS = {**{phase.title: phase.holds for phase in PHASES}, BETWEEN: _BETWEEN_HOLDS}
+"""What happens in each phase, in their order."""
 WHOSE = {**{phase.title: phase.whose for phase in PHASES}, BETWEEN: SPARK}
 
 
@@ -156,6 +171,10 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
         moments = queries[line["query"]][line["epoch"]]
         if line["kind"] == _PLANNED:
             moments.clear()
+        if line["kind"] == _REPORTED:
+            moments[_TRIGGERED].append(float(line["began"]))
+            moments[_ENDED].append(float(line["began"]) + float(line["took_ms"]) / 1000)
+            continue
         moments[line["kind"]].append(float(line["t"]))
     took: dict[str, list[float]] = defaultdict(list)
     for epochs in queries.values():
@@ -167,9 +186,9 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
         for number, moments in ended.items():
             for phase in PHASES:
                 _add(took[phase.title], _begin(phase, moments), _end(phase, moments))
-            following = epochs.get(number + 1, {}).get(_PLANNED)
-            if following:
-                _add(took[BETWEEN], moments["epoch.done"][-1], following[0])
+            following = epochs.get(number + 1, {}).get(_TRIGGERED)
+            if following and moments[_ENDED]:
+                _add(took[BETWEEN], moments[_ENDED][-1], following[0])
     titles = [*(phase.title for phase in PHASES), BETWEEN]
     return [
         Spent(

@@ -93,11 +93,15 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
             for title, ms in (("the plan", 2.0), ("until a slot has rows", 7.0), (phases.BETWEEN, 3.0))
         ),
     )
-    text = page.page(results(*runs()), None, found)
-    assert f"| the plan | onceonly | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
-    assert "Spark 10 ms, Kafka 0 ms, onceonly 2 ms." in text
+    busy = msgspec.structs.replace(found, phases=found.phases[:1])
+    text = page.page(results(*runs()), None, {200: found, 5_000: busy})
+    assert "| phase | whose | 200/s: median | p95 | 5,000/s: median | p95 | what happens |" in text
+    assert f"| the plan | onceonly | 2.0 | 9.0 | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
+    assert f"| {phases.BETWEEN} | Spark | 3.0 | 9.0 | | | {phases.HOLDS[phases.BETWEEN]} |" in text
+    assert "add up to Spark 10 ms, Kafka 0 ms, onceonly 2 ms." in text
     assert "an epoch would take 10 ms, and a row would be visible 12 ms after it was due or later" in text
-    assert "80 epochs of the last 60 s of a run, commit `abc`" in text
+    assert "At 200 records a second, over 80 epochs of the last 60 s of a run, commit `abc`" in text
+    assert "At 5,000 records a second" in text
 
 
 def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:

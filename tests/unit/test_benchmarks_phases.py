@@ -33,18 +33,16 @@ KINDS = {
 
 
 def events(epoch: int, began_ms: float, kinds: dict[str, list[int]] = KINDS) -> list[dict[str, Any]]:
-    return [
-        {
-            "kind": kind,
-            "query": "q",
-            "epoch": epoch,
-            "t": (began_ms + at) / 1000,
-            "incarnation": "i",
-            "seq": at,
-        }
+    """What an epoch records; Spark began it 8 ms before its plan, and reports it when it is over."""
+    lines: list[dict[str, Any]] = [
+        {"kind": kind, "t": (began_ms + at) / 1000, "seq": at}
         for kind, moments in kinds.items()
         for at in moments
     ]
+    if "epoch.done" in kinds:
+        report = {"began": (began_ms - 8) / 1000, "took_ms": 69}
+        lines.append({"kind": "epoch.reported", "t": (began_ms + 65) / 1000, "seq": 65, **report})
+    return [{"query": "q", "epoch": epoch, "incarnation": "i", **line} for line in lines]
 
 
 def test_phases_are_those_of_whole_epochs_one_after_the_other() -> None:
@@ -59,16 +57,18 @@ def test_phases_are_those_of_whole_epochs_one_after_the_other() -> None:
     assert found["votes on their way to the commit process"].median_ms == pytest.approx(10)
     assert found["every transaction committed: visible"].epochs == 3
     assert found[BETWEEN].epochs == 2
-    assert found[BETWEEN].p95_ms == pytest.approx(1940)
+    assert found[BETWEEN].p95_ms == pytest.approx(1931)
+    assert found["Spark, until it asks for the plan"].p95_ms == pytest.approx(8)
+    assert found["Spark, until the epoch is over"].epochs == 3
 
 
 def test_whose_time_it_is_adds_up_to_an_epoch_and_says_what_is_left_without_ours() -> None:
     found = spent([*events(1, 0), *events(2, 70), *events(3, 140)])
     took = whose(found)
-    assert took[SPARK] == pytest.approx(8 + 10 + 10)
+    assert took[SPARK] == pytest.approx(8 + 8 + 10 + 1 + 1)
     assert took[KAFKA] == pytest.approx(2 + 20 + 10)
     assert took[OURS] == pytest.approx(1 + 1 + 3 + 5)
-    assert took[SPARK_UNTIL_VISIBLE] == pytest.approx(8 + 10)
+    assert took[SPARK_UNTIL_VISIBLE] == pytest.approx(8 + 8 + 10)
     assert sum(took.values()) - took[SPARK_UNTIL_VISIBLE] == pytest.approx(70)
 
 
@@ -85,7 +85,7 @@ def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> No
     found = recorded(path, Phases)
     assert found is not None
     assert {each.title for each in found.phases} < set(HOLDS)
-    assert found.phases[0].median_ms == pytest.approx(1)
+    assert found.phases[0].median_ms == pytest.approx(8)
 
 
 def test_only_what_happened_before_the_end_counts_when_asked(tmp_path: Path) -> None:
@@ -96,5 +96,14 @@ def test_only_what_happened_before_the_end_counts_when_asked(tmp_path: Path) -> 
     assert CliRunner().invoke(main, [str(tmp_path), "--last", "5", "--json", str(path)]).exit_code == 0
     found = recorded(path, Phases)
     assert found is not None
-    assert (found.last_s, found.phases[0].epochs) == (5, 2)
-    assert found.phases[0].p95_ms == pytest.approx(1)
+    planned = next(each for each in found.phases if each.title == "the plan")
+    assert (found.last_s, planned.epochs) == (5, 2)
+    assert planned.p95_ms == pytest.approx(1)
+
+
+def test_a_log_without_sparks_reports_has_the_phases_of_the_protocol() -> None:
+    lines = [line for line in [*events(1, 0), *events(2, 70)] if line["kind"] != "epoch.reported"]
+    found = {each.title for each in spent(lines)}
+    assert "the plan" in found
+    assert BETWEEN not in found
+    assert not {title for title in found if title.startswith("Spark, ")}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from onceonly import events
 from onceonly.log.progress import OperatorReport, ProgressFiles, SourceReport
 from onceonly.spark.listener import _Listener, _Proxy, install, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 # Cut from a report of Spark 4.2.0.
 REPORT: dict[str, Any] = {
@@ -18,7 +22,7 @@ REPORT: dict[str, Any] = {
     "timestamp": "2026-11-21T15:53:23.042Z",
     "batchId": 41,
     "numInputRows": 20,
-    "durationMs": {"addBatch": 152, "walCommit": 20},
+    "durationMs": {"addBatch": 152, "triggerExecution": 190, "walCommit": 20},
     "stateOperators": [
         {
             "operatorName": "stateStoreSave", "numRowsTotal": 7, "numRowsUpdated": 6, "memoryUsedBytes": 3336,
@@ -40,7 +44,7 @@ REPORT: dict[str, Any] = {
 
 def test_a_report_is_kept_without_options_and_paths() -> None:
     found = parse(REPORT)
-    assert (found.epoch, found.rows, found.duration_ms) == (41, 20, {"addBatch": 152, "walCommit": 20})
+    assert (found.epoch, found.rows, found.duration_ms) == (41, 20, REPORT["durationMs"])
     assert found.sources == (
         SourceReport(name="KafkaV2", start='{"t":{"0":1}}', end='{"t":{"0":21}}', rows=20),
         SourceReport(name="Files", end="17"),
@@ -99,6 +103,25 @@ def test_a_report_goes_into_a_checkpoint_that_has_our_log_only(tmp_path: Path) -
     spark.onQueryProgress(progress())
     assert ProgressFiles(tmp_path).get(41) == parse(REPORT)
     spark.onQueryTerminated(Java(runId=Java()))
+
+
+def test_a_report_is_in_the_event_log_with_the_time_that_spark_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_EVENTS", str(tmp_path / "events"))
+    monkeypatch.setattr(events, "_writer", None)
+    (tmp_path / "onceonly").mkdir()
+    (tmp_path / "onceonly/identity.json").touch()
+    session = Session(f"file:{tmp_path}")
+    spark = proxy(session)
+    spark.onQueryStarted(Java())
+    spark.onQueryProgress(progress())
+    spark.onQueryTerminated(Java(runId=Java()))
+
+    (line,) = events.read(tmp_path / "events")
+    assert (line["kind"], line["query"], line["epoch"]) == ("epoch.reported", REPORT["id"], 41)
+    assert line["began"] == datetime.fromisoformat(str(REPORT["timestamp"])).timestamp()
+    assert line["took_ms"] == REPORT["durationMs"]["triggerExecution"]
 
 
 def test_no_failure_reaches_the_query(tmp_path: Path) -> None:

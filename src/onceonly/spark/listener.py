@@ -11,10 +11,12 @@ import logging
 import re
 import threading
 import weakref
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from onceonly import events
 from onceonly.log import checkpoint_path
 from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
@@ -102,7 +104,9 @@ class _Listener(StreamingQueryListener):
         with self._lock:
             watched = self._runs.get(report["runId"])
         if watched is not None and watched.is_ours():
-            watched.files.put(parse(report))
+            progress = parse(report)
+            watched.files.put(progress)
+            _record(progress, query=str(report["id"]))
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401
         """The run is over."""
@@ -147,6 +151,20 @@ def _safely(call: Callable[[Any], None], jevent: Any) -> None:  # noqa: ANN401
         call(jevent)
     except Exception as error:  # noqa: BLE001  a query must not fail, nor fill the log, because of its picture
         log.debug("Streaming listener: %s", error)
+
+
+def _record(progress: Progress, *, query: str) -> None:
+    """Put Spark's own time into the event log, beside the steps of the protocol."""
+    if not events.enabled():
+        return
+    events.record(
+        "epoch.reported",
+        actor="driver",
+        query=query,
+        epoch=progress.epoch,
+        began=datetime.fromisoformat(progress.timestamp).timestamp(),
+        took_ms=progress.duration_ms["triggerExecution"],
+    )
 
 
 def parse(report: Mapping[str, Any]) -> Progress:
