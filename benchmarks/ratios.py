@@ -28,6 +28,8 @@ class Asked:
     figure: str
     theirs: tuple[str, ...]
     meaning: str
+    aim: float
+    """What it is meant to reach, or to stay below."""
 
     @property
     def better(self) -> Literal["higher", "lower"]:
@@ -42,6 +44,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(SPARK_DEFAULT, SPARK_TUNED),
         meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+        aim=1.15,
     ),
     "throughput_100b_vs_flink_exactly_once": Asked(
         part="throughput",
@@ -49,6 +52,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(FLINK_EO,),
         meaning="records/s, ours exactly once / PyFlink exactly once",
+        aim=1.25,
     ),
     "throughput_1kb_vs_spark": Asked(
         part="throughput",
@@ -56,6 +60,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(SPARK_DEFAULT, SPARK_TUNED),
         meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+        aim=1.05,
     ),
     "latency_p50_200rps_vs_spark": Asked(
         part="latency",
@@ -63,6 +68,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P50,
         theirs=(SPARK_DEFAULT,),
         meaning="ms, ours exactly once / Spark's own sink with Spark's defaults; default trigger",
+        aim=0.8,
     ),
     "latency_p50_200rps_vs_spark_tuned": Asked(
         part="latency",
@@ -70,6 +76,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P50,
         theirs=(SPARK_TUNED,),
         meaning="ms, ours exactly once / Spark's own sink with our settings; default trigger",
+        aim=1.4,
     ),
     "latency_p99_ms_200rps": Asked(
         part="latency",
@@ -77,6 +84,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P99,
         theirs=(),
         meaning="ms, ours exactly once, no ratio; default trigger",
+        aim=200,
     ),
 }
 
