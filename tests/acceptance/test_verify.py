@@ -20,6 +20,7 @@ from onceonly.testing.campaign.plan import plan_round
 pytestmark = pytest.mark.acceptance
 
 SEED = 5
+CAMPAIGN = "TESTED_CAMPAIGN"
 VERIFY = [sys.executable, "-W", "ignore", "-m", "onceonly.cli", "verify"]
 
 
@@ -73,7 +74,10 @@ def start(options: list[str], folder: Path) -> subprocess.Popen[bytes]:
     work.mkdir()
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
-            [*VERIFY, *options], stdout=said, stderr=said, env={**os.environ, "TMPDIR": str(work)}
+            [*VERIFY, *options],
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "TMPDIR": str(work), CAMPAIGN: str(folder)},
         )
 
 
@@ -88,11 +92,11 @@ def said(folder: Path) -> str:
 
 
 def family(folder: Path) -> list[psutil.Process]:
-    """Find the processes of a campaign by the folder that it works in: also those that nobody is a parent of."""
+    """Find the processes of a campaign by what each inherits: also those that nobody is a parent of."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
-            ours = process.environ().get("TMPDIR") == str(folder / "work")
+            ours = process.environ().get(CAMPAIGN) == str(folder)
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
