@@ -131,7 +131,8 @@ def draw(stacks: Mapping[tuple[str, ...], int], title: str) -> str:
     for stack, samples in sorted(stacks.items()):
         root.add(stack, samples)
     height = _HEAD + _FOOT + root.depth * _HIGH
-    parts = "".join(_frame(*place, root.samples) for place in _places(root, _SIDE, height - _FOOT - _HIGH))
+    places = _places(root, _SIDE, height - _FOOT - _HIGH, (_WIDTH - 2 * _SIDE) / root.samples)
+    parts = "".join(_frame(*place, root.samples) for place in places)
     head = (
         f'<text class="name" x="{_SIDE}" y="26">{escape(title)}</text>'
         f'<text class="dim" x="{_WIDTH - _SIDE}" y="26" text-anchor="end">{root.samples:,} samples</text>'
@@ -139,10 +140,8 @@ def draw(stacks: Mapping[tuple[str, ...], int], title: str) -> str:
     return svg.picture(_WIDTH, height, title, f"{head}{parts}", _STYLE)
 
 
-def _places(
-    frame: Frame, x: float, y: float, scale: float = 0.0
-) -> Iterator[tuple[Frame, float, float, float]]:
-    scale = scale or (_WIDTH - 2 * _SIDE) / frame.samples
+def _places(frame: Frame, x: float, y: float, scale: float) -> Iterator[tuple[Frame, float, float, float]]:
+    """Give each frame that can be seen, its corner and its width; ``scale`` is the width of a sample."""
     if frame.samples * scale < _NARROW:
         return
     yield frame, x, y, frame.samples * scale

@@ -40,7 +40,7 @@ class Contending:
         process = JobProcess.start(
             [*command, str(folder)],
             log=folder / "job.log",
-            env={**env, "TMPDIR": str(folder / "tmp")},
+            env=env,
             cwd=folder,
         )
         started = cls(process, folder)

@@ -43,7 +43,6 @@ class Spark:
             "spark.sql.shuffle.partitions": str(cores),
             "spark.sql.warehouse.dir": str(temporary / "warehouse"),
             "spark.local.dir": str(temporary),
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
         }
         master = f"local[{cores}]"
         write_session(folder, {"conf": conf, "master": master, "register": self.register})

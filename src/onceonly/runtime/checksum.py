@@ -172,9 +172,10 @@ def _murmur64a(
 
 
 def _mixed(hashes: _Words, words: _Words) -> _Words:
+    """Mix one word into each hash; the words are used up."""
     import numpy as np
 
-    return (_stirred(words.copy()) ^ hashes) * np.uint64(_M)
+    return (_stirred(words) ^ hashes) * np.uint64(_M)
 
 
 def _stirred(words: _Words) -> _Words:
