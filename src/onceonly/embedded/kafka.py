@@ -98,7 +98,7 @@ class EmbeddedKafka:
     def __enter__(self) -> Self:
         try:
             self.start()
-        except BaseException:
+        except BaseException:  # an interrupt, too: nobody calls __exit__ then
             self.close()
             raise
         return self

@@ -41,7 +41,7 @@ class Held(Generic[K, V]):
         thing = make() if held is None else held
         try:
             yield thing
-        except BaseException:
+        except BaseException:  # an interrupt, too, leaves it in a state that nobody knows
             thing.close()
             raise
         with self._lock:

@@ -166,7 +166,7 @@ class Epoch:
                         self._df.write.format("noop").mode("overwrite").save()
                 desk.decide(plan, votes)
                 _carried_out[self._query] = (self._run, self._epoch)
-            except BaseException:
+            except BaseException:  # an interrupt, too: its rows must not stay open
                 # As Spark does on the format road, also after a failed commit: what is decided stays decided.
                 _abort(desk, plan, votes, self._run)
                 raise

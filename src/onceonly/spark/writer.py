@@ -54,7 +54,7 @@ class Road:
         desk = Desk(self.query, actor=actor, application=self.application)
         try:
             desk.enlist(self.sink, self.sink_class, columns)
-        except BaseException:
+        except BaseException:  # an interrupt, too: nobody else has the desk yet
             desk.close()
             raise
         return desk

@@ -79,7 +79,7 @@ class _Watch:
 
     def _look(self) -> None:
         """Look once, and keep what is new. Each kind of watcher has its own."""
-        raise NotImplementedError
+        raise NotImplementedError  # this class is never made itself
 
     def _let_go(self) -> None:
         """Give back what the thread holds."""

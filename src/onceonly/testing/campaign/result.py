@@ -132,7 +132,7 @@ def save(path: Path, data: bytes) -> None:
                 # Temporary files are their owner's alone; a report is for everybody.
                 Path(file.name).chmod(0o644)
                 Path(file.name).replace(path)
-            except BaseException:
+            except BaseException:  # an interrupt, too: no half file stays
                 with suppress(FileNotFoundError):
                     Path(file.name).unlink()
                 raise

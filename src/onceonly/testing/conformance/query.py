@@ -122,7 +122,7 @@ class Query:
             for name in self.sinks:
                 votes.extend(self._patiently(plan, name, slot) for slot in range(self.work.slots))
             self.coordinator.decide(plan, votes)
-        except Exception:
+        except Exception:  # not a kill nor an interrupt: those are the next life's to sweep
             self.coordinator.abort(plan, votes, run=self.run)
             raise
         self.complete(epoch)
