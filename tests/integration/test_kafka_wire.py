@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 from dataclasses import replace
@@ -46,10 +47,18 @@ class Wire:
         return self.proxy.send_again(found[-1])
 
 
+@contextlib.contextmanager
+def wired() -> Iterator[tuple[KafkaProxy, EmbeddedKafka]]:
+    with KafkaProxy() as proxy:
+        kafka = EmbeddedKafka(properties={**PROPERTIES, **proxy.properties})
+        proxy.forward_to(kafka)
+        with kafka:
+            yield proxy, kafka
+
+
 @pytest.fixture(scope="module")
 def wire() -> Iterator[Wire]:
-    with KafkaProxy() as proxy, EmbeddedKafka(properties={**PROPERTIES, **proxy.properties}) as kafka:
-        proxy.forward_to(kafka.bootstrap_servers)
+    with wired() as (proxy, kafka):
         yield Wire(proxy, kafka)
 
 
@@ -72,8 +81,7 @@ def test_an_answer_that_is_late_is_neither_success_nor_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admin, "_REQUEST_TIMEOUT_MS", 1_000)
-    with KafkaProxy() as proxy, EmbeddedKafka(properties={**PROPERTIES, **proxy.properties}) as kafka:
-        proxy.forward_to(kafka.bootstrap_servers)
+    with wired() as (proxy, kafka):
         query = Query(kafka, **{"kafka.bootstrap.servers": proxy.address})
         handle = query.prepare("a")
         proxy.arm(Api.END_TXN, Fault.HOLD_ANSWER)

@@ -6,11 +6,13 @@ to lead their partition. Plain text only.
 
 ::
 
-    with KafkaProxy() as proxy, EmbeddedKafka(properties=proxy.properties) as kafka:
-        proxy.forward_to(kafka.bootstrap_servers)
-        proxy.arm(Api.END_TXN, Fault.DROP_ANSWER)
-        ...  # clients use proxy.address
-        assert proxy.done[Api.END_TXN, Fault.DROP_ANSWER] == 1
+    with KafkaProxy() as proxy:
+        kafka = EmbeddedKafka(properties=proxy.properties)
+        proxy.forward_to(kafka)
+        with kafka:
+            proxy.arm(Api.END_TXN, Fault.DROP_ANSWER)
+            ...  # clients use proxy.address
+            assert proxy.done[Api.END_TXN, Fault.DROP_ANSWER] == 1
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onceonly.embedded.kafka import EmbeddedKafka
 
 _CONNECT_TIMEOUT_S = 10.0
 _FRAME_BYTES_MAX = 200 * 2**20
@@ -96,7 +100,7 @@ class KafkaProxy:
     def __init__(self) -> None:
         self.done: Counter[tuple[Api, Fault]] = Counter()
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._target: tuple[str, int] | None = None
+        self._broker: EmbeddedKafka | None = None
         self._armed: dict[Api, deque[Fault]] = {}
         self._kept: dict[int, list[Request]] = {}
         self._lock = threading.Lock()
@@ -130,10 +134,12 @@ class KafkaProxy:
         for thread in self._threads:
             thread.join(_CONNECT_TIMEOUT_S)
 
-    def forward_to(self, address: str) -> None:
-        """Name the broker; until then, connections are refused by closing them."""
-        host, _, port = address.rpartition(":")
-        self._target = (host, int(port))
+    def forward_to(self, broker: EmbeddedKafka) -> None:
+        """Name the broker, before it starts: who waits for it is sent to the proxy by its first answer.
+
+        Until it listens, connections are refused by closing them.
+        """
+        self._broker = broker
 
     def arm(self, api: Api, *faults: Fault) -> None:
         """Do this to the next requests of a kind, one fault each."""
@@ -163,8 +169,7 @@ class KafkaProxy:
 
     def send_again(self, request: Request) -> bytes:
         """Deliver a request of before once more, late; give the answer's body after its correlation id."""
-        assert self._target is not None  # noqa: S101  forward_to was called before a request could come
-        with socket.create_connection(self._target, _CONNECT_TIMEOUT_S) as broker:
+        with self._connect() as broker:
             _put(broker, request.body)
             answer = _take(broker)
         return answer[4:] if answer else b""
@@ -182,12 +187,12 @@ class KafkaProxy:
                 client, _ = self._server.accept()
             except OSError:
                 return
-            if self._closed.is_set() or self._target is None:
+            if self._closed.is_set():
                 client.close()
                 continue
             try:
-                broker = socket.create_connection(self._target, _CONNECT_TIMEOUT_S)
-            except OSError:
+                broker = self._connect()
+            except (OSError, RuntimeError):  # it is down, or was not started yet
                 client.close()
                 continue
             broker.settimeout(None)
@@ -198,6 +203,12 @@ class KafkaProxy:
             link = _Link(client, broker)
             self._start(self._requests, link)
             self._start(self._answers, link)
+
+    def _connect(self) -> socket.socket:
+        if self._broker is None:
+            raise ConnectionRefusedError("KafkaProxy.forward_to was not called yet")
+        host, _, port = self._broker.bootstrap_servers.rpartition(":")
+        return socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S)
 
     def _requests(self, link: _Link) -> None:
         client, broker = link.client, link.broker
