@@ -89,7 +89,7 @@ PHASES = (
         whose=KAFKA,
         begin="slot.begun",
         end="slot.prepared",
-        holds="librdkafka sends the rows, acknowledged by all replicas, and the marker beside them",
+        holds="record batches are made and sent, acknowledged by all replicas, and the marker beside them",
     ),
     Phase(
         title="votes on their way to the commit process",

@@ -25,6 +25,7 @@ from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.record_batches import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -284,7 +285,7 @@ def test_the_handle_names_what_librdkafka_uses(broker: EmbeddedKafka) -> None:
     described = _describe(query.admin(), f"onceonly.{query.id}")
     wait_for(lambda: producer.poll(0.05) is None or (seen and seen[-1]["producer_id"] >= 0), "statistics")
     wait_for(lambda: (producer.poll(0.05), seen[-1]["producer_id"] >= 0)[1], "a producer id")
-    assert described == (seen[-1]["producer_id"], seen[-1]["producer_epoch"])
+    assert described == Identity(seen[-1]["producer_id"], seen[-1]["producer_epoch"])
 
 
 def test_an_older_checkpoint_over_a_newer_world_writes_nothing(broker: EmbeddedKafka) -> None:

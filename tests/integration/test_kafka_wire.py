@@ -15,7 +15,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater
-from onceonly.sinks.kafka import admin
+from onceonly.sinks.kafka import admin, direct_producer
 from onceonly.testing.kafka_proxy import Api, Fault, KafkaProxy
 
 if TYPE_CHECKING:
@@ -104,10 +104,11 @@ def test_an_answer_that_is_late_is_neither_success_nor_failure(
     ],
 )
 @pytest.mark.parametrize("fault", [Fault.CUT, Fault.DROP_ANSWER])
+@pytest.mark.parametrize("producer", ["direct", "batch"])
 def test_a_connection_lost_while_an_attempt_writes_or_prepares_costs_no_row(
-    wire: Wire, api: Api, fault: Fault
+    wire: Wire, api: Api, fault: Fault, producer: str
 ) -> None:
-    query = wire.query()
+    query = wire.query(**{"onceonly.producer": producer})
     before = wire.proxy.done[api, fault]
     wire.proxy.arm(api, fault)
     handle = None
@@ -128,8 +129,12 @@ def test_a_connection_lost_while_an_attempt_writes_or_prepares_costs_no_row(
     query.until_read(*map(str, range(100)))
 
 
-def test_every_connection_cut_in_mid_write_costs_no_row_and_no_order(wire: Wire) -> None:
-    query = wire.query()
+@pytest.mark.parametrize("producer", ["direct", "batch"])
+def test_every_connection_cut_in_mid_write_costs_no_row_and_no_order(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, producer: str
+) -> None:
+    monkeypatch.setattr(direct_producer, "_ROWS_AT_ONCE", 1)
+    query = wire.query(**{"kafka.batch.size": "500", "onceonly.producer": producer})
     transaction = query.sink.begin_transaction(query.attempt())
     for start in range(0, 1_000, 100):
         rows = [str(number) for number in range(start, start + 100)]
@@ -141,12 +146,21 @@ def test_every_connection_cut_in_mid_write_costs_no_row_and_no_order(wire: Wire)
     query.until_read(*map(str, range(1_000)))
 
 
-@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+@pytest.mark.parametrize(
+    ("guarantee", "producer"),
+    [
+        (Guarantee.EXACTLY_ONCE, "direct"),
+        (Guarantee.EXACTLY_ONCE, "batch"),
+        (Guarantee.AT_LEAST_ONCE, "batch"),
+    ],
+)
 def test_first_rows_that_a_moved_leader_refuses_are_not_lost_behind_those_that_follow(
-    wire: Wire, guarantee: Guarantee
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, guarantee: Guarantee, producer: str
 ) -> None:
     """A broker that knows nothing of a producer takes any sequence number for its first."""
-    query = wire.query(**{"kafka.linger.ms": "0"})
+    monkeypatch.setattr(direct_producer, "_ROWS_AT_ONCE", 1)
+    # Batches of one row, so that there are some behind the first.
+    query = wire.query(**{"kafka.linger.ms": "0", "kafka.batch.size": "1", "onceonly.producer": producer})
     transaction = query.sink.begin_transaction(replace(query.attempt(), guarantee=guarantee))
     before = len(wire.proxy.requests(Api.PRODUCE))
     refused = wire.proxy.done[Api.PRODUCE, Fault.REFUSE]

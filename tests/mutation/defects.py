@@ -28,6 +28,7 @@ LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
@@ -693,6 +694,37 @@ DEFECTS: Final = (
             BROKER + "test_committed_and_then_fenced_is_known_by_the_marker",
             BROKER + "test_the_marker_of_a_pending_transaction_is_not_shown",
         ),
+    ),
+    Defect(
+        name="unknown-taken-for-delivered",
+        group=KAFKA,
+        what="Rows of which nothing is known, as their answer is missing, are taken for delivered",
+        file="sinks/kafka/delivery.py",
+        before="            for lane in flight.lanes:\n                self._put_off(lane)\n"
+        "            return\n        found",
+        after="            for lane in flight.lanes:\n                self.bytes -= lane.waiting.popleft().size\n"
+        "            return\n        found",
+        tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+    ),
+    Defect(
+        name="sent-again-as-new",
+        group=KAFKA,
+        what="Rows that are sent again get a new sequence number, so a broker that has them takes them twice",
+        file="sinks/kafka/delivery.py",
+        before="        lane.not_before = time.monotonic() + lane.pause_s\n",
+        after="        lane.not_before = time.monotonic() + lane.pause_s\n"
+        "        lane.sequence = record_batches.next_sequence(lane.sequence, lane.waiting[0].count)\n",
+        tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+    ),
+    Defect(
+        name="rows-before-their-partition",
+        group=KAFKA,
+        what="Rows are sent before their partition is in the transaction",
+        file="sinks/kafka/direct_producer.py",
+        before="            self._transaction.settle(end)\n            delivery.move()\n",
+        after="            delivery.move()\n",
+        tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+        says="before their partition",
     ),
     Defect(
         name="foreign-transactions-swept",

@@ -69,15 +69,17 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         machine={},
         versions={},
         costs=tuple(spent),
-        parts={costs.CHECKSUM: 0.25, costs.HAND_OVER: 0.25, costs.SENDING: 0.75},
+        parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
     )
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
     text = page.page(results(*runs()), record)
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
-    assert "without Spark: checksum 20%, hand-over to librdkafka 20%, librdkafka's own threads 60%." in text
     assert (
-        "is 2.65: reading 1.75, rows into Arrow's memory 0.50, librdkafka 0.40, the broker's least 0.00."
-        in text
+        "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%." in text
+    )
+    assert (
+        "is 2.65: reading 1.75, rows into Arrow's memory 0.50, from there to the broker 0.40, "
+        "the broker's least 0.00." in text
     )
     assert "would write 1.23 times as many" in text
     assert "today it is 1.00" in text

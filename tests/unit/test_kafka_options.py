@@ -10,7 +10,7 @@ import pytest
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.options import OWN_OPTIONS, KafkaOptions
 from onceonly.sinks.kafka.producer_options import JAVA_OPTIONS, OPTIONS, Use, markdown
 from onceonly.sinks.kafka.producers import transactional_client
 
@@ -80,7 +80,11 @@ def test_nothing_is_sent_behind_rows_that_are_not_answered() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    assert markdown() in PAGE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    assert markdown() in text
+    for name, meaning in OWN_OPTIONS.items():
+        shown = {"includeheaders": "includeHeaders"}.get(name, name)
+        assert f"| `{shown}` | {meaning} |" in text
 
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.use is Use.REFUSED])

@@ -13,6 +13,7 @@ import os
 import struct
 import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
@@ -113,6 +114,10 @@ class Admin:
     def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401  kafka-python is untyped
         """Send one request to a broker and give its response."""
         return self.client().send(request, node)
+
+    def post(self, request: Any, node: int, timeout_ms: int) -> Future[Any]:  # noqa: ANN401
+        """Send one request to a broker; its response, or ``NotAnsweredError``, comes later. Raises the latter, too."""
+        return self.client().post(request, node, timeout_ms)
 
     def to_coordinator(self, kind: int, key: str, request: Any) -> Any:  # noqa: ANN401
         """Send one request to the coordinator of a group or transactional id and give its response."""
@@ -227,6 +232,26 @@ class _Client:
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  the way to send one request, as its mixins do
         return self.run(lambda: manager.run(manager.send, request, node))
+
+    def post(self, request: Any, node: int, timeout_ms: int = _REQUEST_TIMEOUT_MS) -> Future[Any]:  # noqa: ANN401
+        manager = self.kafka._manager  # noqa: SLF001  as above
+        answer: Future[Any] = Future()
+
+        def failed(error: Exception) -> None:
+            wrapped = NotAnsweredError(_reason(error))
+            wrapped.__cause__ = error
+            answer.set_exception(wrapped)
+
+        async def send() -> Any:  # noqa: ANN401
+            if manager.cluster.broker_metadata(node) is None:
+                # A leader that kafka-python has not met yet; this request fails, and a later one finds it.
+                manager.cluster.request_update()
+            return await manager.send(request, node, request_timeout_ms=timeout_ms)
+
+        sent = manager.call_soon(send)
+        sent.add_callback(answer.set_result)
+        sent.add_errback(failed)
+        return answer
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
         from kafka.errors import KafkaError

@@ -27,6 +27,9 @@ _TYPES = {
 # Kafka's own limit.
 _TOPIC_LENGTH_MAX = 249
 
+BY_KEY = -1
+"""In place of a partition: the key chooses it."""
+
 Headers = list[tuple[str, bytes | None]] | None
 Row = tuple[str, bytes | None, bytes | None, int, Headers]
 """Topic, value, key, partition (-1: by the key), headers."""
@@ -113,6 +116,25 @@ def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 
     if index < 0 or batch.column(index).null_count == batch.num_rows:
         return None
     return batch.column(index).to_numpy(zero_copy_only=False)
+
+
+def named_partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of numbers, or None
+    """Give the partition that each row names, ``BY_KEY`` where it names none; None where no row does."""
+    index = batch.schema.get_field_index("partition")
+    if index < 0 or batch.column(index).null_count == batch.num_rows:
+        return None
+    return batch.column(index).fill_null(BY_KEY).to_numpy(zero_copy_only=False)
+
+
+def header_lists(batch: pa.RecordBatch, first: int) -> list[list[tuple[str, bytes | None]]] | None:
+    """Give each row's headers; None where no row has any.
+
+    Raises ``RecordRefusedError`` for a row with a header without a key.
+    """
+    index = batch.schema.get_field_index("headers")
+    if index < 0 or batch.column(index).null_count == batch.num_rows:
+        return None
+    return [_headers(row, first + number) or [] for number, row in enumerate(_column(batch, "headers"))]
 
 
 def size(row: Row) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
 PRODUCER_OPTION = "onceonly.producer"
-BY_BATCH, BY_ROW = "batch", "row"
+BY_DIRECT, BY_BATCH, BY_ROW = "direct", "batch", "row"
 OWN_OPTIONS = {
     "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
     "includeheaders": "accepted, no effect: as in Spark's own sink, a column 'headers' is written "
@@ -23,8 +23,9 @@ OWN_OPTIONS = {
     PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
     MARKER_OPTION: "the topic whose partition 0 the markers name; default the option topic, and "
     "required where rows carry their topics",
-    PRODUCER_OPTION: f"{BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default where that can be had; "
-    f"{BY_ROW}: by one Python object a row",
+    PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
+    f"transactions; {BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default at least once; {BY_ROW}: "
+    "librdkafka takes one Python object a row. What cannot be had here gives way to the next",
 }
 """The options without ``kafka.``, and what they mean."""
 
@@ -74,7 +75,7 @@ class KafkaOptions:
     marker_topic: str | None = None
     transaction_timeout_ms: int | None = None
     max_block_ms: int = 60_000
-    producer: str = BY_BATCH
+    producer: str = BY_DIRECT
     client: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -108,10 +109,10 @@ class KafkaOptions:
             raise ConfigurationError(
                 f"The option {PREFIX_OPTION} is empty.", next_step="leave it out or give it a name"
             )
-        producer = own.get(PRODUCER_OPTION, BY_BATCH).strip().lower()
-        if producer not in {BY_BATCH, BY_ROW}:
+        producer = own.get(PRODUCER_OPTION, BY_DIRECT).strip().lower()
+        if producer not in {BY_DIRECT, BY_BATCH, BY_ROW}:
             raise ConfigurationError(
-                f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_BATCH} or {BY_ROW}.",
+                f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_DIRECT}, {BY_BATCH} or {BY_ROW}.",
                 next_step="leave it out",
             )
         read = {name: _value(OPTIONS[name], text) for name, text in java.items()}

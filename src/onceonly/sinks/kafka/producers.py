@@ -22,14 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
 from onceonly.events import record
-from onceonly.sinks.kafka import librdkafka
+from onceonly.sinks.kafka import direct_producer, librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
 from onceonly.sinks.kafka.ageing import describe
 from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.marker import part
-from onceonly.sinks.kafka.options import BY_BATCH
+from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
+from onceonly.sinks.kafka.record_batches import Identity
 from onceonly.sinks.kafka.row_producer import RowProducer
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
 
-Producer = BatchProducer | RowProducer
+Producer = DirectProducer | BatchProducer | RowProducer
 
 IDS_MAX = 10_000
 """Transactional ids of one worker. Kafka keeps each for days; a need for more is a leak."""
@@ -108,6 +110,7 @@ class Pool:
         self._options = options
         self._admin = admin
         self._timeout_ms = timeout_ms
+        self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
         self._spare: _Spare | None = None
@@ -192,8 +195,31 @@ class Pool:
             return transactional_id
 
     def _initialise(self, transactional_id: str) -> Ready:
-        """Make a client and take the id; what is still open on it was voted void, and is aborted."""
+        """Take the id; what is still open on it was voted void, and is aborted."""
+        begin = self._direct if self._is_direct else self._by_librdkafka
         kafka = import_confluent()
+        try:
+            producer, by = begin(transactional_id)
+        except kafka.KafkaException as error:
+            refuse_forbidden(error.args[0].code(), transactional_id)
+            raise WriteFailedError(
+                f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
+                next_step="see that the brokers run; Spark runs the task again",
+            ) from error
+        return Ready(
+            producer=producer,
+            transactional_id=transactional_id,
+            producer_id=by.producer_id,
+            producer_epoch=by.producer_epoch,
+            born=time.monotonic(),
+        )
+
+    def _direct(self, transactional_id: str) -> tuple[Producer, Identity]:
+        producer = DirectProducer(self._admin, self._options, transactional_id, self._timeout_ms)
+        producer.connect(self._options.topic, _CONNECT_S)
+        return producer, producer.init_transactions(self._options.max_block_ms / 1000)
+
+    def _by_librdkafka(self, transactional_id: str) -> tuple[Producer, Identity]:
         config = transactional_client(self._options, transactional_id, self._timeout_ms)
         producer = make_producer(config, by=self._options.producer)
         # The first metadata replaces the bootstrap connection by the broker's own; a search for the coordinator that
@@ -203,43 +229,32 @@ class Pool:
             producer.connect(self._options.marker_topic, _CONNECT_S)
         try:
             producer.init_transactions(self._options.max_block_ms / 1000)
-        except kafka.KafkaException as error:
+        except import_confluent().KafkaException:
             producer.close()
-            refuse_forbidden(error.args[0].code(), transactional_id)
-            raise WriteFailedError(
-                f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
-                next_step="see that the brokers run; Spark runs the task again",
-            ) from error
+            raise
         # librdkafka tells its producer id only in statistics, which would pile up in an idle spare.
-        producer_id, epoch = self._admin.patiently(
+        return producer, self._admin.patiently(
             _DESCRIBE_S,
             f"description of {transactional_id}",
             lambda: _describe(self._admin, transactional_id),
         )
-        return Ready(
-            producer=producer,
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            born=time.monotonic(),
-        )
 
 
-def make_producer(config: Mapping[str, str], *, by: str) -> Producer:
+def make_producer(config: Mapping[str, str], *, by: str) -> BatchProducer | RowProducer:
     """Make a producer of librdkafka: by batch where that can be had and is not unwanted.
 
     Raises ``ConfigurationError`` for a configuration that librdkafka refuses: the user's to change.
     """
-    library = librdkafka.load() if by == BY_BATCH else None
+    library = None if by == BY_ROW else librdkafka.load()
     return RowProducer(config) if library is None else BatchProducer(library, config)
 
 
-def _describe(admin: Admin, transactional_id: str) -> tuple[int, int]:
+def _describe(admin: Admin, transactional_id: str) -> Identity:
     """Read the producer id and epoch that the coordinator has just given out for an id of ours."""
     state = describe(admin, transactional_id)
     if state.error_code != NONE:
         raise NotAnsweredError(f"error {state.error_code}")
-    return state.producer_id, state.producer_epoch
+    return Identity(state.producer_id, state.producer_epoch)
 
 
 class Worker:

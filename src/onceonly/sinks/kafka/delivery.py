@@ -1,0 +1,336 @@
+"""Batches on their way to the leaders of their partitions: each is acknowledged once, in order. Executor.
+
+Of a partition, one batch is on the wire at a time. What becomes of it unknown, the same batch goes out again under the
+same sequence number, and the broker that has it already says so. With a second one behind it, a broker that knows
+nothing of the producer could take the second for the first (ADR 9).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceonly.sinks.kafka import record_batches
+from onceonly.sinks.kafka.admin import NONE, NotAnsweredError
+from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.record_batches import Codec, Identity
+
+# Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
+TOO_LARGE = 10
+_DUPLICATE = 46
+# Of a producer that somebody else has replaced.
+_FENCED = frozenset({47, 90})
+# 12 and newer add the partition themselves, and name topics by their ids.
+_PRODUCE_VERSION_MAX = 11
+_ACKS_ALL = -1
+_PAUSE_S = 0.01
+_PAUSE_S_MAX = 1.0
+_NO_LEADER = -1
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records that will share a batch."""
+
+    count: int = 0
+    size: int = 0
+    """In bytes, as a bound from above."""
+    records: list[memoryview] = field(default_factory=list)
+
+    def text(self) -> bytes:
+        return b"".join(self.records)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """What is on its way to one partition of a topic."""
+
+    topic: str
+    partition: int
+    sequence: int = 0
+    """Of the first row that is not acknowledged."""
+    waiting: deque[Batch] = field(default_factory=deque)
+    is_on_the_wire: bool = False
+    pause_s: float = _PAUSE_S
+    not_before: float = 0.0
+    trouble: int | None = None
+    """The error that the first batch was put off for."""
+
+
+class Topics:
+    """Who leads the partitions of topics, asked when first needed."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._leaders: dict[str, list[int]] = {}
+
+    def leaders(self, name: str) -> Sequence[int]:
+        """Give each partition's leader, -1 where there is none now.
+
+        Raises ``NotAnsweredError`` for a topic that is not there (yet), ``KafkaException`` where access is refused.
+        """
+        if name not in self._leaders:
+            self._leaders[name] = self._ask(name)
+        return self._leaders[name]
+
+    def forget(self, name: str) -> None:
+        """Ask again next time."""
+        self._leaders.pop(name, None)
+
+    def _ask(self, name: str) -> list[int]:
+        from kafka.protocol.metadata import MetadataRequest
+
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=True, max_version=9)
+        topic = self._admin.send(request).topics[0]
+        if topic.error_code != NONE:
+            if _is_retriable(topic.error_code):
+                raise NotAnsweredError(f"error {topic.error_code} for topic {name}")
+            kafka = import_confluent()
+            raise kafka.KafkaException(kafka.KafkaError(topic.error_code))
+        found = sorted(topic.partitions, key=lambda each: each.partition_index)
+        return [each.leader_id for each in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """One request on the wire: a batch for each of some lanes of one leader."""
+
+    answer: Future[Any]
+    lanes: Sequence[Lane]
+
+
+class Delivery:
+    """Sends batches and takes their acknowledgements. One thread calls it, and things move on only while it does."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        topics: Topics,
+        *,
+        transactional_id: str,
+        by: Identity,
+        codec: Codec,
+        request_bytes: int,
+        request_ms: int,
+    ) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._transactional_id = transactional_id
+        self._by = by
+        self._codec = codec
+        self._request_bytes = request_bytes
+        self._request_ms = request_ms
+        self._lanes: dict[Lane, None] = {}
+        self._flights: list[_Flight] = []
+        self.failure: Failure | None = None
+        """Why it has stopped: nothing more is sent after it."""
+        self.bytes = 0
+        """Of all batches that are not acknowledged."""
+
+    def put(self, lane: Lane, batch: Batch) -> None:
+        """Send a batch behind those of its lane, once ``move`` is called."""
+        lane.waiting.append(batch)
+        self._lanes[lane] = None
+        self.bytes += batch.size
+
+    @property
+    def rows(self) -> int:
+        """How many rows are not acknowledged."""
+        return sum(batch.count for lane in self._lanes for batch in lane.waiting)
+
+    def move(self) -> None:
+        """Take the answers that are there, and send what may be sent. Never waits for an answer."""
+        landed = [flight for flight in self._flights if flight.answer.done()]
+        if landed:
+            self._flights = [flight for flight in self._flights if flight not in landed]
+            for flight in landed:
+                self._land(flight)
+        if self.failure is None:
+            self._send()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until an answer is there or something may be sent again, and at most so long."""
+        now = time.monotonic()
+        pauses = [lane.not_before - now for lane in self._lanes if lane.waiting and not lane.is_on_the_wire]
+        seconds = max(min([seconds, *pauses]), 0)
+        if self._flights:
+            wait([flight.answer for flight in self._flights], seconds, FIRST_COMPLETED)
+        else:
+            time.sleep(seconds)
+
+    def give_up(self) -> None:
+        """Note why the oldest batch was put off, when there is no more time for it."""
+        for lane in self._lanes:
+            if lane.waiting and lane.trouble is not None:
+                self._fail(lane, lane.trouble)
+
+    def drop(self) -> None:
+        """Send nothing more, and forget what is not acknowledged."""
+        self._lanes.clear()
+        self._flights.clear()
+        self.bytes = 0
+
+    def _send(self) -> None:
+        now = time.monotonic()
+        by_leader: dict[int, list[Lane]] = {}
+        for lane in self._lanes:
+            if lane.waiting and not lane.is_on_the_wire and lane.not_before <= now:
+                leader = self._leader(lane)
+                if leader == _NO_LEADER:
+                    self._put_off(lane)
+                else:
+                    by_leader.setdefault(leader, []).append(lane)
+        for leader, lanes in by_leader.items():
+            for some in self._shares(lanes):
+                self._post(leader, some)
+
+    def _leader(self, lane: Lane) -> int:
+        try:
+            return self._topics.leaders(lane.topic)[lane.partition]
+        except (NotAnsweredError, IndexError):
+            return _NO_LEADER
+
+    def _shares(self, lanes: Iterable[Lane]) -> Iterator[list[Lane]]:
+        """Deal lanes out to requests that a broker takes."""
+        share: list[Lane] = []
+        size = 0
+        for lane in lanes:
+            more = lane.waiting[0].size
+            if share and size + more > self._request_bytes:
+                yield share
+                share, size = [], 0
+            share.append(lane)
+            size += more
+        if share:
+            yield share
+
+    def _post(self, leader: int, lanes: Sequence[Lane]) -> None:
+        from kafka.protocol.producer.produce import ProduceRequest
+
+        of_topic: dict[str, list[Any]] = {}
+        in_topic = ProduceRequest.TopicProduceData
+        time_ms = int(time.time() * 1000)
+        for lane in lanes:
+            batch = lane.waiting[0]
+            sealed = record_batches.seal(
+                batch.text(),
+                batch.count,
+                by=self._by,
+                sequence=lane.sequence,
+                time_ms=time_ms,
+                codec=self._codec,
+            )
+            place = in_topic.PartitionProduceData(index=lane.partition, records=sealed)
+            of_topic.setdefault(lane.topic, []).append(place)
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=_ACKS_ALL,
+            timeout_ms=self._request_ms,
+            topic_data=[in_topic(name=topic, partition_data=places) for topic, places in of_topic.items()],
+            max_version=_PRODUCE_VERSION_MAX,
+        )
+        try:
+            answer = self._admin.post(request, leader, self._request_ms)
+        except NotAnsweredError:
+            for lane in lanes:
+                self._put_off(lane)
+            return
+        for lane in lanes:
+            lane.is_on_the_wire = True
+        self._flights.append(_Flight(answer, lanes))
+
+    def _land(self, flight: _Flight) -> None:
+        for lane in flight.lanes:
+            lane.is_on_the_wire = False
+        try:
+            answer = flight.answer.result()
+        except NotAnsweredError:
+            # Arrived or not: the same batch again tells.
+            for lane in flight.lanes:
+                self._put_off(lane)
+            return
+        found = {
+            (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
+        }
+        for lane in flight.lanes:
+            self._judge(lane, found[lane.topic, lane.partition])
+
+    def _judge(self, lane: Lane, answer: Any) -> None:  # noqa: ANN401  kafka-python is untyped
+        code: int = answer.error_code
+        batch = lane.waiting[0]
+        if code in {NONE, _DUPLICATE}:
+            lane.waiting.popleft()
+            lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
+            lane.pause_s, lane.not_before, lane.trouble = _PAUSE_S, 0.0, None
+            self.bytes -= batch.size
+        elif code == TOO_LARGE and batch.count > 1:
+            lane.waiting.popleft()
+            lane.waiting.extendleft(reversed(_halves(batch)))
+        elif _is_retriable(code):
+            self._put_off(lane, code)
+        else:
+            self._fail(lane, code, [each.batch_index for each in answer.record_errors or ()])
+
+    def _put_off(self, lane: Lane, code: int | None = None) -> None:
+        """Send its batch again a moment later, to whoever leads then."""
+        self._topics.forget(lane.topic)
+        lane.trouble = lane.trouble if code is None else code
+        lane.not_before = time.monotonic() + lane.pause_s
+        lane.pause_s = min(lane.pause_s * 2, _PAUSE_S_MAX)
+
+    def _fail(self, lane: Lane, code: int, places: Sequence[int] = ()) -> None:
+        if self.failure is not None:
+            return
+        batch = lane.waiting[0]
+        size = None
+        if places or batch.count == 1:
+            key, value, headers = _rows(batch)[places[0] if places else 0]
+            size = (
+                len(key or b"")
+                + len(value or b"")
+                + sum(len(name.encode()) + len(content or b"") for name, content in headers)
+            )
+        error = import_confluent().KafkaError(code, fatal=code in _FENCED)
+        self.failure = Failure(error, size)
+
+
+def _is_retriable(code: int) -> bool:
+    from kafka.errors import for_code
+
+    return bool(getattr(for_code(code), "retriable", False))
+
+
+def _rows(batch: Batch) -> list[Any]:
+    return list(record_batches.rows(batch.text(), batch.count))
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    """Make two batches of one that the topic does not take: its ``max.message.bytes`` is lower than ours."""
+    import numpy as np
+    import pyarrow as pa
+
+    rows = _rows(batch)
+    made = []
+    for some in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+        keys, values, listed = zip(*some, strict=True)
+        fields = record_batches.Fields.of(
+            pa.array(values, pa.large_binary()),
+            pa.array(keys, pa.large_binary()),
+            [record_batches.headers(each) for each in listed],
+        )
+        found, bounds = record_batches.records(fields, np.arange(len(some)))
+        # The bound stays the sum of the two, so that what is counted adds up.
+        size = batch.size * len(some) // len(rows)
+        made.append(Batch(len(some), size, [found[: int(bounds[-1])]]))
+    made[1].size = batch.size - made[0].size
+    return made

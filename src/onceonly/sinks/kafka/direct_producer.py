@@ -1,0 +1,344 @@
+"""A producer that makes the record batches itself, out of Arrow's memory, and sends them as they are. Executor.
+
+librdkafka keeps an entry for each row and copies it twice; here a row is a few bytes in numpy's arrays (ADR 11). It
+writes in transactions only, and one of them: then whatever goes wrong for good costs one attempt, which Spark repeats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly.sinks.kafka import columns, partitioner, record_batches
+from onceonly.sinks.kafka.admin import NotAnsweredError
+from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.delivery import TOO_LARGE, Batch, Delivery, Lane, Topics
+from onceonly.sinks.kafka.failures import Failure, Failures
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, PLAIN, RECORD_BYTES_MAX, Codec, Fields
+from onceonly.sinks.kafka.transaction import Transaction, take_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.record_batches import Identity
+
+    Numbers = npt.NDArray[np.int64]
+
+_BATCH_BYTES = "1000000"
+_REQUEST_MS_MAX = 30_000
+_ROWS_AT_ONCE = 10_000
+_BYTES_AT_ONCE = 1 << 20
+# Kafka's numbers, org.apache.kafka.common.record.CompressionType.
+_COMPRESSIONS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+# What Java's SnappyInputStream reads: blocks, each behind its length.
+_XERIAL = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+
+
+def can_be_had() -> bool:
+    """Say whether checksums can be made fast here: google-crc32c with its part in C."""
+    try:
+        import google_crc32c
+    except ImportError:
+        return False
+    return bool(google_crc32c.implementation == "c")
+
+
+class DirectProducer:
+    """One transaction's producer, over the connections of this process's ``admin``.
+
+    One thread writes and flushes; another one may call ``send_offset`` meanwhile.
+    """
+
+    def __init__(self, admin: Admin, options: KafkaOptions, transactional_id: str, timeout_ms: int) -> None:
+        self._admin = admin
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._topics = Topics(admin)
+        self._delivery_s = min(options.delivery_timeout_ms, timeout_ms) / 1000
+        self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
+        self._record_bytes = options.record_bytes_max
+        self._batch_bytes = min(int(options.client.get("batch.size", _BATCH_BYTES)), self._record_bytes)
+        self._buffer_bytes = int(options.client["queue.buffering.max.kbytes"]) * 1024
+        self._codec = _codec(options)
+        self._topic: str | None = None
+        self._mark = 0
+        # Batches that no records were made of so far, and the number of their first row in the slot.
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_rows = self._gathered_bytes = self._first = 0
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._open: dict[Lane, Batch] = {}
+        self._open_bytes = 0
+        # Rows without keys go to one partition after the other, a batch of Arrow's each.
+        self._turn = random.randrange(1 << 16)  # noqa: S311  to spread load
+        self.failures = Failures()
+
+    def connect(self, topic: str | None, timeout_s: float) -> None:
+        """Ask for the topic's metadata, best effort."""
+        del timeout_s  # kafka-python's own bounds it
+        with contextlib.suppress(NotAnsweredError, import_confluent().KafkaException):
+            if topic is not None:
+                self._topics.leaders(topic)
+
+    def init_transactions(self, timeout_s: float) -> Identity:
+        """Take the transactional id. Raises ``KafkaException``, ``UnavailableError``."""
+        by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s)
+        self._transaction = Transaction(self._admin, self._transactional_id, by)
+        self._delivery = Delivery(
+            self._admin,
+            self._topics,
+            transactional_id=self._transactional_id,
+            by=by,
+            codec=self._codec,
+            request_bytes=self._record_bytes,
+            request_ms=self._request_ms,
+        )
+        return by
+
+    def begin_transaction(self) -> None:
+        """Nothing to do: the first partition that is added begins it."""
+
+    def write(
+        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
+    ) -> None:
+        """Take the rows of a batch, in its order, and send batches that are full; ends early with a ``failure``.
+
+        Raises ``BufferError`` if more than the buffer holds stays unacknowledged for ``wait_s``,
+        ``RecordRefusedError`` for a malformed row, ``UnavailableError`` for a topic that does not show itself so long.
+        """
+        self._mark, self._topic = mark, topic
+        if not self._gathered:
+            self._first = first
+        self._gathered.append(batch)
+        self._gathered_rows += batch.num_rows
+        self._gathered_bytes += batch.nbytes
+        # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
+        if self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE:
+            with self._noted():
+                self._encode(wait_s)
+                self._bound(wait_s)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until every row is acknowledged or failed; gives how many are neither."""
+        end = time.monotonic() + timeout_s
+        delivery = self._delivery
+        with self._noted():
+            self._encode(timeout_s)
+            if self.failures.first(self._mark) is not None:
+                return 0
+            for lane in list(self._open):
+                self._close(lane)
+            self._transaction.settle(end)
+            delivery.move()
+            while delivery.failure is None and (left := delivery.rows):
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    delivery.give_up()
+                    return left
+                delivery.wait(left_s)
+                delivery.move()
+        return 0
+
+    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """Put an offset of partition 0 into the transaction. Raises ``KafkaException``, ``UnavailableError``."""
+        self._transaction.send_offset(group, topic, offset, metadata, timeout_s)
+
+    def purge(self) -> None:
+        """Drop what is still buffered."""
+        self.close()
+        self._delivery.drop()
+
+    def close(self) -> None:
+        """Send nothing more; the transaction stays open, and the connection belongs to the process. Idempotent."""
+        self._gathered.clear()
+        self._open.clear()
+        self._open_bytes = 0
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Tell the attempt what has failed."""
+        try:
+            yield
+        except import_confluent().KafkaException as error:
+            self.failures.note(self._mark, Failure(error.args[0]))
+        finally:
+            if self._delivery.failure is not None:
+                self.failures.note(self._mark, self._delivery.failure)
+
+    def _encode(self, wait_s: float) -> None:
+        """Make records of what was gathered, and begin to add partitions that are new to the transaction."""
+        import pyarrow as pa
+
+        if not self._gathered:
+            return
+        table = pa.Table.from_batches(self._gathered).combine_chunks()
+        self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+        for batch in table.to_batches():
+            headers = columns.header_lists(batch, self._first)
+            fields = Fields.of(
+                _column(batch, "value"),
+                _column(batch, "key") if "key" in batch.schema.names else None,
+                None if headers is None else [record_batches.headers(each) for each in headers],
+            )
+            named = columns.named_partitions(batch)
+            for name, rows in _topics(batch, self._topic, self._first):
+                if rows is None:
+                    self._take(name, fields, named, wait_s)
+                else:
+                    self._take(name, fields.take(rows), None if named is None else named[rows], wait_s)
+            self._first += batch.num_rows
+        self._transaction.add(self._lanes)
+
+    def _take(self, topic: str, fields: Fields, named: Numbers | None, wait_s: float) -> None:
+        """Deal rows out to the open batches of their partitions."""
+        import numpy as np
+
+        count = len(fields)
+        if not count:
+            return
+        sizes = fields.sizes()
+        if int(sizes.max()) > self._record_bytes:
+            self._refuse(TOO_LARGE, int(sizes[sizes > self._record_bytes][0]))
+            return
+        partitions = self._partitions(topic, fields, named, wait_s)
+        if partitions is None:
+            return
+        if (partitions != partitions[0]).any():
+            order = np.argsort(partitions, kind="stable")
+            fields, sizes, partitions = fields.take(order), sizes[order], partitions[order]
+        ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
+        deltas = np.empty(count, np.int64)
+        bounds = np.cumsum(sizes + RECORD_BYTES_MAX)
+        shares: list[tuple[Lane, Batch, int, int]] = []
+        begin = 0
+        for end in ends:
+            lane = self._lane(topic, int(partitions[begin]))
+            for batch, start, stop in self._fill(lane, bounds, begin, end):
+                deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
+                shares.append((lane, batch, start, stop))
+            begin = end
+        found, places = record_batches.records(fields, deltas)
+        for _, batch, start, stop in shares:
+            batch.records.append(found[int(places[start]) : int(places[stop])])
+
+    def _fill(self, lane: Lane, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
+        """Give the batches that take the rows of a lane from ``begin`` to ``end``, and which rows each takes."""
+        import numpy as np
+
+        while begin < end:
+            batch = self._open.get(lane)
+            if batch is None:
+                batch = self._open[lane] = Batch(size=BATCH_BYTES)
+                self._open_bytes += BATCH_BYTES
+            before = int(bounds[begin - 1]) if begin else 0
+            stop = min(int(np.searchsorted(bounds, before + self._batch_bytes - batch.size, "right")), end)
+            if stop <= begin:
+                if batch.count:
+                    self._close(lane)
+                    continue
+                stop = begin + 1  # larger than a batch is meant to be, and alone in one
+            size = int(bounds[stop - 1]) - before
+            batch.count += stop - begin
+            batch.size += size
+            self._open_bytes += size
+            yield batch, begin, stop
+            begin = stop
+
+    def _close(self, lane: Lane) -> None:
+        """Send the lane's open batch."""
+        batch = self._open.pop(lane)
+        self._open_bytes -= batch.size
+        self._delivery.put(lane, batch)
+
+    def _partitions(self, topic: str, fields: Fields, named: Numbers | None, wait_s: float) -> Numbers | None:
+        """Give each row's partition; None where one is not there, which is noted."""
+        import numpy as np
+
+        count = len(self._leaders(topic, wait_s))
+        if named is not None and int(named.max()) >= count:
+            self._topics.forget(topic)  # partitions may have been added
+            count = len(self._leaders(topic, wait_s))
+        self._turn += 1
+        partitions = np.full(len(fields), self._turn % count)
+        if fields.keys is not None:
+            is_keyed = fields.keys.lengths >= 0
+            partitions = np.where(is_keyed, partitioner.partitions(fields.keys.column, count), partitions)
+        if named is not None:
+            if int(named.max()) >= count or int(named.min()) < columns.BY_KEY:
+                self._refuse(import_confluent().KafkaError._UNKNOWN_PARTITION, None)  # noqa: SLF001  its public name
+                return None
+            partitions = np.where(named == columns.BY_KEY, partitions, named)
+        return partitions
+
+    def _leaders(self, topic: str, wait_s: float) -> Any:  # noqa: ANN401
+        return self._admin.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
+
+    def _lane(self, topic: str, partition: int) -> Lane:
+        place = (topic, partition)
+        if place not in self._lanes:
+            self._lanes[place] = Lane(topic, partition)
+        return self._lanes[place]
+
+    def _bound(self, wait_s: float) -> None:
+        """Send what is full, and wait while more than the buffer holds is not acknowledged."""
+        delivery = self._delivery
+        while self._open and self._open_bytes + delivery.bytes > self._buffer_bytes:
+            self._close(max(self._open, key=lambda lane: self._open[lane].size))
+        if not delivery.bytes:
+            return
+        end = time.monotonic() + wait_s
+        self._transaction.settle(end)
+        delivery.move()
+        before = delivery.bytes
+        while delivery.failure is None and delivery.bytes > self._buffer_bytes:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                raise BufferError
+            delivery.wait(left_s)
+            delivery.move()
+            if delivery.bytes < before:
+                before, end = delivery.bytes, time.monotonic() + wait_s
+
+    def _refuse(self, code: int, row_bytes: int | None) -> None:
+        self.failures.note(self._mark, Failure(import_confluent().KafkaError(code), row_bytes))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _topics(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[tuple[str, Any]]:
+    """Give each topic and the numbers of its rows; None for all."""
+    import numpy as np
+
+    if topic is not None:
+        yield topic, None
+        return
+    names, codes = columns.topic_codes(batch, first)
+    for code, name in enumerate(names):
+        yield name, np.flatnonzero(codes == code)
+
+
+def _codec(options: KafkaOptions) -> Codec:
+    import pyarrow as pa
+
+    name = options.client.get("compression.type", "none")
+    if name == "none":
+        return PLAIN
+    level = options.client.get("compression.level")
+    codec = pa.Codec(name, None if level is None else int(level))
+    if name != "snappy":
+        return Codec(_COMPRESSIONS[name], codec.compress)
+
+    def framed(records: bytes) -> bytes:
+        packed = bytes(codec.compress(records))
+        return _XERIAL + len(packed).to_bytes(4) + packed
+
+    return Codec(_COMPRESSIONS[name], framed)

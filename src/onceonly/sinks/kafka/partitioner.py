@@ -1,0 +1,86 @@
+"""Where Java's default partitioner puts a key: murmur2, over a whole column at once. Pure.
+
+As ``murmur2`` in kafka-clients' ``org.apache.kafka.common.utils.Utils``, after Austin Appleby's MurmurHash2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.arrow import layout
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_R = 24
+_WORD = 4
+
+
+def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    """Give the hash of each value of a plain column; of a null, anything."""
+    import numpy as np
+
+    bounds, data = layout(keys)
+    places, lengths = bounds[:-1], np.diff(bounds)
+    found = np.frombuffer(b"" if data is None else data, np.uint8)
+    hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    if not len(found) or not len(keys):
+        return _finished(hashes)
+    if int(lengths.min()) == int(lengths.max()):
+        return _of_one_length(found[int(places[0]) :], int(lengths[0]), hashes)
+    # A word begins at every byte; each is read from where it lies.
+    words = np.ndarray((max(len(found) - _WORD + 1, 0),), "<u4", found, strides=(1,))
+    whole = lengths // _WORD
+    m = np.uint32(_M)
+    for number in range(int(whole.max(initial=0))):
+        here = slice(None) if number < int(whole.min(initial=0)) else np.flatnonzero(whole > number)
+        hashes[here] = hashes[here] * m ^ _stirred(words[places[here] + _WORD * number])
+    left = lengths % _WORD
+    for number in (2, 1, 0):
+        here = np.flatnonzero(left > number)
+        tail = found[places[here] + _WORD * whole[here] + number].astype(np.uint32)
+        hashes[here] ^= tail << np.uint32(8 * number)
+        if number == 0:
+            hashes[here] *= m
+    return _finished(hashes)
+
+
+def _of_one_length(
+    found: npt.NDArray[np.uint8], length: int, hashes: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """Go on where every key is as long: each step of all of them lies in memory at one distance."""
+    import numpy as np
+
+    m, whole, count = np.uint32(_M), length // _WORD, len(hashes)
+    for number in range(whole):
+        hashes = hashes * m ^ _stirred(np.ndarray((count,), "<u4", found, _WORD * number, (length,)))
+    for number in reversed(range(length % _WORD)):
+        tail = np.ndarray((count,), np.uint8, found, _WORD * whole + number, (length,))
+        hashes = hashes ^ tail.astype(np.uint32) << np.uint32(8 * number)
+    return _finished(hashes * m if length % _WORD else hashes)
+
+
+def _stirred(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    import numpy as np
+
+    k = words * np.uint32(_M)
+    return (k ^ k >> np.uint32(_R)) * np.uint32(_M)
+
+
+def partitions(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+    """Give each key's partition of so many; of a null, anything."""
+    import numpy as np
+
+    # toPositive of Java: without the sign.
+    return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
+
+
+def _finished(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    import numpy as np
+
+    hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(_M)
+    return hashes ^ (hashes >> np.uint32(15))

@@ -1,0 +1,243 @@
+"""Whatever a broker refuses, loses or answers twice, it has each row once, in order, or the attempt hears why not."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords
+
+from onceonly.sinks.kafka import delivery, direct_producer
+from onceonly.sinks.kafka.admin import NotAnsweredError
+from onceonly.sinks.kafka.direct_producer import DirectProducer
+from onceonly.sinks.kafka.options import KafkaOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.sinks.kafka.admin import Admin
+
+PARTITIONS = 3
+OUT_OF_ORDER = 45
+TOO_LARGE = 10
+NOT_LEADER = 6
+FENCED = 47
+# What may befall one request: lost before the broker has it, or after; refused by a leader that has moved; put off.
+FAULTS = ["lost", "answer lost", "moved", "moved", "not enough replicas", None, None]
+_CODES = {"moved": NOT_LEADER, "not enough replicas": 19}
+
+
+class Broker:
+    """One that stands for kafka-python and a cluster: it checks sequence numbers as a leader does."""
+
+    def __init__(self, faults: list[str | None], bytes_max: int = 1 << 30) -> None:
+        self.faults = iter(faults)
+        self.bytes_max = bytes_max
+        self.rows: dict[int, list[Any]] = defaultdict(list)
+        self.batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.added: set[int] = set()
+        self.on_the_wire = 0
+
+    def client(self) -> Broker:
+        return self
+
+    def coordinator(self, _kind: int, _key: str) -> int:
+        return 1
+
+    def patiently(self, _seconds: float, _thing: str, attempt: Any) -> Any:  # noqa: ANN401
+        while True:
+            try:
+                return attempt()
+            except NotAnsweredError:
+                continue
+
+    def send(self, request: Any, _node: int | None = None) -> Any:  # noqa: ANN401
+        places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(PARTITIONS)]
+        assert type(request).__name__ == "MetadataRequest"
+        return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
+
+    def to_coordinator(self, _kind: int, _key: str, request: Any) -> Any:  # noqa: ANN401
+        if type(request).__name__ == "InitProducerIdRequest":
+            return SimpleNamespace(error_code=0, producer_id=5, producer_epoch=2)
+        return self._add(request)
+
+    def post(self, request: Any, _node: int, _timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        answer: Future[Any] = Future()
+        fault = next(self.faults, None)
+        if fault == "lost":
+            answer.set_exception(NotAnsweredError(fault))
+            return answer
+        given = (
+            self._add(request) if hasattr(request, "v3_and_below_topics") else self._produce(request, fault)
+        )
+        if fault == "answer lost":
+            answer.set_exception(NotAnsweredError(fault))
+        else:
+            answer.set_result(given)
+        return answer
+
+    def _add(self, request: Any) -> Any:  # noqa: ANN401
+        for topic in request.v3_and_below_topics:
+            self.added |= set(topic.partitions)
+        return SimpleNamespace(results_by_topic_v3_and_below=[])
+
+    def _produce(self, request: Any, fault: str | None) -> Any:  # noqa: ANN401
+        topics = []
+        for topic in request.topic_data:
+            places = [
+                SimpleNamespace(
+                    index=place.index,
+                    record_errors=[],
+                    error_code=_CODES[fault] if fault in _CODES else self._append(place.index, place.records),
+                )
+                for place in topic.partition_data
+            ]
+            topics.append(SimpleNamespace(name=topic.name, partition_responses=places))
+        return SimpleNamespace(responses=topics)
+
+    def _append(self, partition: int, text: bytes) -> int:
+        assert partition in self.added, "rows before their partition is in the transaction"
+        if len(text) > self.bytes_max:
+            return TOO_LARGE
+        batch = cast("Any", MemoryRecords(text).next_batch())
+        assert batch.validate_crc()
+        assert (batch.producer_id, batch.producer_epoch) == (5, 2)
+        found = (batch.base_sequence, batch.last_offset_delta + 1)
+        known = self.batches[partition]
+        if found in known:
+            return 0
+        if found[0] != (sum(known[-1]) if known else 0):
+            return OUT_OF_ORDER
+        known.append(found)
+        self.rows[partition] += [(each.key, each.value, each.headers) for each in batch]
+        return 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_pauses() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivery, "_PAUSE_S", 0.0)
+        patch.setattr(direct_producer, "_ROWS_AT_ONCE", 5)
+        yield
+
+
+def producer(broker: Broker, **options: str) -> DirectProducer:
+    named = {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
+    parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t", **named})
+    made = DirectProducer(cast("Admin", broker), parsed, "id", 60_000)
+    made.init_transactions(1)
+    made.begin_transaction()
+    return made
+
+
+Rows = list[tuple[bytes | None, bytes, int | None]]
+
+
+def write(made: DirectProducer, batches: list[Rows]) -> int:
+    mark, first = made.failures.begin(), 0
+    for rows in batches:
+        keys, values, partitions = zip(*rows, strict=True)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(partitions, pa.int32())],
+            names=["key", "value", "partition"],
+        )
+        made.write(batch, "t", first, mark=mark, wait_s=5)
+        first += len(rows)
+    assert made.flush(5) == 0
+    return mark
+
+
+ROWS = st.tuples(
+    st.none() | st.binary(max_size=6), st.binary(max_size=80), st.none() | st.integers(0, PARTITIONS - 1)
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(ROWS, min_size=1, max_size=12), min_size=1, max_size=6),
+    st.lists(st.sampled_from(FAULTS), max_size=40),
+    st.integers(1, 400),
+    st.sampled_from([200, 1 << 30]),
+)
+def test_every_row_is_there_once_and_in_order_whatever_befalls_the_requests(
+    batches: list[Rows], faults: list[str | None], batch_bytes: int, bytes_max: int
+) -> None:
+    numbers = itertools.count()
+    batches = [
+        [(key, b"%04d" % next(numbers) + value, named) for key, value, named in rows] for rows in batches
+    ]
+    broker = Broker(faults, bytes_max)
+    made = producer(broker, batch_size=str(batch_bytes), buffer_memory="1024")
+    assert made.failures.first(write(made, batches)) is None
+    rows = [row for some in batches for row in some]
+    found = {value: partition for partition, some in broker.rows.items() for _, value, _ in some}
+    assert sum(map(len, broker.rows.values())) == len(rows), "each once"
+    of_keys: dict[bytes, int] = {}
+    for key, value, named in rows:
+        assert (key, value, []) in broker.rows[found[value]]
+        if named is not None:
+            assert found[value] == named
+        elif key is not None:
+            assert of_keys.setdefault(key, found[value]) == found[value]
+    for some in broker.rows.values():
+        values = [value for _, value, _ in some]
+        assert values == sorted(values), "in order"
+
+
+@pytest.mark.parametrize("fault", ["lost", "answer lost", "moved", "not enough replicas"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_befalls_one_request_costs_no_row(fault: str, place: int) -> None:
+    broker = Broker([None] * place + [fault])
+    made = producer(broker, batch_size="1")
+    rows: Rows = [(None, b"%d" % number, 0) for number in range(4)]
+    assert made.failures.first(write(made, [rows[:2], rows[2:]])) is None
+    assert [value for _, value, _ in broker.rows[0]] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:
+    broker = Broker([], bytes_max=200)
+    made = producer(broker)
+    failure = made.failures.first(write(made, [[(b"k", b"v", 0), (b"key", b"v" * 300, 0), (b"k", b"v", 0)]]))
+    assert failure is not None
+    assert (failure.error.code(), failure.row_bytes) == (TOO_LARGE, 303)
+
+
+def test_a_producer_that_was_replaced_stops_and_says_so() -> None:
+    broker = Broker([])
+    broker._append = lambda *_: FENCED  # type: ignore[method-assign]
+    made = producer(broker)
+    failure = made.failures.first(write(made, [[(b"k", b"v", None)]]))
+    assert failure is not None
+    assert failure.error.fatal()
+
+
+def test_a_broker_that_never_takes_a_row_is_named_by_its_reason_when_the_time_is_over() -> None:
+    made = producer(Broker([None] + ["not enough replicas"] * 10_000))
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    assert made.flush(0.05) == 1
+    failure = made.failures.first(mark)
+    assert failure is not None
+    assert failure.error.name() == "NOT_ENOUGH_REPLICAS"
+
+
+def test_a_broker_that_never_answers_leaves_rows_of_which_nothing_is_known() -> None:
+    made = producer(Broker([None] + ["answer lost"] * 10_000))
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    assert made.flush(0.05) == 1
+    assert made.failures.first(mark) is None
+
+
+def test_a_buffer_that_stays_full_ends_the_wait() -> None:
+    made = producer(Broker([None] + ["lost"] * 100_000), batch_size="100", buffer_memory="1024")
+    batch = pa.RecordBatch.from_pydict({"value": [b"v" * 50] * 100})
+    with pytest.raises(BufferError):
+        made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=0.05)

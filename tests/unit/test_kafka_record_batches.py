@@ -1,0 +1,143 @@
+"""Record batches made of columns hold what kafka-python, which shares no code with them, reads back."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords
+
+from onceonly.sinks.kafka import record_batches
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields, Identity
+
+TEXTS = st.none() | st.binary(max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), TEXTS), max_size=3)
+KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
+BY = Identity(7_000_000_000, 12)
+
+
+def sealed(fields: Fields) -> bytes:
+    count = len(fields)
+    found, bounds = record_batches.records(fields, np.arange(count))
+    assert len(found[: bounds[-1]]) == bounds[-1]
+    return record_batches.seal(
+        bytes(found[bounds[0] : bounds[-1]]), count, by=BY, sequence=3, time_ms=1_700_000_000_123
+    )
+
+
+def read(batch: bytes) -> list[Any]:
+    found = MemoryRecords(batch).next_batch()
+    assert found is not None
+    assert found.validate_crc()
+    return list(found)
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=200),
+    st.sets(st.sampled_from(["key", "headers"])),
+    st.sampled_from(KINDS),
+    st.integers(0, 3),
+)
+def test_what_is_written_is_what_is_read(
+    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    present: set[str],
+    kind: pa.DataType,
+    begin: int,
+) -> None:
+    rows = rows[min(begin, len(rows) - 1) :]
+    keys, values, headers = zip(*rows, strict=True)
+    fields = Fields.of(
+        pa.array([b"before", *values], kind).slice(1),
+        pa.array([b"before", *keys], kind).slice(1) if "key" in present else None,
+        list(map(record_batches.headers, headers)) if "headers" in present else None,
+    )
+    found = read(sealed(fields))
+    assert [each.offset for each in found] == list(range(len(rows)))
+    assert {each.timestamp for each in found} == {1_700_000_000_123}
+    assert [(each.value, each.key, each.headers) for each in found] == [
+        (value, key if "key" in present else None, listed if "headers" in present else [])
+        for key, value, listed in rows
+    ]
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193])
+def test_offsets_are_right_where_their_length_changes(count: int) -> None:
+    found = read(sealed(Fields.of(pa.array([b"v"] * count), None, None)))
+    assert [each.offset for each in found] == list(range(count))
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 63, 64, 8191, 8192, 1_100_000])
+def test_rows_of_every_size_are_read_back(size: int) -> None:
+    rows = [b"x" * size, b"", b"y" * size]
+    found = read(sealed(Fields.of(pa.array(rows), pa.array(rows), None)))
+    assert [(each.key, each.value) for each in found] == list(zip(rows, rows, strict=True))
+
+
+def test_records_of_several_calls_make_one_batch() -> None:
+    text = b""
+    for first, values in ((0, [b"a", b"b"]), (2, [b"c"] * 100), (102, [b"d"])):
+        found, bounds = record_batches.records(
+            Fields.of(pa.array(values), None, None), np.arange(first, first + len(values))
+        )
+        text += bytes(found[: bounds[-1]])
+    batch = record_batches.seal(text, 103, by=BY, sequence=0, time_ms=1)
+    assert [each.value for each in read(batch)] == [b"a", b"b", *[b"c"] * 100, b"d"]
+
+
+def test_the_head_says_who_wrote_and_which_rows() -> None:
+    batch = sealed(Fields.of(pa.array([b"a", b"b"]), None, None))
+    (
+        base,
+        length,
+        leader,
+        version,
+        _,
+        attributes,
+        last,
+        first_time,
+        last_time,
+        producer,
+        epoch,
+        sequence,
+        count,
+    ) = struct.unpack_from(">qiibIhiqqqhii", batch)
+    assert (base, length, leader, version) == (0, len(batch) - 12, -1, 2)
+    assert (attributes, last, count, sequence) == (0x10, 1, 2, 3)
+    assert (first_time, last_time) == (1_700_000_000_123,) * 2
+    assert Identity(producer, epoch) == BY
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=20))
+def test_a_record_is_never_longer_than_said(
+    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+) -> None:
+    keys, values, headers = zip(*rows, strict=True)
+    fields = Fields.of(
+        pa.array(values, pa.binary()), pa.array(keys, pa.binary()), list(map(record_batches.headers, headers))
+    )
+    _, bounds = record_batches.records(fields, np.full(len(rows), 2**31 - 1))
+    assert (np.diff(bounds) <= fields.sizes() + RECORD_BYTES_MAX).all()
+    assert BATCH_BYTES == 61
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=20))
+def test_records_that_are_not_sent_yet_can_be_read_back(
+    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+) -> None:
+    keys, values, headers = zip(*rows, strict=True)
+    fields = Fields.of(
+        pa.array(values, pa.binary()), pa.array(keys, pa.binary()), list(map(record_batches.headers, headers))
+    )
+    found, bounds = record_batches.records(fields, np.arange(len(rows)))
+    assert list(record_batches.rows(bytes(found[: bounds[-1]]), len(rows))) == rows
+
+
+def test_a_sequence_number_begins_anew_after_the_highest() -> None:
+    assert record_batches.next_sequence(2**31 - 1, 1) == 0
+    assert record_batches.next_sequence(2**31 - 10, 20) == 10
+    assert record_batches.next_sequence(5, 3) == 8
