@@ -264,6 +264,35 @@ def test_more_rows_than_the_buffer_holds_are_all_written(kafka: EmbeddedKafka, p
     assert len(read(kafka, topic, 1, 5000)) == 5000
 
 
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_rows_are_read_back(kafka: EmbeddedKafka, producer: str, compression: str) -> None:
+    topic = new_topic(kafka)
+    rows = [b"%06d" % number + b"event" * 40 for number in range(4_000)]  # several blocks of each format
+    batch = pa.RecordBatch.from_pydict({"value": rows})
+    write(kafka, batch, topic=topic, producer=producer, kafka__compression__type=compression)
+    if compression != "snappy":  # which has no levels
+        level = {f"kafka.compression.{compression}.level": "3"}
+        sink_options = {"topic": topic, "producer": producer, "kafka.compression.type": compression}
+        write(kafka, batch, **sink_options, **level)  # type: ignore[arg-type]  # options only
+    else:
+        write(kafka, batch, topic=topic, producer=producer, kafka__compression__type=compression)
+    found = [message.value() for message in read(kafka, topic, 1, 2 * len(rows))]
+    assert found == rows * 2
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_columns_of_every_kind_of_text_are_written(
+    kafka: EmbeddedKafka, producer: str, kind: pa.DataType
+) -> None:
+    topic = new_topic(kafka)
+    values = pa.array(["before", "a", None, "grüße"]).cast(kind).slice(1)
+    batch = pa.RecordBatch.from_arrays([values, pa.array(["k"] * 3)], names=["value", "key"])
+    write(kafka, batch, topic=topic, producer=producer)
+    assert [message.value() for message in read(kafka, topic, 1, 3)] == [b"a", None, "grüße".encode()]
+
+
 def test_rows_are_their_own_copies_once_they_are_written(kafka: EmbeddedKafka) -> None:
     topic = new_topic(kafka)
     memory = bytearray(b"as written")

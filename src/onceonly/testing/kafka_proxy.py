@@ -217,8 +217,8 @@ class KafkaProxy:
                 api_key, version, correlation = struct.unpack_from(">hhi", body)
                 request = Request(api_key, version, correlation, body)
                 fault = self._fault(request)
-                if request.api == Api.PRODUCE:
-                    self._refuse(link)
+                # A broker answers the requests of a connection in their order.
+                self._refuse(link)
                 if fault is not None:
                     api = Api(request.api)
                     if fault is Fault.CUT:

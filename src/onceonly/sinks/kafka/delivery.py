@@ -21,6 +21,8 @@ from onceonly.sinks.kafka.failures import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
+
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.record_batches import Codec, Identity
 
@@ -44,10 +46,7 @@ class Batch:
     count: int = 0
     size: int = 0
     """In bytes, as a bound from above."""
-    records: list[memoryview] = field(default_factory=list)
-
-    def text(self) -> bytes:
-        return b"".join(self.records)
+    records: list[bytes | pa.Buffer] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +222,7 @@ class Delivery:
         for lane in lanes:
             batch = lane.waiting[0]
             sealed = record_batches.seal(
-                batch.text(),
+                batch.records,
                 batch.count,
                 by=self._by,
                 sequence=lane.sequence,
@@ -311,7 +310,7 @@ def _is_retriable(code: int) -> bool:
 
 
 def _rows(batch: Batch) -> list[Any]:
-    return list(record_batches.rows(batch.text(), batch.count))
+    return list(record_batches.rows(batch.records, batch.count))
 
 
 def _halves(batch: Batch) -> list[Batch]:
@@ -331,6 +330,6 @@ def _halves(batch: Batch) -> list[Batch]:
         found, bounds = record_batches.records(fields, np.arange(len(some)))
         # The bound stays the sum of the two, so that what is counted adds up.
         size = batch.size * len(some) // len(rows)
-        made.append(Batch(len(some), size, [found[: int(bounds[-1])]]))
+        made.append(Batch(len(some), size, [found.slice(0, int(bounds[-1]))]))
     made[1].size = batch.size - made[0].size
     return made

@@ -11,12 +11,12 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from onceonly.sinks.kafka import columns, partitioner, record_batches
+from onceonly.sinks.kafka import columns, compression, partitioner, record_batches
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import TOO_LARGE, Batch, Delivery, Lane, Topics
 from onceonly.sinks.kafka.failures import Failure, Failures
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, PLAIN, RECORD_BYTES_MAX, Codec, Fields
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields
 from onceonly.sinks.kafka.transaction import Transaction, take_id
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 1 << 20
-# Kafka's numbers, org.apache.kafka.common.record.CompressionType.
-_COMPRESSIONS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# What Java's SnappyInputStream reads: blocks, each behind its length.
-_XERIAL = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
 
 
 def can_be_had() -> bool:
@@ -67,7 +63,10 @@ class DirectProducer:
         self._record_bytes = options.record_bytes_max
         self._batch_bytes = min(int(options.client.get("batch.size", _BATCH_BYTES)), self._record_bytes)
         self._buffer_bytes = int(options.client["queue.buffering.max.kbytes"]) * 1024
-        self._codec = _codec(options)
+        level = options.client.get("compression.level")
+        self._codec = compression.codec(
+            options.client.get("compression.type", "none"), None if level is None else int(level)
+        )
         self._topic: str | None = None
         self._mark = 0
         # Batches that no records were made of so far, and the number of their first row in the slot.
@@ -226,7 +225,7 @@ class DirectProducer:
             begin = end
         found, places = record_batches.records(fields, deltas)
         for _, batch, start, stop in shares:
-            batch.records.append(found[int(places[start]) : int(places[stop])])
+            batch.records.append(found.slice(int(places[start]), int(places[stop] - places[start])))
 
     def _fill(self, lane: Lane, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
         """Give the batches that take the rows of a lane from ``begin`` to ``end``, and which rows each takes."""
@@ -324,21 +323,3 @@ def _topics(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[tu
     names, codes = columns.topic_codes(batch, first)
     for code, name in enumerate(names):
         yield name, np.flatnonzero(codes == code)
-
-
-def _codec(options: KafkaOptions) -> Codec:
-    import pyarrow as pa
-
-    name = options.client.get("compression.type", "none")
-    if name == "none":
-        return PLAIN
-    level = options.client.get("compression.level")
-    codec = pa.Codec(name, None if level is None else int(level))
-    if name != "snappy":
-        return Codec(_COMPRESSIONS[name], codec.compress)
-
-    def framed(records: bytes) -> bytes:
-        packed = bytes(codec.compress(records))
-        return _XERIAL + len(packed).to_bytes(4) + packed
-
-    return Codec(_COMPRESSIONS[name], framed)

@@ -46,10 +46,10 @@ class Codec:
     """How batches are compressed: Kafka's number for it, and what does it."""
 
     number: int
-    compress: Callable[[bytes], Any]
+    compress: Callable[[bytes], bytes] | None
 
 
-PLAIN = Codec(0, lambda records: records)
+PLAIN = Codec(0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Texts:
         return Texts(self.column.take(rows), self.lengths[rows])
 
 
-def records(fields: Fields, deltas: Numbers) -> tuple[memoryview, Numbers]:
+def records(fields: Fields, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
     """Give the rows as records, one behind the other, and where each begins; at last, where they end.
 
     ``deltas`` are the rows' places in their batches.
@@ -150,7 +150,7 @@ def records(fields: Fields, deltas: Numbers) -> tuple[memoryview, Numbers]:
         *columns, pa.scalar(b"", kind), null_handling="replace", null_replacement=""
     )
     bounds, data = layout(joined)
-    return memoryview(data), bounds
+    return data, bounds
 
 
 def headers(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
@@ -168,12 +168,18 @@ def headers(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def seal(
-    found: bytes, count: int, *, by: Identity, sequence: int, time_ms: int, codec: Codec = PLAIN
+    found: Sequence[bytes | pa.Buffer],
+    count: int,
+    *,
+    by: Identity,
+    sequence: int,
+    time_ms: int,
+    codec: Codec = PLAIN,
 ) -> bytes:
-    """Make a batch of records that stand one behind the other; of a transaction."""
+    """Make a batch of pieces in which records stand one behind the other; of a transaction."""
     import google_crc32c
 
-    packed = bytes(codec.compress(found))
+    packed = found if codec.compress is None else [codec.compress(b"".join(found))]
     checked = _CHECKED.pack(
         _TRANSACTIONAL | codec.number,
         count - 1,
@@ -184,9 +190,11 @@ def seal(
         sequence,
         count,
     )
-    checksum = google_crc32c.extend(google_crc32c.value(checked), packed)
-    length = BATCH_BYTES - _NOT_IN_LENGTH + len(packed)
-    return b"".join((_HEAD.pack(0, length, _NO_LEADER_EPOCH, _VERSION, checksum), checked, packed))
+    checksum, length = google_crc32c.value(checked), BATCH_BYTES - _NOT_IN_LENGTH
+    for piece in packed:
+        checksum = google_crc32c.extend(checksum, piece)
+        length += len(piece)
+    return b"".join((_HEAD.pack(0, length, _NO_LEADER_EPOCH, _VERSION, checksum), checked, *packed))
 
 
 def next_sequence(sequence: int, count: int) -> int:
@@ -195,7 +203,7 @@ def next_sequence(sequence: int, count: int) -> int:
 
 
 def rows(
-    found: bytes, count: int
+    found: Sequence[bytes | pa.Buffer], count: int
 ) -> Iterator[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
     """Read records back: key, value and headers of each. Slow; by kafka-python."""
     from kafka.record import MemoryRecords
