@@ -1,4 +1,4 @@
-"""What is compressed is read back by a library that shares no frame with ours; a broker does so in ``test_kafka_rows``."""
+"""What is compressed is read back by libraries that share no frame with ours; by a broker, see ``test_kafka_rows``."""
 
 from __future__ import annotations
 
