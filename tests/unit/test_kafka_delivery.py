@@ -131,7 +131,7 @@ def _no_pauses() -> Iterator[None]:
 def producer(broker: Broker, **options: str) -> DirectProducer:
     named = {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
     parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t", **named})
-    made = DirectProducer(cast("Admin", broker), parsed, "id", 60_000)
+    made = DirectProducer(cast("Admin", broker), cast("Admin", broker), parsed, "id", 60_000)
     made.init_transactions(1)
     made.begin_transaction()
     return made
@@ -207,6 +207,83 @@ def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:
     failure = made.failures.first(write(made, [[(b"k", b"v", 0), (b"key", b"v" * 300, 0), (b"k", b"v", 0)]]))
     assert failure is not None
     assert (failure.error.code(), failure.row_bytes) == (TOO_LARGE, 303)
+
+
+def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others() -> None:
+    made = producer(Broker([]))
+    mark = made.failures.begin()
+    for _ in range(10):
+        partitions = pa.array([1] + [0] * 99, pa.int32())
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array([b"v" * 50] * 100), partitions], names=["value", "partition"]
+        )
+        made.write(batch, "t", 0, mark=mark, wait_s=5)
+    pieces = {lane.partition: batch.records for lane, batch in made._open.items()}
+    assert len(pieces[1]) == 10
+    assert {type(piece) for piece in pieces[1]} == {bytes}
+    assert {type(piece) for piece in pieces[0]} == {pa.Buffer}
+
+
+def test_after_a_batch_that_was_too_large_the_next_ones_are_smaller() -> None:
+    broker = Broker([], bytes_max=2_000)
+    made = producer(broker)
+    rows: Rows = [(b"k", b"%04d" % number + b"v" * 96, 0) for number in range(1_000)]
+    assert (
+        made.failures.first(write(made, [rows[begin : begin + 100] for begin in range(0, 1_000, 100)]))
+        is None
+    )
+    assert [value for _, value, _ in broker.rows[0]] == [value for _, value, _ in rows]
+    assert 0 < made._delivery.limits["t"] < 4_000
+    made = producer(broker)
+    made._delivery.limits["t"] = 1_000
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 96] * 100}), "t", 0, mark=mark, wait_s=5)
+    assert {batch.size <= 1_000 for lane in made._delivery._lanes for batch in lane.waiting} == {True}
+
+
+def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() -> None:
+    broker = Broker([])
+    made = producer(broker)
+    mark = made.failures.begin()
+    topics = ["t", "u", "v"]
+    made.write(
+        pa.RecordBatch.from_pydict({"value": [b"v"] * 3, "topic": topics}), None, 0, mark=mark, wait_s=5
+    )
+    made._encode(5)
+    for lane in list(made._open):
+        made._close(lane)
+    asked = []
+
+    def silent(*request: object) -> None:
+        asked.append(request)
+        raise NotAnsweredError("down")
+
+    for topic in topics:
+        made._topics.forget(topic)
+    broker.send = silent  # type: ignore[method-assign,assignment]
+    made._delivery.move()
+    assert len(asked) == 1
+    del broker.send
+    assert made.flush(5) == 0
+    assert sum(map(len, broker.rows.values())) == 3
+
+
+def test_a_partition_that_is_added_is_seen_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, count = [0.0], [3]
+    monkeypatch.setattr("onceonly.sinks.kafka.delivery.time.monotonic", lambda: now[0])
+
+    class Growing(Broker):
+        def send(self, _request: object, _node: int | None = None) -> Any:  # noqa: ANN401
+            places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(count[0])]
+            return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
+
+    topics = delivery.Topics(cast("Admin", Growing([])), 300)
+    assert len(topics.leaders("t")) == 3
+    count[0] = 4
+    now[0] = 299
+    assert len(topics.leaders("t")) == 3
+    now[0] = 300
+    assert len(topics.leaders("t")) == 4
 
 
 def test_a_producer_that_was_replaced_stops_and_says_so() -> None:

@@ -45,6 +45,8 @@ _FORBIDDEN = {
 
 _CONNECT_TIMEOUT_MS = 10_000
 _REQUEST_TIMEOUT_MS = 10_000
+# To connect, to look somebody up, and to be answered.
+_ANSWER_S = 40.0
 _PAUSE_S = 0.02
 # More than the threads that commit at a time have on the wire: beyond it kafka-python refuses to send.
 _IN_FLIGHT_MAX = 2048
@@ -105,7 +107,7 @@ class Admin:
     def client(self) -> _Client:
         """Give the connection. Raises ``NotAnsweredError`` within bounded time, ``ConfigurationError``."""
         with self._lock:
-            if self._client is None or self._pid != os.getpid():
+            if self._client is None or self._pid != os.getpid() or self._client.has_ended():
                 self._client = _Client(self._options)
                 self._pid = os.getpid()
             client: _Client = self._client
@@ -225,22 +227,45 @@ class _Client:
                 )
             raise NotAnsweredError(reason) from error
 
+    def _begin(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:  # noqa: ANN401
+        """Begin a call in the thread of kafka-python. What it gives or ``NotAnsweredError`` comes later."""
+        from kafka.errors import KafkaError
+
+        answer: Future[Any] = Future()
+
+        def failed(error: BaseException) -> None:
+            wrapped = error
+            if isinstance(
+                error, (KafkaError, OSError, RuntimeError)
+            ):  # the last where it was closed meanwhile
+                wrapped = NotAnsweredError(_reason(error))
+                wrapped.__cause__ = error
+            answer.set_exception(wrapped)
+
+        try:
+            begun = self.kafka._manager.call_soon(call, *arguments)  # noqa: SLF001  as above
+        except Exception as error:  # noqa: BLE001  whatever has ended the thread; a new client is made then
+            answer.set_exception(NotAnsweredError(_reason(error)))
+        else:
+            begun.add_callback(answer.set_result)
+            begun.add_errback(failed)
+        return answer
+
+    def has_ended(self) -> bool:
+        """Say whether kafka-python's thread is gone, after which nothing is answered any more."""
+        net = self.kafka._manager._net  # noqa: SLF001  no public name
+        return bool(net._closed or net._exception)  # noqa: SLF001
+
     def cluster_id(self) -> str | None:
         found: str | None = self.kafka._manager.cluster.cluster_id  # noqa: SLF001  no public name
         return found
 
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  the way to send one request, as its mixins do
-        return self.run(lambda: manager.run(manager.send, request, node))
+        return self.run(manager.send, request, node)
 
     def post(self, request: Any, node: int, timeout_ms: int = _REQUEST_TIMEOUT_MS) -> Future[Any]:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  as above
-        answer: Future[Any] = Future()
-
-        def failed(error: Exception) -> None:
-            wrapped = NotAnsweredError(_reason(error))
-            wrapped.__cause__ = error
-            answer.set_exception(wrapped)
 
         async def send() -> Any:  # noqa: ANN401
             if manager.cluster.broker_metadata(node) is None:
@@ -248,10 +273,7 @@ class _Client:
                 manager.cluster.request_update()
             return await manager.send(request, node, request_timeout_ms=timeout_ms)
 
-        sent = manager.call_soon(send)
-        sent.add_callback(answer.set_result)
-        sent.add_errback(failed)
-        return answer
+        return self._begin(send)
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
         from kafka.errors import KafkaError
@@ -277,16 +299,15 @@ class _Client:
                     answers[key].__cause__ = error
             return answers
 
-        return self.run(lambda: manager.run(send))
+        answers: dict[str, Any | NotAnsweredError] = self.run(send)
+        return answers
 
     def coordinator(self, kind: int, key: str) -> int:
         from kafka.protocol.metadata import CoordinatorType
 
         find = self.kafka._find_coordinator_id  # noqa: SLF001  no public name
         try:
-            node: int = self.run(
-                lambda: self.kafka._manager.run(find, key, CoordinatorType(kind))  # noqa: SLF001
-            )
+            node: int = self.run(find, key, CoordinatorType(kind))
         except NotAnsweredError as error:
             refuse_forbidden(getattr(error.__cause__, "errno", 0) or 0, key)
             raise
@@ -302,18 +323,22 @@ class _Client:
 
         self.kafka._manager.cluster._coordinators.pop((CoordinatorType(kind), key), None)  # noqa: SLF001
 
-    def run(self, call: Callable[[], T]) -> T:
-        from kafka.errors import IncompatibleBrokerVersion, KafkaError
+    def run(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Do a call in the thread of kafka-python, and wait. Raises ``NotAnsweredError`` within bounded time."""
+        from kafka.errors import IncompatibleBrokerVersion
 
         try:
-            return call()
-        except IncompatibleBrokerVersion as error:
-            raise ConfigurationError(
-                f"The Kafka brokers are too old: {error}.",
-                next_step="use brokers of version 3.0 or newer",
-            ) from error
-        except (KafkaError, OSError) as error:
-            raise NotAnsweredError(_reason(error)) from error
+            return self._begin(call, *arguments).result(_ANSWER_S)
+        except TimeoutError as error:
+            # Its own time-outs are shorter, but a handshake of TLS has none.
+            raise NotAnsweredError(f"no answer within {_ANSWER_S:g} s") from error
+        except NotAnsweredError as error:
+            if isinstance(error.__cause__, IncompatibleBrokerVersion):
+                raise ConfigurationError(
+                    f"The Kafka brokers are too old: {error.__cause__}.",
+                    next_step="use brokers of version 3.0 or newer",
+                ) from error
+            raise
 
     def close(self) -> None:
         self.kafka.close()

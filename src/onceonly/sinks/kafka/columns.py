@@ -24,6 +24,9 @@ _TYPES = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 
+NAMES = frozenset(_TYPES)
+"""Of the columns that are read."""
+
 # Kafka's own limit.
 _TOPIC_LENGTH_MAX = 249
 

@@ -1,7 +1,8 @@
-"""How record batches are compressed: Arrow's codecs, in the frames that Kafka's Java reads. Pure."""
+"""How record batches are compressed, in the frames that Kafka's Java reads. Pure."""
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -22,20 +23,34 @@ _LZ4_FLAGS = b"\x60\x40"
 _LZ4_BLOCK_BYTES = 1 << 16
 _LZ4_AS_IT_IS = 1 << 31
 _LZ4_END = b"\0\0\0\0"
+# zlib's largest window, and 16 for gzip's frame.
+_GZIP_WINDOW = 31
+# Java's default; Arrow's is 1.
+_ZSTD_LEVEL = 3
 
 
 def codec(name: str, level: int | None) -> Codec:
-    """Give the codec of ``compression.type``, with a level where one is asked for."""
+    """Give the codec of ``compression.type``, with a level where one is asked for; LZ4 and Snappy have none here."""
     import pyarrow as pa
 
     if name == "none":
         return PLAIN
-    compress = pa.Codec("lz4_raw" if name == "lz4" else name, None if name == "lz4" else level).compress
+    if name == "gzip":
+        return Codec(_GZIP, lambda records: _gzip(records, -1 if level is None else level))
     if name == "lz4":
-        return Codec(_LZ4, lambda records: _lz4_frame(records, compress))
+        block = pa.Codec("lz4_raw").compress
+        return Codec(_LZ4, lambda records: _lz4_frame(records, block))
     if name == "snappy":
-        return Codec(_SNAPPY, lambda records: _xerial_frame(bytes(compress(records))))
-    return Codec(_GZIP if name == "gzip" else _ZSTD, lambda records: bytes(compress(records)))
+        whole = pa.Codec("snappy").compress
+        return Codec(_SNAPPY, lambda records: _xerial_frame(bytes(whole(records))))
+    compress = pa.Codec("zstd", _ZSTD_LEVEL if level is None else level).compress
+    return Codec(_ZSTD, lambda records: bytes(compress(records)))
+
+
+def _gzip(records: bytes, level: int) -> bytes:
+    # Not Arrow's: what is called level there is how much memory zlib takes.
+    work = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+    return work.compress(records) + work.flush()
 
 
 def _xerial_frame(packed: bytes) -> bytes:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
 TOO_LARGE = 10
+_TOO_MANY = 18
 _DUPLICATE = 46
 # Of a producer that somebody else has replaced.
 _FENCED = frozenset({47, 90})
@@ -66,20 +67,24 @@ class Lane:
 
 
 class Topics:
-    """Who leads the partitions of topics, asked when first needed."""
+    """Who leads the partitions of topics, asked when first needed, and again after ``age_s``: partitions are added."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: Admin, age_s: float) -> None:
         self._admin = admin
-        self._leaders: dict[str, list[int]] = {}
+        self._age_s = age_s
+        self._leaders: dict[str, tuple[float, list[int]]] = {}
 
     def leaders(self, name: str) -> Sequence[int]:
         """Give each partition's leader, -1 where there is none now.
 
         Raises ``NotAnsweredError`` for a topic that is not there (yet), ``KafkaException`` where access is refused.
         """
-        if name not in self._leaders:
-            self._leaders[name] = self._ask(name)
-        return self._leaders[name]
+        asked, leaders = self._leaders.get(name, (-self._age_s, []))
+        now = time.monotonic()
+        if not leaders or now - asked >= self._age_s:
+            leaders = self._ask(name)
+            self._leaders[name] = now, leaders
+        return leaders
 
     def forget(self, name: str) -> None:
         """Ask again next time."""
@@ -97,6 +102,8 @@ class Topics:
             kafka = import_confluent()
             raise kafka.KafkaException(kafka.KafkaError(topic.error_code))
         found = sorted(topic.partitions, key=lambda each: each.partition_index)
+        if not found:
+            raise NotAnsweredError(f"topic {name} has no partitions")
         return [each.leader_id for each in found]
 
 
@@ -135,6 +142,8 @@ class Delivery:
         """Why it has stopped: nothing more is sent after it."""
         self.bytes = 0
         """Of all batches that are not acknowledged."""
+        self.limits: dict[str, int] = {}
+        """The most bytes that a batch for a topic should have, where one was too large."""
 
     def put(self, lane: Lane, batch: Batch) -> None:
         """Send a batch behind those of its lane, once ``move`` is called."""
@@ -181,10 +190,21 @@ class Delivery:
 
     def _send(self) -> None:
         now = time.monotonic()
-        by_leader: dict[int, list[Lane]] = {}
+        by_topic: dict[str, list[Lane]] = {}
         for lane in self._lanes:
             if lane.waiting and not lane.is_on_the_wire and lane.not_before <= now:
-                leader = self._leader(lane)
+                by_topic.setdefault(lane.topic, []).append(lane)
+        by_leader: dict[int, list[Lane]] = {}
+        does_answer = True
+        for topic, lanes in by_topic.items():
+            leaders: Sequence[int] = ()
+            if does_answer:  # a look-up that is not answered may take half a minute, and so would the next
+                try:
+                    leaders = self._topics.leaders(topic)
+                except NotAnsweredError:
+                    does_answer = False
+            for lane in lanes:
+                leader = leaders[lane.partition] if lane.partition < len(leaders) else _NO_LEADER
                 if leader == _NO_LEADER:
                     self._put_off(lane)
                 else:
@@ -192,12 +212,6 @@ class Delivery:
         for leader, lanes in by_leader.items():
             for some in self._shares(lanes):
                 self._post(leader, some)
-
-    def _leader(self, lane: Lane) -> int:
-        try:
-            return self._topics.leaders(lane.topic)[lane.partition]
-        except (NotAnsweredError, IndexError):
-            return _NO_LEADER
 
     def _shares(self, lanes: Iterable[Lane]) -> Iterator[list[Lane]]:
         """Deal lanes out to requests that a broker takes."""
@@ -272,7 +286,8 @@ class Delivery:
             lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
             lane.pause_s, lane.not_before, lane.trouble = _PAUSE_S, 0.0, None
             self.bytes -= batch.size
-        elif code == TOO_LARGE and batch.count > 1:
+        elif code in {TOO_LARGE, _TOO_MANY} and batch.count > 1:
+            self.limits[lane.topic] = min(self.limits.get(lane.topic, batch.size), batch.size // 2)
             lane.waiting.popleft()
             lane.waiting.extendleft(reversed(_halves(batch)))
         elif _is_retriable(code):

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
+_METADATA_MS = 300_000
 _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 1 << 20
+# Of records that are kept as parts of one memory, there are at most so many; with more, it would be kept for the last.
+_PIECES_MAX = 4
 
 
 def can_be_had() -> bool:
@@ -48,16 +51,19 @@ def can_be_had() -> bool:
 
 
 class DirectProducer:
-    """One transaction's producer, over the connections of this process's ``admin``.
+    """One transaction's producer, over connections of this process: ``rows`` for rows, ``admin`` for all else.
 
     One thread writes and flushes; another one may call ``send_offset`` meanwhile.
     """
 
-    def __init__(self, admin: Admin, options: KafkaOptions, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, admin: Admin, rows: Admin, options: KafkaOptions, transactional_id: str, timeout_ms: int
+    ) -> None:
         self._admin = admin
+        self._rows = rows
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._topics = Topics(admin)
+        self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
         self._delivery_s = min(options.delivery_timeout_ms, timeout_ms) / 1000
         self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
         self._record_bytes = options.record_bytes_max
@@ -91,7 +97,7 @@ class DirectProducer:
         by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s)
         self._transaction = Transaction(self._admin, self._transactional_id, by)
         self._delivery = Delivery(
-            self._admin,
+            self._rows,
             self._topics,
             transactional_id=self._transactional_id,
             by=by,
@@ -115,6 +121,7 @@ class DirectProducer:
         self._mark, self._topic = mark, topic
         if not self._gathered:
             self._first = first
+        batch = batch.select([name for name in batch.schema.names if name in columns.NAMES])
         self._gathered.append(batch)
         self._gathered_rows += batch.num_rows
         self._gathered_bytes += batch.nbytes
@@ -225,7 +232,9 @@ class DirectProducer:
             begin = end
         found, places = record_batches.records(fields, deltas)
         for _, batch, start, stop in shares:
-            batch.records.append(found.slice(int(places[start]), int(places[stop] - places[start])))
+            piece = found.slice(int(places[start]), int(places[stop] - places[start]))
+            # A piece keeps all of what it is a part of; a small one of its own is less to keep.
+            batch.records.append(piece if piece.size * _PIECES_MAX >= found.size else piece.to_pybytes())
 
     def _fill(self, lane: Lane, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
         """Give the batches that take the rows of a lane from ``begin`` to ``end``, and which rows each takes."""
@@ -237,7 +246,10 @@ class DirectProducer:
                 batch = self._open[lane] = Batch(size=BATCH_BYTES)
                 self._open_bytes += BATCH_BYTES
             before = int(bounds[begin - 1]) if begin else 0
-            stop = min(int(np.searchsorted(bounds, before + self._batch_bytes - batch.size, "right")), end)
+            room = (
+                min(self._batch_bytes, self._delivery.limits.get(lane.topic, self._batch_bytes)) - batch.size
+            )
+            stop = min(int(np.searchsorted(bounds, before + room, "right")), end)
             if stop <= begin:
                 if batch.count:
                     self._close(lane)
@@ -277,7 +289,7 @@ class DirectProducer:
         return partitions
 
     def _leaders(self, topic: str, wait_s: float) -> Any:  # noqa: ANN401
-        return self._admin.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
+        return self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
 
     def _lane(self, topic: str, partition: int) -> Lane:
         place = (topic, partition)
@@ -288,7 +300,8 @@ class DirectProducer:
     def _bound(self, wait_s: float) -> None:
         """Send what is full, and wait while more than the buffer holds is not acknowledged."""
         delivery = self._delivery
-        while self._open and self._open_bytes + delivery.bytes > self._buffer_bytes:
+        # Half the buffer is left to open batches where the brokers are slow: they would only get smaller.
+        while self._open_bytes > max(self._buffer_bytes - delivery.bytes, self._buffer_bytes // 2):
             self._close(max(self._open, key=lambda lane: self._open[lane].size))
         if not delivery.bytes:
             return

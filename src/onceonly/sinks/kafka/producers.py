@@ -102,13 +102,16 @@ class _Spare:
 class Pool:
     """The producers of one (query, sink, run) in this process. Executor; thread-safe."""
 
-    def __init__(self, context: WriteContext, options: KafkaOptions, admin: Admin, timeout_ms: int) -> None:
+    def __init__(
+        self, context: WriteContext, options: KafkaOptions, admin: Admin, rows: Admin, timeout_ms: int
+    ) -> None:
         worker = uuid.uuid4().hex[:12]
         prefix = id_prefix(options, context.query, context.sink)
         self._prefix = f"{prefix}{part(context.run)}.{worker}."
         self._context = context
         self._options = options
         self._admin = admin
+        self._rows = rows
         self._timeout_ms = timeout_ms
         self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
         self._lock = threading.Lock()
@@ -215,7 +218,7 @@ class Pool:
         )
 
     def _direct(self, transactional_id: str) -> tuple[Producer, Identity]:
-        producer = DirectProducer(self._admin, self._options, transactional_id, self._timeout_ms)
+        producer = DirectProducer(self._admin, self._rows, self._options, transactional_id, self._timeout_ms)
         producer.connect(self._options.topic, _CONNECT_S)
         return producer, producer.init_transactions(self._options.max_block_ms / 1000)
 
@@ -265,6 +268,7 @@ class Worker:
         self._lock = threading.Lock()
         # In each, the longest unused first.
         self._admins: dict[object, Admin] = {}
+        self._rows: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
 
@@ -273,17 +277,22 @@ class Worker:
         admin: Admin = self._cached(self._admins, _key(options), lambda: Admin(options))
         return admin
 
+    def rows(self, options: KafkaOptions) -> Admin:
+        """Give the connection for rows: a broker carries out the requests of one connection in their order."""
+        rows: Admin = self._cached(self._rows, _key(options), lambda: Admin(options))
+        return rows
+
     def pool(self, context: WriteContext, options: KafkaOptions, timeout_ms: int) -> Pool:
         """Give the pool of a run; the pool of the query's former run is dropped."""
         place = (context.query, context.sink)
         key = (context.run, _key(options), timeout_ms)
-        admin = self.admin(options)
+        admin, rows = self.admin(options), self.rows(options)
         with self._lock:
             known = self._pools.pop(place, None)
             if known is not None and known[0] != key:
                 known[1].drop()
                 known = None
-            pool = Pool(context, options, admin, timeout_ms) if known is None else known[1]
+            pool = Pool(context, options, admin, rows, timeout_ms) if known is None else known[1]
             self._pools[place] = (key, pool)
             if len(self._pools) > _POOLS_MAX:
                 self._pools.pop(next(iter(self._pools)))[1].drop()
