@@ -64,7 +64,6 @@ class DirectProducer:
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
-        self._delivery_s = min(options.delivery_timeout_ms, timeout_ms) / 1000
         self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
         self._record_bytes = options.record_bytes_max
         self._batch_bytes = min(int(options.client.get("batch.size", _BATCH_BYTES)), self._record_bytes)
