@@ -235,10 +235,9 @@ class _Client:
 
         def failed(error: BaseException) -> None:
             wrapped = error
-            if isinstance(
-                error, (KafkaError, OSError, RuntimeError)
-            ):  # the last where it was closed meanwhile
-                wrapped = NotAnsweredError(_reason(error))
+            # RuntimeError: it was closed meanwhile.
+            if isinstance(error, (KafkaError, OSError, RuntimeError)):
+                wrapped = _judged(error)
                 wrapped.__cause__ = error
             answer.set_exception(wrapped)
 
@@ -262,7 +261,7 @@ class _Client:
 
     def send(self, request: Any, node: int | None) -> Any:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  the way to send one request, as its mixins do
-        return self.run(manager.send, request, node)
+        return self._in_its_thread(manager.send, request, node)
 
     def post(self, request: Any, node: int, timeout_ms: int = _REQUEST_TIMEOUT_MS) -> Future[Any]:  # noqa: ANN401
         manager = self.kafka._manager  # noqa: SLF001  as above
@@ -299,7 +298,7 @@ class _Client:
                     answers[key].__cause__ = error
             return answers
 
-        answers: dict[str, Any | NotAnsweredError] = self.run(send)
+        answers: dict[str, Any | NotAnsweredError] = self._in_its_thread(send)
         return answers
 
     def coordinator(self, kind: int, key: str) -> int:
@@ -307,7 +306,7 @@ class _Client:
 
         find = self.kafka._find_coordinator_id  # noqa: SLF001  no public name
         try:
-            node: int = self.run(find, key, CoordinatorType(kind))
+            node: int = self._in_its_thread(find, key, CoordinatorType(kind))
         except NotAnsweredError as error:
             refuse_forbidden(getattr(error.__cause__, "errno", 0) or 0, key)
             raise
@@ -323,25 +322,35 @@ class _Client:
 
         self.kafka._manager.cluster._coordinators.pop((CoordinatorType(kind), key), None)  # noqa: SLF001
 
-    def run(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Do a call in the thread of kafka-python, and wait. Raises ``NotAnsweredError`` within bounded time."""
-        from kafka.errors import IncompatibleBrokerVersion
+    def run(self, call: Callable[[], T]) -> T:
+        """Do a call of kafka-python's own that waits for its answer. Raises ``NotAnsweredError``."""
+        from kafka.errors import KafkaError
 
+        try:
+            return call()
+        except (KafkaError, OSError) as error:
+            raise _judged(error) from error
+
+    def _in_its_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """Do a call in the thread of kafka-python, and wait. Raises ``NotAnsweredError`` within bounded time."""
         try:
             return self._begin(call, *arguments).result(_ANSWER_S)
         except TimeoutError as error:
             # Its own time-outs are shorter, but a handshake of TLS has none.
             raise NotAnsweredError(f"no answer within {_ANSWER_S:g} s") from error
-        except NotAnsweredError as error:
-            if isinstance(error.__cause__, IncompatibleBrokerVersion):
-                raise ConfigurationError(
-                    f"The Kafka brokers are too old: {error.__cause__}.",
-                    next_step="use brokers of version 3.0 or newer",
-                ) from error
-            raise
 
     def close(self) -> None:
         self.kafka.close()
+
+
+def _judged(error: BaseException) -> NotAnsweredError | ConfigurationError:
+    from kafka.errors import IncompatibleBrokerVersion
+
+    if isinstance(error, IncompatibleBrokerVersion):
+        return ConfigurationError(
+            f"The Kafka brokers are too old: {error}.", next_step="use brokers of version 3.0 or newer"
+        )
+    return NotAnsweredError(_reason(error))
 
 
 def _reason(error: BaseException) -> str:
