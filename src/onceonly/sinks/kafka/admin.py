@@ -235,8 +235,8 @@ class _Client:
 
         def failed(error: BaseException) -> None:
             wrapped = error
-            # RuntimeError: it was closed meanwhile.
-            if isinstance(error, (KafkaError, OSError, RuntimeError)):
+            # The last two: it was closed meanwhile.
+            if isinstance(error, (KafkaError, OSError, RuntimeError, GeneratorExit)):
                 wrapped = _judged(error)
                 wrapped.__cause__ = error
             answer.set_exception(wrapped)

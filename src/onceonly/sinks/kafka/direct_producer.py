@@ -125,9 +125,13 @@ class DirectProducer:
         self._gathered_rows += batch.num_rows
         self._gathered_bytes += batch.nbytes
         # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
-        if self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE:
+        is_first = not self._lanes
+        if is_first or self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE:
             with self._noted():
                 self._encode(wait_s)
+                if is_first:
+                    # From now on a sweep finds this transaction, and fences an attempt that sleeps.
+                    self._transaction.settle(time.monotonic() + wait_s)
                 self._bound(wait_s)
 
     def flush(self, timeout_s: float) -> int:
