@@ -314,11 +314,12 @@ def _row_floor(spent: costs.Costs) -> str:
     sending = ours.python_us * (1 - _shares(spent)[costs.CHECKSUM])
     broker = min(each.broker_us for each in spent.costs if each.sink != costs.READING) - reading.broker_us
     floor = reading.all_us + rows + sending + broker
+    at_best, today = spark.all_us / floor, ours.records_per_s / spark.records_per_s
     return (
-        f"The floor of a sink in Python, as ours sends rows today, is {floor:.2f}: reading {reading.all_us:.2f}, rows "
-        f"into Arrow's memory {rows:.2f}, from there to the broker {sending:.2f}, the broker's least {broker:.2f}. If "
-        f"everything else took no time, it would write {spark.all_us / floor:.2f} times as many records a second as "
-        f"Spark's own sink with our settings; today it is {ours.records_per_s / spark.records_per_s:.2f}."
+        f"The floor of a sink in Python that sends rows as ours does is {floor:.2f}: reading {reading.all_us:.2f}, "
+        f"rows into Arrow's memory {rows:.2f}, from there to the broker {sending:.2f}, the broker's least "
+        f"{broker:.2f}. If everything else took no time, it would write {at_best:.2f} times as many records a second "
+        f"as Spark's own sink with our settings; today it is {today:.2f}."
     )
 
 

@@ -723,7 +723,7 @@ DEFECTS: Final = (
         file="sinks/kafka/direct_producer.py",
         before="            self._transaction.settle(end)\n            delivery.move()\n",
         after="            delivery.move()\n",
-        tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+        tests=(DELIVERY + "test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one",),
         says="before their partition",
     ),
     Defect(

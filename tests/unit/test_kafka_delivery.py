@@ -201,6 +201,18 @@ def test_what_befalls_one_request_costs_no_row(fault: str, place: int) -> None:
     assert [value for _, value, _ in broker.rows[0]] == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("fault", ["lost", "answer lost"])
+def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(fault: str) -> None:
+    broker = Broker([None, None, fault])  # partition 0 is added, its first row is sent, partition 1 is added
+    made = producer(broker, batch_size="1")
+    rows: Rows = [(None, b"%d" % number, number // 2) for number in range(4)]
+    assert made.failures.first(write(made, [rows[:2], rows[2:]])) is None
+    assert {number: [value for _, value, _ in some] for number, some in broker.rows.items()} == {
+        0: [b"0", b"1"],
+        1: [b"2", b"3"],
+    }
+
+
 def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:
     broker = Broker([], bytes_max=200)
     made = producer(broker)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
 from onceonly.sinks.kafka import record_batches
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields, Identity
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields, Identity, Row
 
 TEXTS = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), TEXTS), max_size=3)
@@ -44,7 +44,7 @@ def read(batch: bytes) -> list[Any]:
     st.integers(0, 3),
 )
 def test_what_is_written_is_what_is_read(
-    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    rows: list[Row],
     present: set[str],
     kind: pa.DataType,
     begin: int,
@@ -114,12 +114,9 @@ def test_the_head_says_who_wrote_and_which_rows() -> None:
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=20))
 def test_a_record_is_never_longer_than_said(
-    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    rows: list[Row],
 ) -> None:
-    keys, values, headers = zip(*rows, strict=True)
-    fields = Fields.of(
-        pa.array(values, pa.binary()), pa.array(keys, pa.binary()), list(map(record_batches.headers, headers))
-    )
+    fields = Fields.of_rows(rows)
     _, bounds = record_batches.records(fields, np.full(len(rows), 2**31 - 1))
     assert (np.diff(bounds) <= fields.sizes() + RECORD_BYTES_MAX).all()
     assert BATCH_BYTES == 61
@@ -127,12 +124,9 @@ def test_a_record_is_never_longer_than_said(
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=20))
 def test_records_that_are_not_sent_yet_can_be_read_back(
-    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    rows: list[Row],
 ) -> None:
-    keys, values, headers = zip(*rows, strict=True)
-    fields = Fields.of(
-        pa.array(values, pa.binary()), pa.array(keys, pa.binary()), list(map(record_batches.headers, headers))
-    )
+    fields = Fields.of_rows(rows)
     found, bounds = record_batches.records(fields, np.arange(len(rows)))
     assert list(record_batches.rows([found.slice(0, int(bounds[-1]))], len(rows))) == rows
 

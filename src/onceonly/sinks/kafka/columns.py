@@ -114,14 +114,6 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
 
 
 def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 32-bit numbers, or None
-    """Give each row's partition; None where no row names one."""
-    index = batch.schema.get_field_index("partition")
-    if index < 0 or batch.column(index).null_count == batch.num_rows:
-        return None
-    return batch.column(index).to_numpy(zero_copy_only=False)
-
-
-def named_partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of numbers, or None
     """Give the partition that each row names, ``BY_KEY`` where it names none; None where no row does."""
     index = batch.schema.get_field_index("partition")
     if index < 0 or batch.column(index).null_count == batch.num_rows:

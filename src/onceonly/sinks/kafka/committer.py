@@ -23,6 +23,7 @@ from onceonly.sinks.kafka.admin import (
     NotAnsweredError,
     refuse_forbidden,
 )
+from onceonly.sinks.kafka.transaction import init_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +36,6 @@ _LOOK_UPS_MAX = 16
 _LIST_S = 10.0
 # Only needed in the request: the producer that takes the id next sets its own.
 _FENCE_TIMEOUT_MS = 1000
-# v6 is the broker's own two-phase commit, KIP-939.
-_INIT_VERSION_MAX = 5
 # {run}.{worker}.{number}, after the query's and sink's own part
 _ID_PARTS = 3
 
@@ -156,17 +155,9 @@ def fence(admin: Admin, transactional_id: str, timeout_ms: int) -> int:
 
     Gives 0, or 50 where ``timeout_ms`` is above the broker's maximum.
     """
+    request = init_request(transactional_id, timeout_ms)
 
     def attempt() -> int:
-        from kafka.protocol.producer.transaction import InitProducerIdRequest
-
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
-            max_version=_INIT_VERSION_MAX,
-        )
         code: int = admin.to_coordinator(TRANSACTION, transactional_id, request).error_code
         refuse_forbidden(code, transactional_id)
         if code in COORDINATOR_CODES:

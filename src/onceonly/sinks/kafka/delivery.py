@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onceonly.sinks.kafka import record_batches
+from onceonly.sinks.kafka import columns, record_batches
 from onceonly.sinks.kafka.admin import NONE, NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
@@ -309,11 +309,7 @@ class Delivery:
         size = None
         if places or batch.count == 1:
             key, value, headers = _rows(batch)[places[0] if places else 0]
-            size = (
-                len(key or b"")
-                + len(value or b"")
-                + sum(len(name.encode()) + len(content or b"") for name, content in headers)
-            )
+            size = columns.size((lane.topic, value, key, lane.partition, headers))
         error = import_confluent().KafkaError(code, fatal=code in _FENCED)
         self.failure = Failure(error, size)
 
@@ -324,25 +320,18 @@ def _is_retriable(code: int) -> bool:
     return bool(getattr(for_code(code), "retriable", False))
 
 
-def _rows(batch: Batch) -> list[Any]:
+def _rows(batch: Batch) -> list[record_batches.Row]:
     return list(record_batches.rows(batch.records, batch.count))
 
 
 def _halves(batch: Batch) -> list[Batch]:
     """Make two batches of one that the topic does not take: its ``max.message.bytes`` is lower than ours."""
     import numpy as np
-    import pyarrow as pa
 
     rows = _rows(batch)
     made = []
     for some in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
-        keys, values, listed = zip(*some, strict=True)
-        fields = record_batches.Fields.of(
-            pa.array(values, pa.large_binary()),
-            pa.array(keys, pa.large_binary()),
-            [record_batches.headers(each) for each in listed],
-        )
-        found, bounds = record_batches.records(fields, np.arange(len(some)))
+        found, bounds = record_batches.records(record_batches.Fields.of_rows(some), np.arange(len(some)))
         # The bound stays the sum of the two, so that what is counted adds up.
         size = batch.size * len(some) // len(rows)
         made.append(Batch(len(some), size, [found.slice(0, int(bounds[-1]))]))

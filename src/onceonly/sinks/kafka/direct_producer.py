@@ -162,13 +162,13 @@ class DirectProducer:
     def purge(self) -> None:
         """Drop what is still buffered."""
         self.close()
-        self._delivery.drop()
 
     def close(self) -> None:
         """Send nothing more; the transaction stays open, and the connection belongs to the process. Idempotent."""
         self._gathered.clear()
         self._open.clear()
         self._open_bytes = 0
+        self._delivery.drop()
 
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
@@ -192,11 +192,11 @@ class DirectProducer:
         for batch in table.to_batches():
             headers = columns.header_lists(batch, self._first)
             fields = Fields.of(
-                _column(batch, "value"),
-                _column(batch, "key") if "key" in batch.schema.names else None,
+                batch.column("value"),
+                batch.column("key") if "key" in batch.schema.names else None,
                 None if headers is None else [record_batches.headers(each) for each in headers],
             )
-            named = columns.named_partitions(batch)
+            named = columns.partitions(batch)
             for name, rows in _topics(batch, self._topic, self._first):
                 if rows is None:
                     self._take(name, fields, named, wait_s)
@@ -323,10 +323,6 @@ class DirectProducer:
 
     def _refuse(self, code: int, row_bytes: int | None) -> None:
         self.failures.note(self._mark, Failure(import_confluent().KafkaError(code), row_bytes))
-
-
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return batch.column(batch.schema.get_field_index(name))
 
 
 def _topics(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[tuple[str, Any]]:

@@ -38,6 +38,10 @@ RECORD_BYTES_MAX = 21
 """Of a record without key, value and headers: four lengths of up to 5 bytes each, and attributes."""
 
 NO_HEADERS = b"\0"
+
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""Key, value and headers."""
+
 _SEQUENCES = 1 << 31
 
 
@@ -83,6 +87,15 @@ class Fields:
             None if keys is None else Texts.of(keys, kind),
             None if headers is None else Texts.of(pa.array(headers, kind), kind),
         )
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Row]) -> Fields:
+        """Give them of rows that were read back."""
+        import pyarrow as pa
+
+        keys, values, listed = zip(*rows, strict=True)
+        kind = pa.large_binary()
+        return cls.of(pa.array(values, kind), pa.array(keys, kind), [headers(each) for each in listed])
 
     def take(self, rows: Numbers) -> Fields:
         """Give these rows, in this order."""
@@ -202,10 +215,8 @@ def next_sequence(sequence: int, count: int) -> int:
     return (sequence + count) % _SEQUENCES
 
 
-def rows(
-    found: Sequence[bytes | pa.Buffer], count: int
-) -> Iterator[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
-    """Read records back: key, value and headers of each. Slow; by kafka-python."""
+def rows(found: Sequence[bytes | pa.Buffer], count: int) -> Iterator[Row]:
+    """Read records back. Slow; by kafka-python."""
     from kafka.record import MemoryRecords
 
     sealed = seal(found, count, by=Identity(-1, -1), sequence=-1, time_ms=0)

@@ -39,20 +39,25 @@ _COMMIT_OFFSET_VERSION_MAX = 4
 _PARTITION = 0
 
 
-def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float) -> Identity:
-    """Take a transactional id by InitProducerId; what is open on it is aborted.
-
-    Raises ``UnavailableError``; ``KafkaException`` where the broker refuses.
-    """
+def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
+    """Give the InitProducerId that takes an id, whoever has it: it aborts what is open and outdates that producer."""
     from kafka.protocol.producer.transaction import InitProducerIdRequest
 
-    request = InitProducerIdRequest(
+    return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=-1,
         producer_epoch=-1,
         max_version=_INIT_VERSION_MAX,
     )
+
+
+def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float) -> Identity:
+    """Take a transactional id by InitProducerId; what is open on it is aborted.
+
+    Raises ``UnavailableError``; ``KafkaException`` where the broker refuses.
+    """
+    request = init_request(transactional_id, timeout_ms)
 
     def attempt() -> Identity:
         answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
