@@ -175,6 +175,10 @@ def _measured(
         if contending is None:
             return _by_itself(world, run, display)
         part = paced if run.work.rate else bounded
+        if run.work.rate and not contending.has_paced:
+            display.say("warming up for runs at a rate")
+            paced.warm_up(world, contender, contending, run)
+            contending.has_paced = True
         return [part.measure(world, contender, contending, run, display.say)]
     except (OnceonlyError, OSError) as error:
         if world.kafka.pid is None:

@@ -32,6 +32,8 @@ class Contending:
     process: JobProcess
     folder: Path
     orders: int = 0
+    has_paced: bool = False
+    """It is warm for runs at a rate, too."""
 
     @classmethod
     def start(cls, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> Contending:

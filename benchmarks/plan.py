@@ -41,6 +41,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     window_records: int
     warm_records: int
     """What a process does, unmeasured, before its first run."""
+    paced_warm_s: float
+    """For so long it does, unmeasured, what its first run at a rate will do."""
     epochs: int
     latency_s: float
     latency_warm_s: float
@@ -67,6 +69,7 @@ FULL = Sizes(
     records={"100b": 4_000_000, "1kb": 1_000_000},
     window_records=2_000_000,
     warm_records=4_000_000,
+    paced_warm_s=60,
     # About as long as Flink's checkpoints are apart; Spark's own default has no bound.
     epochs=5,
     latency_s=10,
@@ -90,6 +93,7 @@ QUICK = msgspec.structs.replace(
     rounds_few=0,
     records={"100b": 1_500_000, "1kb": 200_000},
     warm_records=500_000,
+    paced_warm_s=10,
     latency_s=5,
     latency_warm_s=1,
     rates=(200,),
@@ -109,6 +113,7 @@ TINY = msgspec.structs.replace(
     records={"100b": 20_000, "1kb": 4_000},
     window_records=20_000,
     warm_records=2_000,
+    paced_warm_s=0.5,
     epochs=4,
     latency_s=3,
     latency_warm_s=0.5,

@@ -44,6 +44,19 @@ _LOW_RATE = 50
 _LOW_FACTOR = 2
 
 
+def warm_up(world: World, contender: Contender, contending: Contending, run: Run) -> None:
+    """Let a process pass on records at the run's rate that nobody measures. Raises ``FailedError``.
+
+    An epoch takes half as long after some hundred others: a JVM compiles what it does often, and a young one measures
+    its compiler.
+    """
+    with world.place(run) as place:
+        contending.order("start", **contender.order(run.work, place))
+        _send(place, run, int(run.work.rate * world.sizes.paced_warm_s))
+        contending.order("check")
+        contending.order("stop")
+
+
 def measure(
     world: World, contender: Contender, contending: Contending, run: Run, say: Callable[[str], None]
 ) -> Measured:

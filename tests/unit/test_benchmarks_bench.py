@@ -41,6 +41,7 @@ class Killed:
     """A process that counts how often it was ended."""
 
     ended = 0
+    has_paced = False
 
 
 @pytest.fixture
@@ -114,6 +115,31 @@ def test_a_run_that_fails_ends_its_process_and_the_next_one_gets_another(
     with bench.Processes(world, display) as processes, pytest.raises(FailedError):
         do(processes, kept, "100b")
     assert started[-1].ended == 1
+
+
+def test_a_process_is_warmed_up_at_a_rate_once_before_its_first_run_at_one(
+    kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+
+    def measured(_world: World, _contender: Contender, _process: object, run: Run, *_: object) -> Measured:
+        did.append(run.part)
+        return Measured(run=run, outcome="whole")
+
+    monkeypatch.setattr(bench, "_warm", lambda *_: (Killed(), ""))
+    monkeypatch.setattr(bench, "_end", lambda _process: None)
+    monkeypatch.setattr("benchmarks.parts.bounded.measure", measured)
+    monkeypatch.setattr("benchmarks.parts.paced.measure", measured)
+    monkeypatch.setattr("benchmarks.parts.paced.warm_up", lambda *_: did.append("warm-up"))
+    world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
+    paced = [
+        Run(part="latency", contender=SPARK_TUNED, round=number, work=replace(PASS, rate=200))
+        for number in (1, 2)
+    ]
+    with bench.Processes(world, display) as processes:
+        for run in (planned("100b"), *paced):
+            bench._run(processes, cast("Contender", Stub(SPARK_TUNED)), run, kept)
+    assert did == ["throughput", "warm-up", "latency", "latency"]
 
 
 def test_a_contender_that_does_not_come_up_is_not_started_for_each_run(

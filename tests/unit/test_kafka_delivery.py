@@ -43,7 +43,9 @@ class Broker:
         self.rows: dict[int, list[Any]] = defaultdict(list)
         self.batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.added: set[int] = set()
-        self.on_the_wire = 0
+        self.posted: list[str] = []
+        self.groups: list[str] = []
+        self.offsets: list[tuple[str, int]] = []
 
     def client(self) -> Broker:
         return self
@@ -66,10 +68,19 @@ class Broker:
     def to_coordinator(self, _kind: int, _key: str, request: Any) -> Any:  # noqa: ANN401
         if type(request).__name__ == "InitProducerIdRequest":
             return SimpleNamespace(error_code=0, producer_id=5, producer_epoch=2)
+        if type(request).__name__ == "AddOffsetsToTxnRequest":
+            return self._add_group(request)
         return self._add(request)
 
     def post(self, request: Any, _node: int, _timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
         answer: Future[Any] = Future()
+        self.posted.append(type(request).__name__.removesuffix("Request"))
+        if self.posted[-1] == "AddOffsetsToTxn":
+            answer.set_result(self._add_group(request))
+            return answer
+        if self.posted[-1] == "TxnOffsetCommit":
+            answer.set_result(self._take_offset(request))
+            return answer
         fault = next(self.faults, None)
         if fault == "lost":
             answer.set_exception(NotAnsweredError(fault))
@@ -87,6 +98,16 @@ class Broker:
         for topic in request.v3_and_below_topics:
             self.added |= set(topic.partitions)
         return SimpleNamespace(results_by_topic_v3_and_below=[])
+
+    def _add_group(self, request: Any) -> Any:  # noqa: ANN401
+        self.groups.append(request.group_id)
+        return SimpleNamespace(error_code=0)
+
+    def _take_offset(self, request: Any) -> Any:  # noqa: ANN401
+        assert request.group_id in self.groups, "an offset before its group is in the transaction"
+        place = request.topics[0].partitions[0]
+        self.offsets.append((request.group_id, place.committed_offset))
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])])
 
     def _produce(self, request: Any, fault: str | None) -> Any:  # noqa: ANN401
         topics = []
@@ -133,7 +154,7 @@ def producer(broker: Broker, **options: str) -> DirectProducer:
     parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t", **named})
     made = DirectProducer(cast("Admin", broker), cast("Admin", broker), parsed, "id", 60_000)
     made.init_transactions(1)
-    made.begin_transaction()
+    made.begin_transaction("group")
     return made
 
 
@@ -211,6 +232,39 @@ def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(
         0: [b"0", b"1"],
         1: [b"2", b"3"],
     }
+
+
+def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_one_request() -> None:
+    broker = Broker([])
+    made = producer(broker)
+    write(made, [[(None, b"v", 0)], [(None, b"v", 1)]])
+    # Not when all is flushed: by then it is there, and nobody waits.
+    assert broker.posted == ["AddPartitionsToTxn", "AddOffsetsToTxn", "AddPartitionsToTxn", "Produce"]
+    made.send_offset("markers", 7, "token", 5)
+    assert broker.posted[4:] == ["TxnOffsetCommit"]
+    assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_an_offset_waits_until_its_group_is_in_the_transaction_whatever_befalls_the_request(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker([])
+    post = broker.post
+
+    def lost(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        if type(request).__name__ != "AddOffsetsToTxnRequest":
+            return post(request, node, timeout_ms)
+        answer: Future[Any] = Future()
+        answer.set_exception(NotAnsweredError("lost"))
+        return answer
+
+    monkeypatch.setattr(broker, "post", lost)
+    made = producer(broker)
+    if rows:
+        write(made, [[(None, b"v", 0)]])
+    made.send_offset("markers", 7, "token", 5)
+    assert broker.offsets == [("group", 7)]
 
 
 def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:

@@ -106,8 +106,9 @@ class BatchProducer:
         """Take the transactional id. Raises ``KafkaException``."""
         self._raise(self._library.init_transactions(self._client, _ms(timeout_s)))
 
-    def begin_transaction(self) -> None:
-        """Begin, locally. Raises ``KafkaException``."""
+    def begin_transaction(self, group: str) -> None:
+        """Begin, locally; ``group`` is whose offset will be in it. Raises ``KafkaException``."""
+        self._group = group
         self._raise(self._library.begin_transaction(self._client))
 
     def write(
@@ -138,11 +139,11 @@ class BatchProducer:
             step_s *= 1.1
         return 0
 
-    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""
         library, text = self._library, metadata.encode()
         offsets = library.topic_partition_list_new(1)
-        member = library.consumer_group_metadata_new(group.encode())
+        member = library.consumer_group_metadata_new(self._group.encode())
         try:
             place = library.topic_partition_list_add(offsets, topic.encode(), 0).contents
             place.offset = offset

@@ -94,7 +94,7 @@ class DirectProducer:
     def init_transactions(self, timeout_s: float) -> Identity:
         """Take the transactional id. Raises ``KafkaException``, ``UnavailableError``."""
         by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s)
-        self._transaction = Transaction(self._admin, self._transactional_id, by)
+        self._by = by
         self._delivery = Delivery(
             self._rows,
             self._topics,
@@ -106,8 +106,9 @@ class DirectProducer:
         )
         return by
 
-    def begin_transaction(self) -> None:
-        """Nothing to do: the first partition that is added begins it."""
+    def begin_transaction(self, group: str) -> None:
+        """Begin, locally; ``group`` is whose offset will be in it. The first partition that is added begins it."""
+        self._transaction = Transaction(self._admin, self._transactional_id, self._by, group)
 
     def write(
         self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
@@ -155,9 +156,9 @@ class DirectProducer:
                 delivery.move()
         return 0
 
-    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """Put an offset of partition 0 into the transaction. Raises ``KafkaException``, ``UnavailableError``."""
-        self._transaction.send_offset(group, topic, offset, metadata, timeout_s)
+        self._transaction.send_offset(topic, offset, metadata, timeout_s)
 
     def purge(self) -> None:
         """Drop what is still buffered."""

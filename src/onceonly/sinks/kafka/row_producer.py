@@ -47,8 +47,9 @@ class RowProducer:
         """Take the transactional id. Raises ``KafkaException``."""
         self._producer.init_transactions(timeout_s)
 
-    def begin_transaction(self) -> None:
-        """Begin, locally. Raises ``KafkaException``."""
+    def begin_transaction(self, group: str) -> None:
+        """Begin, locally; ``group`` is whose offset will be in it. Raises ``KafkaException``."""
+        self._group = group
         self._producer.begin_transaction()
 
     def write(
@@ -96,10 +97,10 @@ class RowProducer:
         left: int = self._producer.flush(timeout_s)
         return left
 
-    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""
         place = import_confluent().TopicPartition(topic, 0, offset, metadata)
-        self._producer.send_offsets_to_transaction([place], _group_metadata(group), timeout_s)
+        self._producer.send_offsets_to_transaction([place], _group_metadata(self._group), timeout_s)
 
     def purge(self) -> None:
         """Drop what is still buffered."""

@@ -85,16 +85,18 @@ class Transaction:
     connection come one after the other, so nobody waits for an answer before the next is sent.
     """
 
-    def __init__(self, admin: Admin, transactional_id: str, identity: Identity) -> None:
+    def __init__(self, admin: Admin, transactional_id: str, identity: Identity, group: str) -> None:
         self._admin = admin
         self._id = transactional_id
         self._identity = identity
+        self._group = group
         self._lock = threading.Lock()
         self._known: set[tuple[str, int]] = set()
         self._adding: list[_Sent] = []
+        self._adding_group: _Sent | None = None
 
     def add(self, places: Collection[tuple[str, int]]) -> None:
-        """Begin to add partitions that are not in it yet; ``settle`` waits."""
+        """Begin to add partitions that are not in it yet; ``settle`` waits. The marker's group is added behind them."""
         with self._lock:
             new = set(places) - self._known
             if new:
@@ -102,6 +104,7 @@ class Transaction:
                 self._adding.append(
                     self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions)
                 )
+                self._add_group()
 
     def settle(self, deadline: float) -> None:
         """Wait until what was added is in it; rows may be sent then, and not before.
@@ -113,21 +116,14 @@ class Transaction:
         for sent in adding:
             self._finish(sent, deadline)
 
-    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
-        """Put an offset of partition 0 into it. Raises as ``settle`` does."""
-        from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """Put an offset of partition 0 of the group into it. Raises as ``settle`` does."""
+        from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
         deadline = time.monotonic() + timeout_s
-        by: dict[str, Any] = {
-            "transactional_id": self._id,
-            "producer_id": self._identity.producer_id,
-            "producer_epoch": self._identity.producer_epoch,
-            "group_id": group,
-        }
-        added = AddOffsetsToTxnRequest(**by, max_version=_ADD_OFFSETS_VERSION_MAX)
-        self._finish(
-            self._send(TRANSACTION, self._id, added, lambda answer: int(answer.error_code)), deadline
-        )
+        with self._lock:
+            adding = self._add_group()
+        self._finish(adding, deadline)
         in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         place = in_topic.TxnOffsetCommitRequestPartition(
             partition_index=_PARTITION,
@@ -136,14 +132,31 @@ class Transaction:
             committed_metadata=metadata,
         )
         request = TxnOffsetCommitRequest(
-            **by,
+            **self._by_group(),
             generation_id=-1,  # no member of the group
             member_id="",
             group_instance_id=None,
             topics=[in_topic(name=topic, partitions=[place])],
             max_version=_COMMIT_OFFSET_VERSION_MAX,
         )
-        self._finish(self._send(GROUP, group, request, _code_of_offset), deadline)
+        self._finish(self._send(GROUP, self._group, request, _code_of_offset), deadline)
+
+    def _add_group(self) -> _Sent:
+        """Begin to add the group, once. With the lock."""
+        from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
+
+        if self._adding_group is None:
+            request = AddOffsetsToTxnRequest(**self._by_group(), max_version=_ADD_OFFSETS_VERSION_MAX)
+            self._adding_group = self._send(TRANSACTION, self._id, request, _code_of_group)
+        return self._adding_group
+
+    def _by_group(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self._id,
+            "producer_id": self._identity.producer_id,
+            "producer_epoch": self._identity.producer_epoch,
+            "group_id": self._group,
+        }
 
     def _send(self, kind: int, key: str, request: Any, code: Callable[[Any], int]) -> _Sent:  # noqa: ANN401
         try:
@@ -196,6 +209,10 @@ def _code_of_partitions(answer: Any) -> int:  # noqa: ANN401  kafka-python is un
     found = [code for code in codes if code != NONE]
     # 55, operation not attempted, only says that another one has failed.
     return min(found, key=lambda code: code == _NOT_ATTEMPTED, default=NONE)
+
+
+def _code_of_group(answer: Any) -> int:  # noqa: ANN401  kafka-python is untyped
+    return int(answer.error_code)
 
 
 def _code_of_offset(answer: Any) -> int:  # noqa: ANN401  kafka-python is untyped

@@ -146,7 +146,7 @@ class TransactionalWrite(PlainWrite):
         self._marking.set_result(None)
         super().__init__(context, options)
         self._timeout_s = min(options.delivery_timeout_ms, self._timeout_ms) / 1000
-        self._call(self.producer.begin_transaction)
+        self._call(self.producer.begin_transaction, self._group)
 
     @property
     def name(self) -> str:
@@ -161,7 +161,6 @@ class TransactionalWrite(PlainWrite):
         self._marking = background.begin(
             "onceonly-marker",
             self.producer.send_offset,
-            self._group,
             self._marker_topic,
             max(context.epoch, 0),
             token,
