@@ -28,7 +28,15 @@ from benchmarks.contenders.base import Place, python_path
 from benchmarks.data import fill
 from benchmarks.jobs import spark as job
 from benchmarks.processes import used_s
-from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_TUNED, Work, encode
+from benchmarks.values import (
+    ONCEONLY_ALO,
+    ONCEONLY_EO,
+    RECORD_BYTES,
+    SPARK_TUNED,
+    Record,
+    Work,
+    encode,
+)
 from onceonly.embedded.jars import ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import Guarantee
@@ -48,7 +56,6 @@ _EPOCHS = 6
 # Until then the processes of a query come up.
 _EPOCHS_LEFT_OUT = 2
 _LOOK_S = 0.02
-_RECORD_BYTES = 100
 _MICRO = 1_000_000
 # As many as Spark puts into an Arrow batch by our settings.
 _BATCH_ROWS = 2_000
@@ -80,24 +87,26 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     machine: Mapping[str, str | int | float]
     versions: Mapping[str, str]
     costs: tuple[Cost, ...]
+    record: Record = "100b"
     parts: Mapping[str, float]
     """Of what ours costs in Python: microseconds of a processor for each row, medians."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--records", default=3_000_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--record", type=click.Choice(list(RECORD_BYTES)), default="100b", show_default=True)
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option(
     "--warm", default=3, show_default=True, type=click.IntRange(0), help="Rounds before, not counted."
 )
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
-def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
-    """Measure what a row of 100 bytes costs from Kafka to Kafka, and in which process."""
+def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | None) -> None:
+    """Measure what a row costs from Kafka to Kafka, and in which process."""
     ensure_jars(used_by="broker")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = Path(tempfile.mkdtemp(prefix="c-"))
     try:
-        found, parts = _measure(folder, records, rounds, warm)
+        found, parts = _measure(folder, records, RECORD_BYTES[record], rounds, warm)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -106,7 +115,9 @@ def main(*, records: int, rounds: int, warm: int, path: Path | None) -> None:
     if path is not None:
         costs = Costs(
             version=VERSION,
-            command=f"python -m benchmarks.costs --records {records} --rounds {rounds} --warm {warm}",
+            command=f"python -m benchmarks.costs --records {records}"
+            f"{'' if record == '100b' else f' --record {record}'} --rounds {rounds} --warm {warm}",
+            record=record,
             started=started,
             machine=host.machine(),
             versions=host.versions(),
@@ -135,7 +146,9 @@ def table(costs: list[Cost]) -> Table:
     return drawn
 
 
-def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[Cost], dict[str, float]]:
+def _measure(
+    folder: Path, records: int, record_bytes: int, rounds: int, warm: int
+) -> tuple[list[Cost], dict[str, float]]:
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
     with EmbeddedKafka(folder / "kafka") as kafka:
         kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
@@ -144,7 +157,7 @@ def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[C
             "input",
             records=records,
             partitions=_PARTITIONS,
-            record_bytes=_RECORD_BYTES,
+            record_bytes=record_bytes,
         )
         contenders()[ONCEONLY_EO].write_session(folder / "session", _PARTITIONS)
         spark = job.session(folder / "session")
@@ -152,10 +165,10 @@ def _measure(folder: Path, records: int, rounds: int, warm: int) -> tuple[list[C
             found = _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
         finally:
             spark.stop()
-        return found, _parts(kafka, records // 2, rounds)
+        return found, _parts(kafka, records // 2, record_bytes, rounds)
 
 
-def _parts(kafka: EmbeddedKafka, records: int, rounds: int) -> dict[str, float]:
+def _parts(kafka: EmbeddedKafka, records: int, record_bytes: int, rounds: int) -> dict[str, float]:
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
 
@@ -168,7 +181,7 @@ def _parts(kafka: EmbeddedKafka, records: int, rounds: int) -> dict[str, float]:
     facts = sink.check(query)
     rows = min(records, _BATCH_ROWS)
     keys = pa.array([b"%011d" % number for number in range(rows)], pa.binary())
-    values = pa.array([os.urandom(_RECORD_BYTES - 11) for _ in range(rows)], pa.binary())
+    values = pa.array([os.urandom(record_bytes - 11) for _ in range(rows)], pa.binary())
     batch = pa.record_batch([keys, values], names=["key", "value"])
     found: dict[str, list[float]] = {CHECKSUM: [], MAKING: [], SENDING: []}
     for number in range(rounds + 1):

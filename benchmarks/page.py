@@ -20,6 +20,7 @@ from benchmarks.values import (
     FLINK_EO,
     ONCEONLY_ALO,
     ONCEONLY_EO,
+    RECORD_BYTES,
     SPARK_DEFAULT,
     SPARK_TUNED,
     Work,
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from benchmarks.values import Record, Results
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
-COSTS, PICTURES = Path("docs/proof/costs.json"), Path("docs/proof")
+PICTURES = Path("docs/proof")
+COSTS: Mapping[Record, Path] = {
+    record: PICTURES / f"costs{'' if record == '100b' else f'-{record}'}.json" for record in RECORD_BYTES
+}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
@@ -49,9 +53,12 @@ _NAMES = {
 
 
 def page(
-    results: Results, spent: costs.Costs | None = None, epochs: Mapping[int, phases.Phases] | None = None
+    results: Results, spent: Sequence[costs.Costs] = (), epochs: Mapping[int, phases.Phases] | None = None
 ) -> str:
-    """Give the page, in Markdown. ``epochs`` are the phases by records a second. Pure."""
+    """Give the page, in Markdown.
+
+    Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second.
+    """
     parts = [
         _head(results),
         _ratios(results),
@@ -74,7 +81,8 @@ def published(root: Path, results: Results) -> str:
     """Give the page with what is recorded beside the results in the project in ``root``."""
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
-    return page(results, recorded(root / COSTS, costs.Costs), epochs)
+    spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
+    return page(results, [each for each in spent if each is not None], epochs)
 
 
 def short(results: Results | None) -> str:
@@ -208,13 +216,18 @@ def _head(results: Results) -> str:
     return (
         "# Performance\n\n"
         "What exactly-once costs: onceonly beside Spark's own Kafka sink, which is at least once, and PyFlink. All in "
-        "one run, in turns, against one broker, on the same data and the same cores; each process warms up first and "
-        "stays for all rounds. Medians; every record that came out was counted.\n\n"
+        "one run, in turns, against one broker, on the same data and the same cores; each process warms up first"
+        f"{_paced(results)} and stays for all rounds. Medians; every record that came out was counted.\n\n"
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
         f"{known}, commit `{versions.get('commit')}`.{unfinished}{left_out}"
     )
+
+
+def _paced(results: Results) -> str:
+    seconds = results.sizes.get("paced_warm_s")
+    return f", for {seconds} s more before its first run at a rate," if seconds else ""
 
 
 def _ratios(results: Results) -> str:
@@ -281,9 +294,13 @@ def _memory(results: Results) -> str:
     return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
 
 
-def _costs(spent: costs.Costs | None) -> str:
-    if spent is None:
+def _costs(spent: Sequence[costs.Costs]) -> str:
+    if not spent:
         return ""
+    return f"## What a row costs, and where\n\n{_COSTS}\n\n" + "\n\n".join(map(_costs_of, spent))
+
+
+def _costs_of(spent: costs.Costs) -> str:
     floor = next(each for each in spent.costs if each.sink == costs.READING)
     rows = "".join(
         f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} "
@@ -291,9 +308,9 @@ def _costs(spent: costs.Costs | None) -> str:
         for each in spent.costs
     )
     return (
-        f"## What a row costs, and where\n\n{_COSTS}\n\nRecorded by `{spent.command}` on {spent.started[:10]}, commit "
-        f"`{spent.versions.get('commit')}`; microseconds of a processor for each row of 100 bytes, medians of "
-        f"{floor.rounds} rounds.\n\n"
+        f"### Rows of {RECORD_BYTES[spent.record]:,} bytes\n\n"
+        f"Recorded by `{spent.command}` on {spent.started[:10]}, commit `{spent.versions.get('commit')}`; microseconds "
+        f"of a processor for each row, medians of {floor.rounds} rounds.\n\n"
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{rows}\nOf what ours costs in Python, by its parts measured without Spark: "
         + ", ".join(f"{name} {share:.0%}" for name, share in _shares(spent).items())

@@ -72,7 +72,8 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
     )
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
-    text = page.page(results(*runs()), record)
+    text = page.page(results(*runs()), [record])
+    assert "### Rows of 100 bytes" in text
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 0.25 | 2.25 | 0.50 |" in text
     assert (
         "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%." in text
@@ -98,7 +99,7 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
         ),
     )
     busy = msgspec.structs.replace(found, phases=found.phases[:1])
-    text = page.page(results(*runs()), None, {200: found, 5_000: busy})
+    text = page.page(results(*runs()), (), {200: found, 5_000: busy})
     assert "| phase | whose | 200/s: median | p95 | 5,000/s: median | p95 | what happens |" in text
     assert f"| the plan | onceonly | 2.0 | 9.0 | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
     assert f"| {phases.BETWEEN} | Spark | 3.0 | 9.0 | | | {phases.HOLDS[phases.BETWEEN]} |" in text
