@@ -727,6 +727,16 @@ DEFECTS: Final = (
         says="before their partition",
     ),
     Defect(
+        name="marker-before-its-group",
+        group=KAFKA,
+        what="A marker is sent before its group is in the transaction, so no commit and no abort resolves it",
+        file="sinks/kafka/transaction.py",
+        before="        self._finish(adding, deadline)\n",
+        after="",
+        tests=(DELIVERY + "test_an_offset_waits_until_its_group_is_in_the_transaction",),
+        says="before its group",
+    ),
+    Defect(
         name="foreign-transactions-swept",
         group=KAFKA,
         what="A sweep takes transactions of other programs whose ids look like ours",

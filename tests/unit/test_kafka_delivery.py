@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
@@ -44,7 +45,9 @@ class Broker:
         self.batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.added: set[int] = set()
         self.posted: list[str] = []
+        self.group_codes: Iterator[int] = iter(())
         self.groups: list[str] = []
+        self.forgotten: list[str] = []
         self.offsets: list[tuple[str, int]] = []
 
     def client(self) -> Broker:
@@ -52,6 +55,9 @@ class Broker:
 
     def coordinator(self, _kind: int, _key: str) -> int:
         return 1
+
+    def forget(self, _kind: int, key: str) -> None:
+        self.forgotten.append(key)
 
     def patiently(self, _seconds: float, _thing: str, attempt: Any) -> Any:  # noqa: ANN401
         while True:
@@ -70,6 +76,8 @@ class Broker:
             return SimpleNamespace(error_code=0, producer_id=5, producer_epoch=2)
         if type(request).__name__ == "AddOffsetsToTxnRequest":
             return self._add_group(request)
+        if type(request).__name__ == "TxnOffsetCommitRequest":
+            return self._take_offset(request)
         return self._add(request)
 
     def post(self, request: Any, _node: int, _timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
@@ -100,8 +108,10 @@ class Broker:
         return SimpleNamespace(results_by_topic_v3_and_below=[])
 
     def _add_group(self, request: Any) -> Any:  # noqa: ANN401
-        self.groups.append(request.group_id)
-        return SimpleNamespace(error_code=0)
+        code = next(self.group_codes, 0)
+        if not code:
+            self.groups.append(request.group_id)
+        return SimpleNamespace(error_code=code)
 
     def _take_offset(self, request: Any) -> Any:  # noqa: ANN401
         assert request.group_id in self.groups, "an offset before its group is in the transaction"
@@ -246,25 +256,49 @@ def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_an_offset_waits_until_its_group_is_in_the_transaction_whatever_befalls_the_request(
-    rows: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost", ["AddOffsetsToTxnRequest", "TxnOffsetCommitRequest"])
+def test_an_offset_and_its_group_are_sent_again_where_nothing_is_known_of_them(
+    rows: int, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker([])
     post = broker.post
 
-    def lost(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
-        if type(request).__name__ != "AddOffsetsToTxnRequest":
+    def lose(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        if type(request).__name__ != lost:
             return post(request, node, timeout_ms)
         answer: Future[Any] = Future()
         answer.set_exception(NotAnsweredError("lost"))
         return answer
 
-    monkeypatch.setattr(broker, "post", lost)
+    monkeypatch.setattr(broker, "post", lose)
     made = producer(broker)
     if rows:
         write(made, [[(None, b"v", 0)]])
     made.send_offset("markers", 7, "token", 5)
     assert broker.offsets == [("group", 7)]
+    # Who did not answer may not be the coordinator any more.
+    assert broker.forgotten == ["id" if lost == "AddOffsetsToTxnRequest" else "group"]
+
+
+@pytest.mark.parametrize("code", [51, 16, 14, 7])
+def test_an_offset_waits_until_its_group_is_in_the_transaction(code: int) -> None:
+    broker = Broker([])
+    broker.group_codes = iter([code, code])
+    made = producer(broker)
+    write(made, [[(None, b"v", 0)]])
+    assert broker.groups == []
+    made.send_offset("markers", 7, "token", 5)
+    assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
+
+
+def test_an_offset_of_a_producer_that_was_replaced_is_refused() -> None:
+    broker = Broker([])
+    broker.group_codes = iter([FENCED])
+    made = producer(broker)
+    write(made, [[(None, b"v", 0)]])
+    with pytest.raises(KafkaException):
+        made.send_offset("markers", 7, "token", 5)
+    assert broker.offsets == []
 
 
 def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:

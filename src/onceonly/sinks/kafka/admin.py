@@ -145,10 +145,11 @@ class Admin:
         return answers
 
     def forget(self, kind: int, key: str) -> None:
-        """Look the coordinator up again next time, and guess none until leaders are learnt anew."""
-        client = self.client()
-        client.forget(kind, key)
-        client.leaders = []
+        """Look the coordinator up again next time, and guess none until leaders are learnt anew. Sends nothing."""
+        client = self._client  # a new one, which may not come up, has nothing to forget
+        if client is not None:
+            client.forget(kind, key)
+            client.leaders = []
 
     def learn_leaders(self, leaders: Sequence[int]) -> None:
         """Take in who leads each partition of ``__transaction_state``: each coordinates the ids of its partition."""

@@ -107,7 +107,7 @@ class DirectProducer:
         return by
 
     def begin_transaction(self, group: str) -> None:
-        """Begin, locally; ``group`` is whose offset will be in it. The first partition that is added begins it."""
+        """Begin, locally; ``group`` is whose offset will be in it. At the broker, the first rows begin it."""
         self._transaction = Transaction(self._admin, self._transactional_id, self._by, group)
 
     def write(

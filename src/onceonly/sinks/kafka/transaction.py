@@ -6,6 +6,7 @@ take them also where they know the newer way (KIP-890), and a commit by the newe
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from concurrent.futures import Future
@@ -100,10 +101,10 @@ class Transaction:
         with self._lock:
             new = set(places) - self._known
             if new:
-                self._known |= new
                 self._adding.append(
                     self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions)
                 )
+                self._known |= new
                 self._add_group()
 
     def settle(self, deadline: float) -> None:
@@ -120,9 +121,9 @@ class Transaction:
         """Put an offset of partition 0 of the group into it. Raises as ``settle`` does."""
         from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
-        deadline = time.monotonic() + timeout_s
         with self._lock:
             adding = self._add_group()
+        deadline = time.monotonic() + timeout_s
         self._finish(adding, deadline)
         in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         place = in_topic.TxnOffsetCommitRequestPartition(
@@ -169,17 +170,22 @@ class Transaction:
 
     def _finish(self, sent: _Sent, deadline: float) -> None:
         """Wait for an answer; send it again while there is none. What is in it already may be added again."""
-        try:
-            answer = sent.answer.result(max(deadline - time.monotonic(), 0))
-            _judge(self._admin, sent.kind, sent.key, sent.code(answer))
-        except (NotAnsweredError, TimeoutError):
-
-            def attempt() -> None:
-                answer = self._admin.to_coordinator(sent.kind, sent.key, sent.request)
+        with contextlib.suppress(NotAnsweredError):
+            try:
+                answer = sent.answer.result(max(deadline - time.monotonic(), 0))
+            except (NotAnsweredError, TimeoutError):
+                # Who does not answer may not be the coordinator any more.
+                self._admin.forget(sent.kind, sent.key)
+            else:
                 _judge(self._admin, sent.kind, sent.key, sent.code(answer))
+                return
 
-            thing = f"{type(sent.request).__name__.removesuffix('Request')} of transaction {self._id}"
-            self._admin.patiently(max(deadline - time.monotonic(), 0), thing, attempt)
+        def attempt() -> None:
+            answer = self._admin.to_coordinator(sent.kind, sent.key, sent.request)
+            _judge(self._admin, sent.kind, sent.key, sent.code(answer))
+
+        thing = f"{type(sent.request).__name__.removesuffix('Request')} of transaction {self._id}"
+        self._admin.patiently(max(deadline - time.monotonic(), 0), thing, attempt)
 
     def _partitions(self, places: Collection[tuple[str, int]]) -> Any:  # noqa: ANN401  kafka-python is untyped
         from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
