@@ -87,7 +87,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     machine: Mapping[str, str | int | float]
     versions: Mapping[str, str]
     costs: tuple[Cost, ...]
-    record: Record = "100b"
+    record: Record
     parts: Mapping[str, float]
     """Of what ours costs in Python: microseconds of a processor for each row, medians."""
 
@@ -115,8 +115,7 @@ def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | N
     if path is not None:
         costs = Costs(
             version=VERSION,
-            command=f"python -m benchmarks.costs --records {records}"
-            f"{'' if record == '100b' else f' --record {record}'} --rounds {rounds} --warm {warm}",
+            command=f"python -m benchmarks.costs --records {records} --record {record} --rounds {rounds} --warm {warm}",
             record=record,
             started=started,
             machine=host.machine(),

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/performance.md")
 PICTURES = Path("docs/proof")
-COSTS: Mapping[Record, Path] = {
-    record: PICTURES / f"costs{'' if record == '100b' else f'-{record}'}.json" for record in RECORD_BYTES
-}
+COSTS: Mapping[Record, Path] = {record: PICTURES / f"costs-{record}.json" for record in RECORD_BYTES}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"

@@ -69,6 +69,7 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         machine={},
         versions={},
         costs=tuple(spent),
+        record="100b",
         parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
     )
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
