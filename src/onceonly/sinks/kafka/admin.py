@@ -17,9 +17,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.sinks.kafka.security import security
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
@@ -364,46 +364,12 @@ def _reason(error: BaseException) -> str:
 
 
 def _settings(options: KafkaOptions) -> dict[str, Any]:
-    """Translate librdkafka's configuration to kafka-python's. Secrets stay wrapped (it logs them)."""
-    client = options.client
-    settings: dict[str, Any] = {
+    return {
         "bootstrap_servers": options.servers.split(","),
-        "client_id": client.get("client.id", "onceonly"),
+        "client_id": options.client.get("client.id", "onceonly"),
         "bootstrap_timeout_ms": _CONNECT_TIMEOUT_MS,
         "request_timeout_ms": _REQUEST_TIMEOUT_MS,
         "reconnect_backoff_max_ms": 1000,
         "max_in_flight_requests_per_connection": _IN_FLIGHT_MAX,
+        **security(options),
     }
-    protocol = client.get("security.protocol", "PLAINTEXT")
-    settings["security_protocol"] = protocol
-    if protocol.endswith("SSL"):
-        settings["ssl_context"] = _ssl_context(options)
-    if protocol.startswith("SASL"):
-        settings["sasl_mechanism"] = client.get("sasl.mechanism", "GSSAPI")
-        settings["sasl_plain_username"] = client.get("sasl.username")
-        settings["sasl_plain_password"] = client.get("sasl.password")
-        settings["sasl_kerberos_service_name"] = client.get("sasl.kerberos.service.name", "kafka")
-    return settings
-
-
-def _ssl_context(options: KafkaOptions) -> ssl.SSLContext:
-    import ssl
-
-    client = options.client
-    try:
-        context = ssl.create_default_context(
-            cafile=client.get("ssl.ca.location"), cadata=client.get("ssl.ca.pem")
-        )
-        context.check_hostname = client.get("ssl.endpoint.identification.algorithm") != "none"
-        if "ssl.certificate.location" in client:
-            context.load_cert_chain(
-                client["ssl.certificate.location"],
-                client.get("ssl.key.location"),
-                client.get("ssl.key.password"),
-            )
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigurationError(
-            f"The certificate or key files of the Kafka sink cannot be used here: {_reason(error)}.",
-            next_step="see that kafka.ssl.*.location name PEM files that driver and executors can read",
-        ) from error
-    return context

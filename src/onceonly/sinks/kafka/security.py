@@ -1,0 +1,53 @@
+"""How kafka-python proves who it is, and whom it trusts: translated from librdkafka's configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from onceonly.sinks.kafka.options import KafkaOptions
+
+
+def security(options: KafkaOptions) -> dict[str, Any]:
+    """Give kafka-python's settings of TLS and SASL. Secrets stay wrapped (it logs them).
+
+    Raises ``ConfigurationError`` for certificates or keys that cannot be read here.
+    """
+    client = options.client
+    protocol = client.get("security.protocol", "PLAINTEXT")
+    settings: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = _ssl_context(options)
+    if protocol.startswith("SASL"):
+        settings["sasl_mechanism"] = client.get("sasl.mechanism", "GSSAPI")
+        settings["sasl_plain_username"] = client.get("sasl.username")
+        settings["sasl_plain_password"] = client.get("sasl.password")
+        settings["sasl_kerberos_service_name"] = client.get("sasl.kerberos.service.name", "kafka")
+    return settings
+
+
+def _ssl_context(options: KafkaOptions) -> ssl.SSLContext:
+    import ssl
+
+    client = options.client
+    try:
+        context = ssl.create_default_context(
+            cafile=client.get("ssl.ca.location"), cadata=client.get("ssl.ca.pem")
+        )
+        context.check_hostname = client.get("ssl.endpoint.identification.algorithm") != "none"
+        if "ssl.certificate.location" in client:
+            context.load_cert_chain(
+                client["ssl.certificate.location"],
+                client.get("ssl.key.location"),
+                client.get("ssl.key.password"),
+            )
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigurationError(
+            f"The certificate or key files of the Kafka sink cannot be used here: {type(error).__name__}: {error}.",
+            next_step="see that kafka.ssl.*.location name PEM files that driver and executors can read",
+        ) from error
+    return context
