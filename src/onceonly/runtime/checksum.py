@@ -10,7 +10,8 @@ the checksum, and a replay computes what it is compared with: an older version's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 
@@ -161,14 +162,27 @@ def _murmur64a(
     for number in range(least, most):
         some = np.flatnonzero(whole > number)
         hashes[some] = _mixed(hashes[some], words[starts[some] + number * _WORD])
-    rest = np.flatnonzero(lengths & 7)
-    masks = np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD)], np.uint64)
+    over = lengths & (_WORD - 1)
+    rest: Any = np.flatnonzero(over)
+    if len(rest) == len(lengths):
+        rest = slice(None)  # nothing is copied, then
     places = starts[rest] + whole[rest] * _WORD
     # Near the end of the memory, the eight bytes before it hold the last ones.
     inside = np.minimum(places, len(words) - 1)
-    tails = (words[inside] >> ((places - inside) * _WORD).astype(np.uint64)) & masks[lengths[rest] & 7]
+    tails = words[inside]
+    if len(places) and places[-1] >= len(words):
+        tails >>= ((places - inside) * _WORD).astype(np.uint64)
+    tails &= _masks()[over[rest]]
     hashes[rest] = (hashes[rest] ^ tails) * m
     return _finished(hashes)
+
+
+@functools.cache
+def _masks() -> _Words:
+    """Give words of which so many bytes count."""
+    import numpy as np
+
+    return np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD)], np.uint64)
 
 
 def _mixed(hashes: _Words, words: _Words) -> _Words:

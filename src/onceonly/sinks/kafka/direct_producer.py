@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
+# Room for a batch each of some partitions: kafka-python takes a millisecond for a request, however large it is.
+_REQUEST_BYTES = 4 << 20
 _METADATA_MS = 300_000
 _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 1 << 20
@@ -101,7 +103,7 @@ class DirectProducer:
             transactional_id=self._transactional_id,
             by=by,
             codec=self._codec,
-            request_bytes=self._record_bytes,
+            request_bytes=max(self._record_bytes, _REQUEST_BYTES),
             request_ms=self._request_ms,
         )
         return by

@@ -234,10 +234,22 @@ class _Varints:
     """One text stands for that of all."""
     widths: Numbers | int
 
-    @property
-    def room(self) -> int:
-        """How many bytes a row has."""
-        return len(self.rows) if isinstance(self.rows, bytes) else self.rows.shape[1]
+    def write(self, data: Bytes, begins: Numbers) -> None:
+        """Write each into ``data``, from where it begins: one byte of all rows at a time."""
+        import numpy as np
+
+        if isinstance(self.rows, bytes):
+            for place, byte in enumerate(self.rows):
+                if byte:
+                    data[begins + place] = byte
+            return
+        least = self.widths if isinstance(self.widths, int) else int(self.widths.min())
+        for place in range(self.rows.shape[1]):
+            if place < least:
+                data[begins + place] = self.rows[:, place]
+            else:
+                longer = np.flatnonzero(self.widths > place)
+                data[begins[longer] + place] = self.rows[longer, place]
 
 
 # No attributes, and no time beyond the batch's.
@@ -287,17 +299,12 @@ def _column(parts: Sequence[_Varints], count: int, kind: pa.DataType) -> Any:  #
 
     if all(isinstance(part.rows, bytes) for part in parts):
         return pa.scalar(b"".join(cast("list[bytes]", [part.rows for part in parts])), kind)
-    room = sum(part.room for part in parts)
-    rows = np.empty((count, room), np.uint8)
-    used = None if all(isinstance(part.widths, int) for part in parts) else np.ones((count, room), bool)
-    begin = 0
-    for part in parts:
-        here = slice(begin, begin + part.room)
-        rows[:, here] = np.frombuffer(part.rows, np.uint8) if isinstance(part.rows, bytes) else part.rows
-        if used is not None and not isinstance(part.widths, int):
-            used[:, here] = np.arange(part.room) < part.widths[:, None]
-        begin += part.room
     bounds = np.zeros(count + 1, np.int64 if pa.types.is_large_binary(kind) else np.int32)
     bounds[1:] = np.cumsum(np.full(count, sum(part.widths for part in parts)))
-    data = rows if used is None else rows[used]
+    # Zeros, which are most of what is the same in all rows, are there already.
+    data = np.zeros(bounds[-1], np.uint8)
+    begins = bounds[:-1].astype(np.int64)
+    for part in parts:
+        part.write(data, begins)
+        begins += part.widths
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
