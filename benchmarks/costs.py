@@ -1,7 +1,8 @@
 """What a row costs, and in which process: ``python -m benchmarks.costs``. Some minutes.
 
 All sinks write in turns from one Spark session, so that all find it equally warm. Reading alone, by Spark's ``noop``,
-is the floor of every sink. What ours does in Python is then done without Spark, to see its parts.
+is the floor of every sink; rows that are handed to Python and dropped there, that of every sink in Python. What ours
+does in Python is then done without Spark, to see its parts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
+from collections.abc import Iterator, Mapping  # noqa: TC003  msgspec reads the annotations at run time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,14 @@ from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign.result import save
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 VERSION = 1
 READING = "reading alone"
-SINKS = (READING, ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED)
+RECEIVING = "rows to Python alone"
+SINKS = (READING, RECEIVING, ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED)
 _PARTITIONS = 2
 _EPOCHS = 6
 # Until then the processes of a query come up.
@@ -242,13 +245,22 @@ def _start(
     spark: SparkSession, kafka: EmbeddedKafka, sink: str, topic: str, checkpoint: Path, records: int
 ) -> StreamingQuery:
     # Spark's own, where nothing is written: the source is the same for all.
-    contender = contenders()[SPARK_TUNED if sink == READING else sink]
+    writes = sink not in {READING, RECEIVING}
+    contender = contenders()[sink if writes else SPARK_TUNED]
     order: Mapping[str, Any] = contender.order(Work(kind="pass"), _place(kafka, topic, checkpoint, records))
-    writer = job.rows(spark, order).writeStream.trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", order["checkpoint"])
-    if sink == READING:
+    rows = job.rows(spark, order)
+    if sink == RECEIVING:
+        rows = rows.mapInArrow(_drop, rows.schema)
+    writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", order["checkpoint"])
+    if not writes:
         return writer.format("noop").start()
     return writer.format(order["format"]).options(**order["sink"]).start()
+
+
+def _drop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    yield from ()
 
 
 def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path, records: int) -> Place:
