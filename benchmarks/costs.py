@@ -61,7 +61,7 @@ _EPOCHS_LEFT_OUT = 2
 _LOOK_S = 0.02
 _MICRO = 1_000_000
 # As many as Spark puts into an Arrow batch by our settings.
-_BATCH_ROWS = 2_000
+_BATCH_ROWS = 4_000
 CHECKSUM, MAKING, SENDING = "checksum", "record batches made", "requests sent by another thread"
 
 

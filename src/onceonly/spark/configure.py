@@ -22,7 +22,7 @@ class Setting:
     why: str
     risk: str
     only_for: Literal["all", "local checkpoints", "small rows"] = "all"
-    """Local ones are on local and mounted file systems; small rows have below 100 KB, most of them."""
+    """Local ones are on local and mounted file systems; small rows have below 50 KB, most of them."""
     shown: str = ""
     """What pages show instead of a value that differs from machine to machine."""
 
@@ -65,14 +65,15 @@ SETTINGS = (
         str(2**31 - 1),
         "on their way to Python, rows are packed into batches, and by default Spark adds up the size of the batch anew "
         "for every row; this number turns that off",
-        "a batch is bounded by its number of rows alone, in the JVM and in Python: with rows of 1 MB it has 2 GB, so "
-        "call `configure(builder, large_rows=True)` where many rows have over 100 KB",
+        "a batch is bounded by its number of rows alone, in the JVM and in Python: with rows of 1 MB it has 4 GB, so "
+        "call `configure(builder, large_rows=True)` where many rows have over 50 KB",
         only_for="small rows",
     ),
     Setting(
         "spark.sql.execution.arrow.maxRecordsPerBatch",
-        "2000",
-        "bounds the batches in place of their bytes; Spark's default of 10,000 is not quicker",
+        "4000",
+        "bounds the batches in place of their bytes; smaller ones cost a row of 100 bytes more, and Spark's default of "
+        "10,000 a row of 1 KB",
         "a Python function of yours that takes batches gets smaller ones",
         only_for="small rows",
     ),
@@ -86,7 +87,7 @@ def configure(
 
     Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
     leaves out what is right only where all checkpoints of the session are on local or mounted file systems;
-    ``large_rows=True`` what is right only where rows of over 100 KB are rare.
+    ``large_rows=True`` what is right only where rows of over 50 KB are rare.
     """
     right = {"all": True, "local checkpoints": local_checkpoints, "small rows": not large_rows}
     for setting in SETTINGS:
