@@ -255,6 +255,18 @@ def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_
     assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
 
 
+@pytest.mark.parametrize(("options", "requests"), [({}, 1), ({"max_request_size": "2000"}, 3)])
+def test_batches_of_several_partitions_share_a_request_as_far_as_the_user_lets_it_grow(
+    options: dict[str, str], requests: int
+) -> None:
+    broker = Broker([])
+    made = producer(broker, **options)
+    mark = write(made, [[(None, b"v" * 1500, number) for number in range(PARTITIONS)]])
+    assert made.failures.first(mark) is None
+    assert broker.posted.count("Produce") == requests
+    assert sorted(broker.rows) == list(range(PARTITIONS))
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("lost", ["AddOffsetsToTxnRequest", "TxnOffsetCommitRequest"])
 def test_an_offset_and_its_group_are_sent_again_where_nothing_is_known_of_them(

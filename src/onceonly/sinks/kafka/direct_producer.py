@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
-# Room for a batch each of some partitions: kafka-python takes a millisecond for a request, however large it is.
-_REQUEST_BYTES = 4 << 20
 _METADATA_MS = 300_000
 _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 1 << 20
@@ -68,6 +66,7 @@ class DirectProducer:
         self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
         self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
         self._record_bytes = options.record_bytes_max
+        self._request_bytes = options.request_bytes_max
         self._batch_bytes = min(int(options.client.get("batch.size", _BATCH_BYTES)), self._record_bytes)
         self._buffer_bytes = int(options.client["queue.buffering.max.kbytes"]) * 1024
         level = options.client.get("compression.level")
@@ -103,7 +102,7 @@ class DirectProducer:
             transactional_id=self._transactional_id,
             by=by,
             codec=self._codec,
-            request_bytes=max(self._record_bytes, _REQUEST_BYTES),
+            request_bytes=self._request_bytes,
             request_ms=self._request_ms,
         )
         return by

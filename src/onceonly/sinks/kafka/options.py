@@ -32,6 +32,8 @@ OWN_OPTIONS = {
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default, equal to the broker's default ``transaction.max.timeout.ms``."""
 
+# Room for a batch each of some partitions: kafka-python takes a millisecond for a request, however large it is.
+_REQUEST_BYTES = 4 << 20
 _DEFAULTS = {
     # Java's default partitioner, so that a key stays where Spark's own sink put it.
     "partitioner": "murmur2_random",
@@ -67,6 +69,7 @@ class KafkaOptions:
 
     ``client`` is librdkafka's configuration without the timeouts of a transaction and without a
     transactional id; ``transaction_timeout_ms`` is None where the user left it to the broker.
+    ``request_bytes_max`` bounds a request with batches for several partitions.
     """
 
     servers: str
@@ -76,6 +79,7 @@ class KafkaOptions:
     transaction_timeout_ms: int | None = None
     max_block_ms: int = 60_000
     producer: str = BY_DIRECT
+    request_bytes_max: int = _REQUEST_BYTES
     client: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -125,6 +129,7 @@ class KafkaOptions:
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
             producer=producer,
+            request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),
             client=_client(read),
         )
 
