@@ -328,6 +328,7 @@ def _key(options: KafkaOptions) -> object:
         options.prefix,
         options.topic,
         options.producer,
+        options.request_bytes_max,
         tuple(sorted(options.client.items())),
     )
 
