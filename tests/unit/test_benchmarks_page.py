@@ -59,12 +59,12 @@ def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_chec
 
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     spent = [
-        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=0.5, broker_us=broker)
-        for sink, jvm, broker in (
-            (costs.READING, 1.0, 0.25),
-            (costs.RECEIVING, 1.25, 0.25),
-            (ONCEONLY_EO, 1.5, 1.0),
-            (SPARK_TUNED, 2.5, 0.75),
+        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=python, broker_us=broker)
+        for sink, jvm, python, broker in (
+            (costs.READING, 1.0, 0.5, 0.25),
+            (costs.RECEIVING, 1.25, 0.25, 0.25),
+            (ONCEONLY_EO, 1.5, 0.5, 1.0),
+            (SPARK_TUNED, 2.5, 0.5, 0.75),
         )
     ]
     record = costs.Costs(
@@ -85,11 +85,12 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%." in text
     )
     assert (
-        "The floor of a sink in Python is 2.50: 2.00 until Python has the row, and the broker's least, 0.50."
+        "The floor of a sink in Python is 2.25: 1.75 until Python has the row, and the broker's least, 0.50."
         in text
     )
-    assert "would write 1.50 times as many" in text
-    assert "Today it is 1.00 times, as ours takes 0.50 above the floor" in text
+    assert "would write 1.67 times as many" in text
+    assert "with what that takes ours, 0.15, it would be 1.56 times" in text
+    assert "Today it is 1.00 times; ours takes 0.75 above the floor" in text
     assert "## What a row costs" not in page.page(results(*runs()))
 
 

@@ -38,9 +38,12 @@ _CODES = {"moved": NOT_LEADER, "not enough replicas": 19}
 class Broker:
     """One that stands for kafka-python and a cluster: it checks sequence numbers as a leader does."""
 
-    def __init__(self, faults: list[str | None], bytes_max: int = 1 << 30) -> None:
+    def __init__(
+        self, faults: list[str | None], bytes_max: int = 1 << 30, request_bytes_max: int = 1 << 30
+    ) -> None:
         self.faults = iter(faults)
         self.bytes_max = bytes_max
+        self.request_bytes_max = request_bytes_max
         self.rows: dict[int, list[Any]] = defaultdict(list)
         self.batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.added: set[int] = set()
@@ -90,7 +93,7 @@ class Broker:
             answer.set_result(self._take_offset(request))
             return answer
         fault = next(self.faults, None)
-        if fault == "lost":
+        if fault == "lost" or _bytes(request) > self.request_bytes_max:
             answer.set_exception(NotAnsweredError(fault))
             return answer
         given = (
@@ -149,6 +152,11 @@ class Broker:
         known.append(found)
         self.rows[partition] += [(each.key, each.value, each.headers) for each in batch]
         return 0
+
+
+def _bytes(request: Any) -> int:  # noqa: ANN401
+    topics = getattr(request, "topic_data", ())
+    return sum(len(place.records) for topic in topics for place in topic.partition_data)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -255,15 +263,24 @@ def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_
     assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
 
 
-@pytest.mark.parametrize(("options", "requests"), [({}, 1), ({"max_request_size": "2000"}, 3)])
+@pytest.mark.parametrize(("options", "requests"), [({}, 1), ({"max_request_size": "1048576"}, 3)])
 def test_batches_of_several_partitions_share_a_request_as_far_as_the_user_lets_it_grow(
     options: dict[str, str], requests: int
 ) -> None:
     broker = Broker([])
     made = producer(broker, **options)
-    mark = write(made, [[(None, b"v" * 1500, number) for number in range(PARTITIONS)]])
+    mark = write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
     assert made.failures.first(mark) is None
     assert broker.posted.count("Produce") == requests
+    assert sorted(broker.rows) == list(range(PARTITIONS))
+
+
+def test_batches_go_alone_after_a_request_that_a_broker_hung_up_on_for_its_size() -> None:
+    broker = Broker([], request_bytes_max=700_000)
+    made = producer(broker)
+    mark = write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
+    assert made.failures.first(mark) is None
+    assert broker.posted.count("Produce") == 1 + PARTITIONS
     assert sorted(broker.rows) == list(range(PARTITIONS))
 
 

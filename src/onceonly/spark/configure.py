@@ -65,8 +65,8 @@ SETTINGS = (
         str(2**31 - 1),
         "on their way to Python, rows are packed into batches, and by default Spark adds up the size of the batch anew "
         "for every row; this number turns that off",
-        "a batch is bounded by its number of rows alone, in the JVM and in Python: with rows of 1 MB it has 4 GB, so "
-        "call `configure(builder, large_rows=True)` where many rows have over 50 KB",
+        "a batch is bounded by its number of rows alone, in the JVM and in Python, and one of over 2 GB fails the "
+        "query: call `configure(builder, large_rows=True)` where many rows have over 50 KB",
         only_for="small rows",
     ),
     Setting(

@@ -268,7 +268,8 @@ class Delivery:
         try:
             answer = flight.answer.result()
         except NotAnsweredError:
-            # Arrived or not: the same batch again tells.
+            # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it.
+            self._request_bytes = 0
             for lane in flight.lanes:
                 self._put_off(lane)
             return

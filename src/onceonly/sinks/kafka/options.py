@@ -32,7 +32,7 @@ OWN_OPTIONS = {
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default, equal to the broker's default ``transaction.max.timeout.ms``."""
 
-# Room for a batch each of some partitions: kafka-python takes a millisecond for a request, however large it is.
+# Room for a batch each of some partitions: half of what kafka-python takes for a request does not depend on its size.
 _REQUEST_BYTES = 4 << 20
 _DEFAULTS = {
     # Java's default partitioner, so that a key stays where Spark's own sink put it.

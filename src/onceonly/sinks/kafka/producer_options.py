@@ -112,8 +112,8 @@ _JAVA = (
                 "default 60,000", kind=Kind.INTEGER, least=1),
     _number("max.in.flight.requests.per.connection", "always 1: with more, rows that a broker refuses can be lost "
             "behind rows that it takes", least=1, most=1),
-    _translated("max.request.size", "message.max.bytes", "default 1,048,576, Java's; in transactions, batches of "
-                "several partitions share requests of up to 4 MB where it is not given",
+    _translated("max.request.size", "message.max.bytes", "default 1,048,576, Java's; `onceonly.producer=direct` "
+                "sends batches of several partitions together, up to 4 MB where it is not given",
                 kind=Kind.INTEGER, least=1000, most=1_000_000_000),
     _number("metadata.max.age.ms", least=1, most=86_400_000),
     _no_effect("metadata.max.idle.ms", "librdkafka forgets unused topics by itself"),
