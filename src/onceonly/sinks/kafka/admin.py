@@ -307,9 +307,8 @@ class _Client:
         from kafka.protocol.metadata import CoordinatorType
 
         known: int | None = self.kafka._manager.cluster.get_coordinator(key, CoordinatorType(kind))  # noqa: SLF001
-        if (
-            known is not None
-        ):  # the way through its thread was two fifths of a request's time in its caller (py-spy)
+        # The way through its thread was two fifths of a request's time in its caller (py-spy).
+        if known is not None:
             return known
         find = self.kafka._find_coordinator_id  # noqa: SLF001  no public name
         try:
