@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from kafka.record import MemoryRecords
 from onceonly.sinks.kafka import record_batches
 from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields, Identity, Row
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 TEXTS = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), TEXTS), max_size=3)
 KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -23,11 +26,16 @@ BY = Identity(7_000_000_000, 12)
 
 def sealed(fields: Fields) -> bytes:
     count = len(fields)
-    found, bounds = record_batches.records(fields, np.arange(count))
+    found, bounds = record_batches.records(fields, np.arange(count), np.arange(count))
     assert bounds[0] == 0
     return record_batches.seal(
         [found.slice(0, int(bounds[-1]))], count, by=BY, sequence=3, time_ms=1_700_000_000_123
     )
+
+
+def in_pieces(values: Sequence[bytes | None], kind: pa.DataType, begin: int, step: int) -> list[pa.Array]:
+    column = pa.array(values, kind)
+    return [column.slice(first, step) for first in range(begin, len(column), step)]
 
 
 def read(batch: bytes) -> list[Any]:
@@ -42,18 +50,20 @@ def read(batch: bytes) -> list[Any]:
     st.sets(st.sampled_from(["key", "headers"])),
     st.sampled_from(KINDS),
     st.integers(0, 3),
+    st.integers(1, 10),
 )
 def test_what_is_written_is_what_is_read(
     rows: list[Row],
     present: set[str],
     kind: pa.DataType,
     begin: int,
+    cut: int,
 ) -> None:
     rows = rows[min(begin, len(rows) - 1) :]
     keys, values, headers = zip(*rows, strict=True)
     fields = Fields.of(
-        pa.array([b"before", *values], kind).slice(1),
-        pa.array([b"before", *keys], kind).slice(1) if "key" in present else None,
+        in_pieces([b"before", *values], kind, 1, cut),
+        in_pieces([b"before", *keys], kind, 1, cut + 3) if "key" in present else None,
         list(map(record_batches.headers, headers)) if "headers" in present else None,
     )
     found = read(sealed(fields))
@@ -67,30 +77,40 @@ def test_what_is_written_is_what_is_read(
 
 @pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193])
 def test_offsets_are_right_where_their_length_changes(count: int) -> None:
-    found = read(sealed(Fields.of(pa.array([b"v"] * count), None, None)))
+    found = read(sealed(Fields.of([pa.array([b"v"] * count)], None, None)))
     assert [each.offset for each in found] == list(range(count))
 
 
 @pytest.mark.parametrize("size", [0, 1, 50, 63, 64, 8191, 8192, 1_100_000])
 def test_rows_of_every_size_are_read_back(size: int) -> None:
     rows = [b"x" * size, b"", b"y" * size]
-    found = read(sealed(Fields.of(pa.array(rows), pa.array(rows), None)))
+    found = read(sealed(Fields.of([pa.array(rows)], [pa.array(rows)], None)))
     assert [(each.key, each.value) for each in found] == list(zip(rows, rows, strict=True))
+
+
+@given(st.permutations(range(12)), st.integers(0, 12), st.integers(0, 20_000))
+def test_rows_are_written_in_the_order_that_is_asked_for(order: list[int], count: int, size: int) -> None:
+    values, keys = [b"v" * (size * row % 301) for row in range(12)], [b"%d" % row for row in range(12)]
+    rows = np.array(order[: max(count, 1)])
+    fields = Fields.of(in_pieces(values, pa.binary(), 0, 5), in_pieces(keys, pa.string(), 0, 7), None)
+    found, bounds = record_batches.records(fields, rows, np.arange(len(rows)))
+    batch = record_batches.seal([found], len(rows), by=BY, sequence=0, time_ms=1)
+    assert len(found) == bounds[-1]
+    assert [(each.key, each.value) for each in read(batch)] == [(keys[row], values[row]) for row in rows]
 
 
 def test_records_of_several_calls_make_one_batch() -> None:
     pieces = []
     for first, values in ((0, [b"a", b"b"]), (2, [b"c"] * 100), (102, [b"d"])):
-        found, bounds = record_batches.records(
-            Fields.of(pa.array(values), None, None), np.arange(first, first + len(values))
-        )
+        rows = np.arange(len(values))
+        found, bounds = record_batches.records(Fields.of([pa.array(values)], None, None), rows, first + rows)
         pieces.append(found.slice(0, int(bounds[-1])))
     batch = record_batches.seal(pieces, 103, by=BY, sequence=0, time_ms=1)
     assert [each.value for each in read(batch)] == [b"a", b"b", *[b"c"] * 100, b"d"]
 
 
 def test_the_head_says_who_wrote_and_which_rows() -> None:
-    batch = sealed(Fields.of(pa.array([b"a", b"b"]), None, None))
+    batch = sealed(Fields.of([pa.array([b"a", b"b"])], None, None))
     (
         base,
         length,
@@ -117,8 +137,8 @@ def test_a_record_is_never_longer_than_said(
     rows: list[Row],
 ) -> None:
     fields = Fields.of_rows(rows)
-    _, bounds = record_batches.records(fields, np.full(len(rows), 2**31 - 1))
-    assert (np.diff(bounds) <= fields.sizes() + RECORD_BYTES_MAX).all()
+    _, bounds = record_batches.records(fields, np.arange(len(rows)), np.full(len(rows), 2**31 - 1))
+    assert (np.diff(bounds) <= fields.sizes + RECORD_BYTES_MAX).all()
     assert BATCH_BYTES == 61
 
 
@@ -127,7 +147,7 @@ def test_records_that_are_not_sent_yet_can_be_read_back(
     rows: list[Row],
 ) -> None:
     fields = Fields.of_rows(rows)
-    found, bounds = record_batches.records(fields, np.arange(len(rows)))
+    found, bounds = record_batches.records(fields, np.arange(len(rows)), np.arange(len(rows)))
     assert list(record_batches.rows([found.slice(0, int(bounds[-1]))], len(rows))) == rows
 
 

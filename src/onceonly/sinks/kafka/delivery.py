@@ -17,6 +17,7 @@ from onceonly.sinks.kafka import columns, record_batches
 from onceonly.sinks.kafka.admin import NONE, NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.record_batches import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -332,7 +333,8 @@ def _halves(batch: Batch) -> list[Batch]:
     rows = _rows(batch)
     made = []
     for some in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
-        found, bounds = record_batches.records(record_batches.Fields.of_rows(some), np.arange(len(some)))
+        all_of_them = np.arange(len(some))
+        found, bounds = record_batches.records(Fields.of_rows(some), all_of_them, all_of_them)
         # The bound stays the sum of the two, so that what is counted adds up.
         size = batch.size * len(some) // len(rows)
         made.append(Batch(len(some), size, [found.slice(0, int(bounds[-1]))]))

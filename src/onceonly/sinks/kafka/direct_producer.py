@@ -36,7 +36,9 @@ _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 _METADATA_MS = 300_000
 _ROWS_AT_ONCE = 10_000
-_BYTES_AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 1 << 22
+# With columns beyond these, batches are taken one by one.
+_SIMPLE = frozenset({"key", "value"})
 # Of records that are kept as parts of one memory, there are at most so many; with more, it would be kept for the last.
 _PIECES_MAX = 4
 
@@ -123,18 +125,23 @@ class DirectProducer:
         if not self._gathered:
             self._first = first
         batch = batch.select([name for name in batch.schema.names if name in columns.NAMES])
-        self._gathered.append(batch)
-        self._gathered_rows += batch.num_rows
-        self._gathered_bytes += batch.nbytes
-        # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
-        is_first = not self._lanes
-        if is_first or self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE:
-            with self._noted():
-                self._encode(wait_s)
-                if is_first:
-                    # From now on a sweep finds this transaction, and fences an attempt that sleeps.
-                    self._transaction.settle(time.monotonic() + wait_s)
-                self._bound(wait_s)
+        is_simple = set(batch.schema.names) <= _SIMPLE
+        for piece, size in _pieces(batch):
+            self._gathered.append(piece)
+            self._gathered_rows += piece.num_rows
+            self._gathered_bytes += size
+            # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
+            is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
+            is_first = not self._lanes
+            if is_much or is_first or not is_simple:
+                with self._noted():
+                    self._encode(wait_s)
+                    if is_first:
+                        # From now on a sweep finds this transaction, and fences an attempt that sleeps.
+                        self._transaction.settle(time.monotonic() + wait_s)
+                    self._bound(wait_s)
+                if self.failures.first(self._mark) is not None:
+                    return
 
     def flush(self, timeout_s: float) -> int:
         """Wait until every row is acknowledged or failed; gives how many are neither."""
@@ -185,45 +192,58 @@ class DirectProducer:
 
     def _encode(self, wait_s: float) -> None:
         """Make records of what was gathered, and begin to add partitions that are new to the transaction."""
-        import pyarrow as pa
+        import numpy as np
 
-        if not self._gathered:
+        batches, first = self._gathered, self._first
+        if not batches:
             return
-        table = pa.Table.from_batches(self._gathered).combine_chunks()
+        self._first += self._gathered_rows
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
-        for batch in table.to_batches():
-            headers = columns.header_lists(batch, self._first)
-            fields = Fields.of(
-                batch.column("value"),
-                batch.column("key") if "key" in batch.schema.names else None,
-                None if headers is None else [record_batches.headers(each) for each in headers],
+        batch = batches[0]  # the only one, if there is more than keys and values
+        headers, named = columns.header_lists(batch, first), columns.partitions(batch)
+        fields = Fields.of(
+            [each.column("value") for each in batches],
+            [each.column("key") for each in batches] if "key" in batch.schema.names else None,
+            None if headers is None else [record_batches.headers(each) for each in headers],
+        )
+        hashes = None
+        if fields.keys is not None:
+            hashes = np.concatenate([partitioner.hashes(each) for each in fields.keys.pieces])
+        for name, rows in _topics(batch, self._topic, first, len(fields)):
+            self._take(
+                name,
+                fields,
+                rows,
+                None if hashes is None else hashes[rows],
+                None if named is None else named[rows],
+                wait_s,
             )
-            named = columns.partitions(batch)
-            for name, rows in _topics(batch, self._topic, self._first):
-                if rows is None:
-                    self._take(name, fields, named, wait_s)
-                else:
-                    self._take(name, fields.take(rows), None if named is None else named[rows], wait_s)
-            self._first += batch.num_rows
         self._transaction.add(self._lanes)
 
-    def _take(self, topic: str, fields: Fields, named: Numbers | None, wait_s: float) -> None:
+    def _take(
+        self,
+        topic: str,
+        fields: Fields,
+        rows: Numbers,
+        hashes: Numbers | None,
+        named: Numbers | None,
+        wait_s: float,
+    ) -> None:
         """Deal rows out to the open batches of their partitions."""
         import numpy as np
 
-        count = len(fields)
+        count, sizes = len(rows), fields.sizes[rows]
         if not count:
             return
-        sizes = fields.sizes()
         if int(sizes.max()) > self._record_bytes:
             self._refuse(TOO_LARGE, int(sizes[sizes > self._record_bytes][0]))
             return
-        partitions = self._partitions(topic, fields, named, wait_s)
+        partitions = self._partitions(topic, count, hashes, named, wait_s)
         if partitions is None:
             return
         if (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
-            fields, sizes, partitions = fields.take(order), sizes[order], partitions[order]
+            rows, sizes, partitions = rows[order], sizes[order], partitions[order]
         ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
         deltas = np.empty(count, np.int64)
         bounds = np.cumsum(sizes + RECORD_BYTES_MAX)
@@ -235,7 +255,7 @@ class DirectProducer:
                 deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
                 shares.append((lane, batch, start, stop))
             begin = end
-        found, places = record_batches.records(fields, deltas)
+        found, places = record_batches.records(fields, rows, deltas)
         for _, batch, start, stop in shares:
             piece = found.slice(int(places[start]), int(places[stop] - places[start]))
             # A piece keeps all of what it is a part of; a small one of its own is less to keep.
@@ -273,7 +293,9 @@ class DirectProducer:
         self._open_bytes -= batch.size
         self._delivery.put(lane, batch)
 
-    def _partitions(self, topic: str, fields: Fields, named: Numbers | None, wait_s: float) -> Numbers | None:
+    def _partitions(
+        self, topic: str, rows: int, hashes: Numbers | None, named: Numbers | None, wait_s: float
+    ) -> Numbers | None:
         """Give each row's partition; None where one is not there, which is noted."""
         import numpy as np
 
@@ -282,10 +304,9 @@ class DirectProducer:
             self._topics.forget(topic)  # partitions may have been added
             count = len(self._leaders(topic, wait_s))
         self._turn += 1
-        partitions = np.full(len(fields), self._turn % count)
-        if fields.keys is not None:
-            is_keyed = fields.keys.lengths >= 0
-            partitions = np.where(is_keyed, partitioner.partitions(fields.keys.column, count), partitions)
+        partitions = np.full(rows, self._turn % count)
+        if hashes is not None:
+            partitions = np.where(hashes == partitioner.NO_KEY, partitions, hashes % count)
         if named is not None:
             if int(named.max()) >= count or int(named.min()) < columns.BY_KEY:
                 self._refuse(import_confluent().KafkaError._UNKNOWN_PARTITION, None)  # noqa: SLF001  its public name
@@ -327,12 +348,23 @@ class DirectProducer:
         self.failures.note(self._mark, Failure(import_confluent().KafkaError(code), row_bytes))
 
 
-def _topics(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[tuple[str, Any]]:
-    """Give each topic and the numbers of its rows; None for all."""
+def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Cut a batch to what a cache holds, and give how many bytes each piece has, about."""
+    size, count = batch.nbytes, batch.num_rows
+    step = max(min(_ROWS_AT_ONCE, count * _BYTES_AT_ONCE // max(size, 1)), 1)
+    for begin in range(0, count, step):
+        piece = batch.slice(begin, step)
+        yield piece, size * piece.num_rows // count
+
+
+def _topics(
+    batch: pa.RecordBatch, topic: str | None, first: int, count: int
+) -> Iterator[tuple[str, Numbers]]:
+    """Give each topic and the numbers of its rows, which are all where it is one for all."""
     import numpy as np
 
     if topic is not None:
-        yield topic, None
+        yield topic, np.arange(count)
         return
     names, codes = columns.topic_codes(batch, first)
     for code, name in enumerate(names):

@@ -19,6 +19,9 @@ _M = 0x5BD1E995
 _R = 24
 _WORD = 4
 
+NO_KEY = -1
+"""In place of the hash of a null."""
+
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
     """Give the hash of each value of a plain column; of a null, anything."""
@@ -71,12 +74,15 @@ def _stirred(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return (k ^ k >> np.uint32(_R)) * np.uint32(_M)
 
 
-def partitions(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """Give each key's partition of so many; of a null, anything."""
+def hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
+    """Give each key's number, of which the remainder by their count is its partition; ``NO_KEY`` for a null."""
     import numpy as np
 
     # toPositive of Java: without the sign.
-    return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
+    found = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    if keys.null_count:
+        found[keys.is_null().to_numpy(zero_copy_only=False)] = NO_KEY
+    return found
 
 
 def _finished(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

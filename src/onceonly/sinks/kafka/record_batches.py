@@ -6,9 +6,10 @@ the batch.
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from onceonly.arrow import layout
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Numbers = npt.NDArray[np.int64]
-    Bytes = npt.NDArray[np.uint8]
 
 # Base offset, length, leader's epoch, version, checksum; which begins with the attributes.
 _HEAD = struct.Struct(">qiibI")
@@ -38,6 +38,10 @@ RECORD_BYTES_MAX = 21
 """Of a record without key, value and headers: four lengths of up to 5 bytes each, and attributes."""
 
 NO_HEADERS = b"\0"
+# No attributes, and no time beyond the batch's.
+_NEITHER = b"\0\0"
+# Numbers below are spelled once and for all.
+_TABLED = 1 << 14
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Key, value and headers."""
@@ -65,28 +69,55 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of binaries in pieces, all of one type; the length of null is -1, as Kafka writes it."""
+
+    pieces: Sequence[pa.Array]
+    lengths: Numbers
+
+    @classmethod
+    def of(cls, pieces: Sequence[pa.Array]) -> Texts:
+        """Bring strings and binaries of any kind into the type; of plain ones, no byte is copied."""
+        import numpy as np
+        import pyarrow as pa
+
+        wide = [piece.cast(pa.large_binary()) for piece in pieces]
+        lengths = [np.diff(layout(piece)[0]) for piece in wide]
+        for piece, of_piece in zip(wide, lengths, strict=True):
+            if piece.null_count:
+                of_piece[piece.is_null().to_numpy(zero_copy_only=False)] = -1
+        return cls(wide, np.concatenate(lengths))
+
+
+@dataclass(frozen=True, slots=True)
 class Fields:
-    """What is written of some rows, as columns of one binary type, and how long each is."""
+    """What is written of some rows, as columns."""
 
     values: Texts
     keys: Texts | None
     """None where no row has one."""
     headers: Texts | None
     """As they are written, by ``headers``; None where no row has any."""
+    sizes: Numbers
+    """The bytes of key, value and headers of each row."""
 
     @classmethod
-    def of(cls, values: pa.Array, keys: pa.Array | None, headers: Sequence[bytes] | None) -> Fields:
-        """Bring strings and binaries of any kind into one; copies nothing where they are plain and small."""
+    def of(
+        cls, values: Sequence[pa.Array], keys: Sequence[pa.Array] | None, headers: Sequence[bytes] | None
+    ) -> Fields:
+        """Give them of columns in pieces, which need not be cut alike."""
         import pyarrow as pa
 
-        given = [each.type for each in (values, keys) if each is not None]
-        is_narrow = all(kind in {pa.binary(), pa.string()} for kind in given)
-        kind = pa.binary() if is_narrow else pa.large_binary()
-        return cls(
-            Texts.of(values, kind),
-            None if keys is None else Texts.of(keys, kind),
-            None if headers is None else Texts.of(pa.array(headers, kind), kind),
+        found = Texts.of(values)
+        others = (
+            None if keys is None else Texts.of(keys),
+            None if headers is None else Texts.of([pa.array(headers, pa.large_binary())]),
         )
+        sizes = found.lengths.clip(0)
+        for each in others:
+            if each is not None:
+                sizes += each.lengths.clip(0)
+        return cls(found, *others, sizes)
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Fields:
@@ -95,75 +126,42 @@ class Fields:
 
         keys, values, listed = zip(*rows, strict=True)
         kind = pa.large_binary()
-        return cls.of(pa.array(values, kind), pa.array(keys, kind), [headers(each) for each in listed])
-
-    def take(self, rows: Numbers) -> Fields:
-        """Give these rows, in this order."""
-        return Fields(*(None if each is None else each.take(rows) for each in self._columns))  # type: ignore[arg-type]  # values are there
-
-    def sizes(self) -> Numbers:
-        """Give the bytes of key, value and headers of each row."""
-        return cast("Numbers", sum(each.lengths.clip(0) for each in self._columns if each is not None))
+        return cls.of([pa.array(values, kind)], [pa.array(keys, kind)], [headers(each) for each in listed])
 
     def __len__(self) -> int:
         return len(self.values.lengths)
 
-    @property
-    def _columns(self) -> tuple[Texts | None, ...]:
-        return self.values, self.keys, self.headers
 
+def records(fields: Fields, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
+    """Give these rows as records, one behind the other, and where each begins; at last, where they end.
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """A column of binaries; the length of null is -1, as Kafka writes it."""
-
-    column: pa.Array
-    lengths: Numbers
-
-    @classmethod
-    def of(cls, column: pa.Array, kind: pa.DataType) -> Texts:
-        """Bring a column of strings or binaries into ``kind``."""
-        import numpy as np
-        import pyarrow as pa
-
-        if column.type != kind:
-            same_layout = pa.types.is_string(column.type) and pa.types.is_binary(kind)
-            column = column.view(kind) if same_layout else column.cast(kind)
-        lengths = np.diff(layout(column)[0])
-        if column.null_count:
-            lengths[column.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(column, lengths)
-
-    def take(self, rows: Numbers) -> Texts:
-        """Give these rows, in this order."""
-        return Texts(self.column.take(rows), self.lengths[rows])
-
-
-def records(fields: Fields, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
-    """Give the rows as records, one behind the other, and where each begins; at last, where they end.
-
-    ``deltas`` are the rows' places in their batches.
+    ``deltas`` are the rows' places in their batches. A record is a row of texts, and all of them are picked out of one
+    column at once: Arrow does that in half the time in which it joins columns row by row (measured).
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    count, kind, lengths = len(fields), fields.values.column.type, fields.values.lengths
-    of_values, of_deltas = _varints(lengths), _varints(deltas)
-    of_keys = _varints(np.full(1, -1) if fields.keys is None else fields.keys.lengths)
-    bodies = fields.sizes() + (2 + of_deltas.widths + of_keys.widths + of_values.widths)
-    if fields.headers is None:
+    keys, headers = fields.keys, fields.headers
+    of_deltas = _spelled(deltas)
+    of_keys = _spelled(np.full(1, -1) if keys is None else keys.lengths[rows])
+    of_values = _spelled(fields.values.lengths[rows])
+    bodies = fields.sizes[rows] + (len(_NEITHER) + of_deltas.widths + of_keys.widths + of_values.widths)
+    if headers is None:
         bodies += len(NO_HEADERS)
-    columns: list[Any] = [_column([_varints(bodies), _NEITHER, of_deltas, of_keys], count, kind)]
-    if fields.keys is not None:
-        columns.append(fields.keys.column)
-    columns += [_column([of_values], count, kind), fields.values.column]
-    columns.append(pa.scalar(NO_HEADERS, kind) if fields.headers is None else fields.headers.column)
-    joined = pc.binary_join_element_wise(
-        *columns, pa.scalar(b"", kind), null_handling="replace", null_replacement=""
-    )
-    bounds, data = layout(joined)
-    return data, bounds
+    texts = [_spelled(bodies, _NEITHER), of_deltas, of_keys]
+    if keys is not None:
+        texts.append(_Picked(keys.pieces, rows))
+    texts += [of_values, _Picked(fields.values.pieces, rows)]
+    texts.append(_one(NO_HEADERS) if headers is None else _Picked(headers.pieces, rows))
+    picked = np.empty((len(rows), len(texts)), np.int64)
+    pieces: list[pa.Array] = []
+    before = 0
+    for place, text in enumerate(texts):
+        np.add(text.places, before, out=picked[:, place])
+        pieces += text.pieces
+        before += sum(map(len, text.pieces))
+    bounds, data = layout(pa.concat_arrays(pieces).take(pa.array(picked.reshape(-1))))
+    return data, bounds[:: len(texts)]
 
 
 def headers(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
@@ -227,60 +225,66 @@ def rows(found: Sequence[bytes | pa.Buffer], count: int) -> Iterator[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Varints:
-    """Numbers in Kafka's variable length: for each, a row of bytes, of which the first so many count."""
+class _Picked:
+    """Texts, and which of them is each row's."""
 
-    rows: Bytes | bytes
-    """One text stands for that of all."""
-    widths: Numbers | int
-
-    def write(self, data: Bytes, begins: Numbers) -> None:
-        """Write each into ``data``, from where it begins: one byte of all rows at a time."""
-        import numpy as np
-
-        if isinstance(self.rows, bytes):
-            for place, byte in enumerate(self.rows):
-                if byte:
-                    data[begins + place] = byte
-            return
-        least = self.widths if isinstance(self.widths, int) else int(self.widths.min())
-        for place in range(self.rows.shape[1]):
-            if place < least:
-                data[begins + place] = self.rows[:, place]
-            else:
-                longer = np.flatnonzero(self.widths > place)
-                data[begins[longer] + place] = self.rows[longer, place]
+    pieces: Sequence[pa.Array]
+    places: Numbers | int
+    """A number stands for all rows."""
+    widths: Numbers | int = 0
+    """Of each row's number, in bytes."""
 
 
-# No attributes, and no time beyond the batch's.
-_NEITHER = _Varints(b"\0\0", 2)
+def _one(text: bytes, width: int = 0) -> _Picked:
+    """Give all rows one text."""
+    import pyarrow as pa
+
+    return _Picked([pa.array([text], pa.large_binary())], 0, width)
 
 
-def _varints(numbers: Numbers) -> _Varints:
-    """Encode as Kafka does: zigzag, seven bits a byte, the lowest first."""
+def _spelled(numbers: Numbers, behind: bytes = b"") -> _Picked:
+    """Spell numbers from -1 on as Kafka does, with some bytes behind each."""
     import numpy as np
 
     low, high = int(numbers.min()), int(numbers.max())
     if low == high:
         text = _varint(low)
-        return _Varints(text, len(text))
+        return _one(text + behind, len(text))
+    if high < _TABLED:
+        texts, widths = _table(behind)
+        places = numbers + 1
+        return _Picked([texts.slice(0, high + 2)], places, widths[places])
+    texts, widths = _varints(numbers, behind)
+    return _Picked([texts], np.arange(len(numbers)), widths)
+
+
+@functools.cache
+def _table(behind: bytes) -> tuple[pa.Array, Numbers]:
+    """Spell small numbers once, as ``_varints`` does, from -1 on."""
+    import numpy as np
+
+    return _varints(np.arange(-1, _TABLED), behind)
+
+
+def _varints(numbers: Numbers, behind: bytes) -> tuple[pa.Array, Numbers]:
+    """Encode as Kafka does: zigzag, seven bits a byte, the lowest first. Give each number's bytes, too."""
+    import numpy as np
+    import pyarrow as pa
+
     folded = (numbers << 1) ^ (numbers >> 63)
-    low, high = int(folded.min()), int(folded.max())
-    room = len(_varint(high >> 1))
-    rows = np.empty((len(numbers), room), np.uint8)
-    for place in range(room):
-        rows[:, place] = folded >> 7 * place
-    if low >= 1 << 7 * (room - 1):  # all are as long
-        rows[:, : room - 1] |= 0x80
-        rows[:, room - 1] &= 0x7F
-        return _Varints(rows, room)
     widths = np.ones(len(numbers), np.int64)
-    for place in range(1, room):
-        more = folded >= 1 << 7 * place
-        widths += more
-        rows[:, place - 1] = rows[:, place - 1] & 0x7F | more * np.uint8(0x80)
-    rows[:, room - 1] &= 0x7F
-    return _Varints(rows, widths)
+    for place in range(1, len(_varint(int(numbers.max())))):
+        widths += folded >= 1 << 7 * place
+    bounds = np.concatenate([[0], np.cumsum(widths + len(behind))])
+    begins, data = bounds[:-1], np.empty(bounds[-1], np.uint8)
+    for place in range(int(widths.max())):
+        some = np.flatnonzero(widths > place)
+        more = np.where(widths[some] > place + 1, 0x80, 0)
+        data[begins[some] + place] = folded[some] >> 7 * place & 0x7F | more
+    for place, byte in enumerate(behind):
+        data[begins + widths + place] = byte
+    column = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(numbers), column), widths
 
 
 def _varint(number: int) -> bytes:
@@ -290,21 +294,3 @@ def _varint(number: int) -> bytes:
         folded >>= 7
     text.append(folded)
     return bytes(text)
-
-
-def _column(parts: Sequence[_Varints], count: int, kind: pa.DataType) -> Any:  # noqa: ANN401  pyarrow has no types
-    """Write the parts of each row one behind the other, as a column; as one value where it is the same for all."""
-    import numpy as np
-    import pyarrow as pa
-
-    if all(isinstance(part.rows, bytes) for part in parts):
-        return pa.scalar(b"".join(cast("list[bytes]", [part.rows for part in parts])), kind)
-    bounds = np.zeros(count + 1, np.int64 if pa.types.is_large_binary(kind) else np.int32)
-    bounds[1:] = np.cumsum(np.full(count, sum(part.widths for part in parts)))
-    # Zeros, which are most of what is the same in all rows, are there already.
-    data = np.zeros(bounds[-1], np.uint8)
-    begins = bounds[:-1].astype(np.int64)
-    for part in parts:
-        part.write(data, begins)
-        begins += part.widths
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
