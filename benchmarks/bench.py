@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from benchmarks.contenders import contenders
 from benchmarks.contenders.base import python_path
 from benchmarks.lives import Contending
 from benchmarks.parts import bounded, paced
-from benchmarks.plan import fingerprint, runs
+from benchmarks.plan import Clock, fingerprint, runs
 from benchmarks.settings import MEMORY, told
 from benchmarks.values import Measured
 from benchmarks.world import open_world
@@ -53,7 +54,9 @@ class Options:
 
 
 def run(options: Options, display: Display) -> Results:
-    """Do all that is planned and not done yet, and give the results; the file is written after each run.
+    """Do what is planned and not done yet, and give the results; the file is written after each run.
+
+    Where the size has a limit, rounds for which there is no time are left out.
 
     Raises:
         SetupError: Java or the broker's jars are missing, or the broker does not come up.
@@ -67,6 +70,7 @@ def run(options: Options, display: Display) -> Results:
     done = {each.run.id for each in kept.results.runs if each.outcome != "failed"}
     left = [each for each in planned if each.id not in done and each.contender in ready]
     display.begin(total=len(left))
+    clock = Clock(options.sizes.limit_s)
     with ExitStack() as close:
         folder = Path(tempfile.mkdtemp(prefix="bench-"))
         close.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -74,6 +78,9 @@ def run(options: Options, display: Display) -> Results:
         world = close.enter_context(open_world(folder, options.sizes, cores))
         processes = close.enter_context(Processes(world, display))
         for each in left:
+            if not clock.has_time_for(each, time.monotonic()):
+                display.keep(f"No time for round {each.round}: {options.sizes.limit_s:.0f} s would pass.")
+                break
             _run(processes, ready[each.contender], each, kept)
     kept.finish()
     return kept.results

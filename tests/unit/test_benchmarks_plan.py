@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from benchmarks.contenders import contenders
 from benchmarks.contenders.base import ROOT, Place
-from benchmarks.plan import FULL, QUICK, SIZES, fingerprint, runs
+from benchmarks.plan import FULL, QUICK, SIZES, Clock, fingerprint, runs
 from benchmarks.ratios import ASKED, of
 from benchmarks.settings import PRODUCER, SESSION, SOURCE, told
 from benchmarks.values import (
@@ -24,6 +24,7 @@ from benchmarks.values import (
     SPARK_DEFAULT,
     SPARK_TUNED,
     Measured,
+    Run,
     Work,
 )
 
@@ -164,3 +165,24 @@ def test_the_rounds_are_balanced() -> None:
 def test_what_is_done_in_few_rounds_is_done_in_the_last_ones_when_all_processes_are_warm() -> None:
     few = {run.round for run in runs(FULL) if run.part == "window" or run.work.compression == "lz4"}
     assert few == {FULL.rounds - 1, FULL.rounds}
+
+
+def test_a_round_that_would_end_too_late_is_not_begun() -> None:
+    clock, work = Clock(limit_s=100), Work(kind="pass")
+    first, second, third = (
+        Run(part="latency", contender="a", round=number, work=work) for number in (1, 2, 3)
+    )
+    assert clock.has_time_for(first, 1_000)
+    assert clock.has_time_for(first, 1_030)
+    assert clock.has_time_for(second, 1_040)
+    assert clock.has_time_for(second, 1_099)
+    assert clock.has_time_for(second, 1_200)
+    assert not clock.has_time_for(third, 1_071)
+
+
+def test_without_a_limit_every_round_is_done() -> None:
+    clock, work = Clock(limit_s=0), Work(kind="pass")
+    assert all(
+        clock.has_time_for(Run(part="latency", contender="a", round=number, work=work), 1e6 * number)
+        for number in (1, 2, 3)
+    )
