@@ -180,13 +180,19 @@ Rows = list[tuple[bytes | None, bytes, int | None]]
 
 
 def write(made: DirectProducer, batches: list[Rows]) -> int:
+    """Write rows, with a column of partitions where a row names one; flush them, and give their mark."""
     mark, first = made.failures.begin(), 0
+    names = ["key", "value"]
+    if any(named is not None for rows in batches for _, _, named in rows):
+        names.append("partition")
     for rows in batches:
         keys, values, partitions = zip(*rows, strict=True)
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(partitions, pa.int32())],
-            names=["key", "value", "partition"],
-        )
+        columns = {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array(partitions, pa.int32()),
+        }
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
         made.write(batch, "t", first, mark=mark, wait_s=5)
         first += len(rows)
     assert made.flush(5) == 0
@@ -204,13 +210,18 @@ ROWS = st.tuples(
     st.lists(st.sampled_from(FAULTS), max_size=40),
     st.integers(1, 400),
     st.sampled_from([200, 1 << 30]),
+    st.sampled_from(["as named", "by key"]),
 )
 def test_every_row_is_there_once_and_in_order_whatever_befalls_the_requests(
-    batches: list[Rows], faults: list[str | None], batch_bytes: int, bytes_max: int
+    batches: list[Rows], faults: list[str | None], batch_bytes: int, bytes_max: int, placed: str
 ) -> None:
     numbers = itertools.count()
     batches = [
-        [(key, b"%04d" % next(numbers) + value, named) for key, value, named in rows] for rows in batches
+        [
+            (key, b"%04d" % next(numbers) + value, named if placed == "as named" else None)
+            for key, value, named in rows
+        ]
+        for rows in batches
     ]
     broker = Broker(faults, bytes_max)
     made = producer(broker, batch_size=str(batch_bytes), buffer_memory="1024")
@@ -244,7 +255,8 @@ def test_what_befalls_one_request_costs_no_row(fault: str, place: int) -> None:
 def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(fault: str) -> None:
     broker = Broker([None, None, fault])  # partition 0 is added, its first row is sent, partition 1 is added
     made = producer(broker, batch_size="1")
-    rows: Rows = [(None, b"%d" % number, number // 2) for number in range(4)]
+    # Two in partition 0, two in partition 1.
+    rows: Rows = [(key, b"%d" % number, None) for number, key in enumerate((b"f", b"g", b"a", b"c"))]
     assert made.failures.first(write(made, [rows[:2], rows[2:]])) is None
     assert {number: [value for _, value, _ in some] for number, some in broker.rows.items()} == {
         0: [b"0", b"1"],
