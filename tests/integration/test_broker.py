@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
 from onceonly.embedded import kafka_settings
 from onceonly.embedded.kafka import EmbeddedKafka
@@ -75,6 +75,30 @@ def test_a_topic_has_the_partitions_and_settings_asked_for(kafka: EmbeddedKafka)
     assert len(admin.list_topics("broker-settings", 30).topics["broker-settings"].partitions) == 3
     resource = ConfigResource(ConfigResource.Type.TOPIC, "broker-settings")
     assert admin.describe_configs([resource])[resource].result(30)["cleanup.policy"].value == ("compact")
+
+
+def test_a_topic_is_made_once_the_broker_itself_knows_its_leaders(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller answers before the broker has heard of the topic: a sink that asked at once would not find it."""
+    name = "broker-heard-later"
+    answers: list[ClusterMetadata] = []
+
+    def list_topics(self: AdminClient, **said: float) -> ClusterMetadata:
+        answers.append(AdminClient.list_topics(self, **said))
+        found = answers[-1].topics
+        if len(answers) == 1:
+            found.pop(name, None)
+        elif len(answers) == 2:
+            found[name].partitions.popitem()
+        elif len(answers) == 3:
+            found[name].partitions[1].leader = -1
+        return answers[-1]
+
+    late = type("Late", (AdminClient,), {"list_topics": list_topics})
+    monkeypatch.setattr(kafka, "admin", lambda: late({"bootstrap.servers": kafka.bootstrap_servers}))
+    kafka.create_topic(name, partitions=2)
+    assert len(answers) == 4
 
 
 def test_the_newest_transaction_protocol_is_finalised(kafka: EmbeddedKafka) -> None:

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, TopicMetadata
 
 _START_ATTEMPTS_MAX = 3
 _POLL_S = 0.1
+_TOPIC_POLL_S = 0.01  # it is there after a few milliseconds, if not at once
 _STOP_TIMEOUT_S = 30.0
 _REQUEST_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 15
@@ -196,6 +197,7 @@ class EmbeddedKafka:
 
         Raises:
             confluent_kafka.KafkaException: the broker refused, for example as it exists.
+            SetupError: as of ``wait_for_topic``.
         """
         from confluent_kafka.admin import NewTopic
 
@@ -203,6 +205,20 @@ class EmbeddedKafka:
         admin = self.admin()  # a name of its own: the answer needs the client alive
         answers = admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_S)
         answers[name].result(_REQUEST_TIMEOUT_S)
+        self.wait_for_topic(name, partitions)
+
+    def wait_for_topic(self, name: str, partitions: int) -> None:
+        """Wait until this broker says where a topic is that the controller has: that reaches the broker a little later.
+
+        Raises:
+            SetupError: it did not within 30 s.
+        """
+        admin = self.admin()
+        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        while not _has_leaders(admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics.get(name), partitions):
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not hear of topic {name} within {_REQUEST_TIMEOUT_S:g} s")
+            time.sleep(_TOPIC_POLL_S)
 
     @property
     def _settings(self) -> str:
@@ -252,3 +268,9 @@ class EmbeddedKafka:
             f"The embedded Kafka broker in {self.directory} {what}. Its last words:\n  {last}\n",
             next_step="read them; usual are a wrong setting, too little memory and a full disk",
         )
+
+
+def _has_leaders(topic: TopicMetadata | None, partitions: int) -> bool:
+    """Say whether a broker that knows this of a topic can be written to. Pure."""
+    known = topic.partitions.values() if topic is not None and topic.error is None else ()
+    return len(known) == partitions and all(each.leader >= 0 for each in known)

@@ -64,13 +64,16 @@ class EmbeddedCluster:
         return self._nodes[node]
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic with a replica on every node, and wait until it is there."""
+        """Create a topic with a replica on every node, and wait until every node that runs has it."""
         from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=len(_NODES))
         admin = self._a_living_one().admin()  # a name of its own: the answer needs the client alive
         answers = admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_S)
         answers[name].result(_REQUEST_TIMEOUT_S)
+        for node in self._nodes.values():
+            if node.pid is not None:
+                node.wait_for_topic(name, partitions)
 
     def _start(self) -> None:
         folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="onceonly-kafka-"))
