@@ -13,12 +13,14 @@ import pytest
 from confluent_kafka import KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceRequest
 from kafka.record import MemoryRecords
 
 from onceonly.sinks.kafka import delivery, direct_producer
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.produce import Produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +126,7 @@ class Broker:
 
     def _produce(self, request: Any, fault: str | None) -> Any:  # noqa: ANN401
         topics = []
-        for topic in request.topic_data:
+        for topic in _decoded(request).topic_data:
             places = [
                 SimpleNamespace(
                     index=place.index,
@@ -136,11 +138,11 @@ class Broker:
             topics.append(SimpleNamespace(name=topic.name, partition_responses=places))
         return SimpleNamespace(responses=topics)
 
-    def _append(self, partition: int, text: bytes) -> int:
+    def _append(self, partition: int, text: memoryview) -> int:
         assert partition in self.added, "rows before their partition is in the transaction"
         if len(text) > self.bytes_max:
             return TOO_LARGE
-        batch = cast("Any", MemoryRecords(text).next_batch())
+        batch = cast("Any", MemoryRecords(bytes(text)).next_batch())
         assert batch.validate_crc()
         assert (batch.producer_id, batch.producer_epoch) == (5, 2)
         found = (batch.base_sequence, batch.last_offset_delta + 1)
@@ -155,8 +157,17 @@ class Broker:
 
 
 def _bytes(request: Any) -> int:  # noqa: ANN401
-    topics = getattr(request, "topic_data", ())
-    return sum(len(place.records) for topic in topics for place in topic.partition_data)
+    return len(_encoded(request)) if type(request) is Produce else 0
+
+
+def _encoded(request: Produce) -> bytes:
+    request.API_VERSION = 11
+    return request.encode()
+
+
+def _decoded(request: Produce) -> Any:  # noqa: ANN401
+    """Take a request for what kafka-python reads in its bytes."""
+    return ProduceRequest.decode(_encoded(request), version=11)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -350,7 +361,10 @@ def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:
     assert (failure.error.code(), failure.row_bytes) == (TOO_LARGE, 303)
 
 
-def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others() -> None:
+def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(direct_producer, "_ROWS_AT_ONCE", 100)
     made = producer(Broker([]))
     mark = made.failures.begin()
     for _ in range(10):

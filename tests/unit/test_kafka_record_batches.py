@@ -28,9 +28,8 @@ def sealed(fields: Fields) -> bytes:
     count = len(fields)
     found, bounds = record_batches.records(fields, np.arange(count), np.arange(count))
     assert bounds[0] == 0
-    return record_batches.seal(
-        [found.slice(0, int(bounds[-1]))], count, by=BY, sequence=3, time_ms=1_700_000_000_123
-    )
+    piece = found.slice(0, int(bounds[-1]))
+    return b"".join(record_batches.seal([piece], count, by=BY, sequence=3, time_ms=1_700_000_000_123))
 
 
 def in_pieces(values: Sequence[bytes | None], kind: pa.DataType, begin: int, step: int) -> list[pa.Array]:
@@ -94,7 +93,7 @@ def test_rows_are_written_in_the_order_that_is_asked_for(order: list[int], count
     rows = np.array(order[: max(count, 1)])
     fields = Fields.of(in_pieces(values, pa.binary(), 0, 5), in_pieces(keys, pa.string(), 0, 7), None)
     found, bounds = record_batches.records(fields, rows, np.arange(len(rows)))
-    batch = record_batches.seal([found], len(rows), by=BY, sequence=0, time_ms=1)
+    batch = b"".join(record_batches.seal([found], len(rows), by=BY, sequence=0, time_ms=1))
     assert len(found) == bounds[-1]
     assert [(each.key, each.value) for each in read(batch)] == [(keys[row], values[row]) for row in rows]
 
@@ -105,7 +104,7 @@ def test_records_of_several_calls_make_one_batch() -> None:
         rows = np.arange(len(values))
         found, bounds = record_batches.records(Fields.of([pa.array(values)], None, None), rows, first + rows)
         pieces.append(found.slice(0, int(bounds[-1])))
-    batch = record_batches.seal(pieces, 103, by=BY, sequence=0, time_ms=1)
+    batch = b"".join(record_batches.seal(pieces, 103, by=BY, sequence=0, time_ms=1))
     assert [each.value for each in read(batch)] == [b"a", b"b", *[b"c"] * 100, b"d"]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.kafka.admin import Admin
-    from onceonly.sinks.kafka.record_batches import Codec, Identity
+    from onceonly.sinks.kafka.record_batches import Codec, Identity, Sealed
 
 # Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
 TOO_LARGE = 10
@@ -33,9 +33,6 @@ _TOO_MANY = 18
 _DUPLICATE = 46
 # Of a producer that somebody else has replaced.
 _FENCED = frozenset({47, 90})
-# 12 and newer add the partition themselves, and name topics by their ids.
-_PRODUCE_VERSION_MAX = 11
-_ACKS_ALL = -1
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 1.0
 _NO_LEADER = -1
@@ -229,14 +226,13 @@ class Delivery:
             yield share
 
     def _post(self, leader: int, lanes: Sequence[Lane]) -> None:
-        from kafka.protocol.producer.produce import ProduceRequest
+        from onceonly.sinks.kafka.produce import Produce
 
-        of_topic: dict[str, list[Any]] = {}
-        in_topic = ProduceRequest.TopicProduceData
+        sealed: dict[str, list[tuple[int, Sealed]]] = {}
         time_ms = int(time.time() * 1000)
         for lane in lanes:
             batch = lane.waiting[0]
-            sealed = record_batches.seal(
+            made = record_batches.seal(
                 batch.records,
                 batch.count,
                 by=self._by,
@@ -244,15 +240,8 @@ class Delivery:
                 time_ms=time_ms,
                 codec=self._codec,
             )
-            place = in_topic.PartitionProduceData(index=lane.partition, records=sealed)
-            of_topic.setdefault(lane.topic, []).append(place)
-        request = ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=_ACKS_ALL,
-            timeout_ms=self._request_ms,
-            topic_data=[in_topic(name=topic, partition_data=places) for topic, places in of_topic.items()],
-            max_version=_PRODUCE_VERSION_MAX,
-        )
+            sealed.setdefault(lane.topic, []).append((lane.partition, made))
+        request = Produce(sealed, transactional_id=self._transactional_id, timeout_ms=self._request_ms)
         try:
             answer = self._admin.post(request, leader, self._request_ms)
         except NotAnsweredError:

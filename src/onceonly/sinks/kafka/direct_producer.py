@@ -40,7 +40,7 @@ _BYTES_AT_ONCE = 1 << 22
 # With columns beyond these, batches are taken one by one.
 _SIMPLE = frozenset({"key", "value"})
 # Of records that are kept as parts of one memory, there are at most so many; with more, it would be kept for the last.
-_PIECES_MAX = 4
+_PIECES_MAX = 16
 
 
 def can_be_had() -> bool:
