@@ -198,7 +198,9 @@ def _warm(world: World, contender: Contender, run: Run, display: Display) -> tup
     folder = world.fresh_folder()
     contender.write_session(folder, world.cores)
     display.say("starting and warming up")
-    env = {"PYTHONPATH": python_path(), "JVM_ARGS": f"-Xmx{MEMORY}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Flink unpacks its planner, 46 MB, and leaves it there when it is killed.
+    jvm = f"-Xmx{MEMORY} -Djava.io.tmpdir={folder / 'tmp'}"
+    env = {"PYTHONPATH": python_path(), "JVM_ARGS": jvm, "SPARK_LOCAL_IP": "127.0.0.1"}
     contending: Contending | None = None
     try:
         contending = Contending.start(contender.command(), folder, env)
