@@ -192,7 +192,14 @@ class EmbeddedKafka:
         quiet = {"log_level": 0}  # a refused connection is expected while a broker starts or is down
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **quiet, **self._client_properties})
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replicas: int = 1,
+    ) -> None:
         """Create a topic and wait until the broker has it.
 
         Raises:
@@ -201,7 +208,9 @@ class EmbeddedKafka:
         """
         from confluent_kafka.admin import NewTopic
 
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=replicas, config=dict(configs or {})
+        )
         admin = self.admin()  # a name of its own: the answer needs the client alive
         answers = admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_S)
         answers[name].result(_REQUEST_TIMEOUT_S)

@@ -65,12 +65,7 @@ class EmbeddedCluster:
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic with a replica on every node, and wait until every node that runs has it."""
-        from confluent_kafka.admin import NewTopic
-
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=len(_NODES))
-        admin = self._a_living_one().admin()  # a name of its own: the answer needs the client alive
-        answers = admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_S)
-        answers[name].result(_REQUEST_TIMEOUT_S)
+        self._a_living_one().create_topic(name, partitions, replicas=len(_NODES))
         for node in self._nodes.values():
             if node.pid is not None:
                 node.wait_for_topic(name, partitions)

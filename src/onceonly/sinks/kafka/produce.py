@@ -50,18 +50,16 @@ class Produce(ProduceRequest, init=False):  # type: ignore[misc,call-arg]  # kaf
         """Encode as kafka-python does, which calls it when the version is known: with all of each batch."""
         left = bytes(super().encode(version, header=header, framed=False))
         parts: list[Any] = []
-        size = 0
         for sealed in self._batches:
             before, head, left = left.partition(sealed[0])
-            whole = [
+            parts += [
                 before.removesuffix(self._length(len(head))),
                 self._length(sum(map(len, sealed))),
                 *sealed,
             ]
-            size += sum(map(len, whole))
-            parts += whole
-        frame = [Int32.encode(size + len(left))] if framed else []
-        return b"".join([*frame, *parts, left])
+        parts.append(left)
+        frame = [Int32.encode(sum(map(len, parts)))] if framed else []
+        return b"".join([*frame, *parts])
 
     def _length(self, size: int) -> bytes:
         """Spell what stands before so many bytes of records."""
