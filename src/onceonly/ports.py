@@ -98,6 +98,7 @@ class Sink(Protocol):
     def capabilities(self) -> Capabilities: ...
     def check(self, context: QueryContext) -> Mapping[str, str | int]: ...
     def identity(self) -> Mapping[str, str | int]: ...
+    def expect(self, context: WriteContext) -> None: ...
     def begin_transaction(self, context: WriteContext) -> Any: ...  # noqa: ANN401  each sink's own type
     def write(self, transaction: Any, batch: pa.RecordBatch) -> None: ...  # noqa: ANN401
     def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
@@ -146,6 +147,12 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         which it changes is run again.
         """
         return {}
+
+    def expect(self, context: WriteContext) -> None:
+        """Hear that an attempt waits for its rows: what it will need can be looked up meanwhile. Must not wait.
+
+        Executor, once an attempt, before ``begin_transaction``, which is not called where no row comes.
+        """
 
     @abstractmethod
     def begin_transaction(self, context: WriteContext) -> T:

@@ -688,12 +688,21 @@ DEFECTS: Final = (
         group=KAFKA,
         what="The marker is not in the transaction that it is to prove",
         file="sinks/kafka/writer.py",
-        before="            self.producer.send_offset,\n",
-        after="            lambda *_offset: None,\n",
+        before="        self._marking = self.producer.begin_offset(\n",
+        after="        self._marking = (lambda *_offset: self._marking)(\n",
         tests=(
             BROKER + "test_committed_and_then_fenced_is_known_by_the_marker",
             BROKER + "test_the_marker_of_a_pending_transaction_is_not_shown",
         ),
+    ),
+    Defect(
+        name="marker-of-another-attempt",
+        group=KAFKA,
+        what="An attempt takes for its predecessor what was looked up for an earlier one: its marker proves nothing",
+        file="sinks/kafka/producers.py",
+        before="        return answer if of is context else None\n",
+        after="        return answer\n",
+        tests=(OUTCOMES + "test_a_look_up_that_was_begun_is_given_to_its_attempt_once_and_to_no_other",),
     ),
     Defect(
         name="unknown-taken-for-delivered",

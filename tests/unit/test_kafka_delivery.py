@@ -210,6 +210,13 @@ def write(made: DirectProducer, batches: list[Rows]) -> int:
     return mark
 
 
+def put_offset(made: DirectProducer) -> None:
+    offset = made.begin_offset("markers", 7, "token", 5)
+    assert not offset.done()
+    made.flush(5)
+    offset.result(0)
+
+
 ROWS = st.tuples(
     st.none() | st.binary(max_size=6), st.binary(max_size=80), st.none() | st.integers(0, PARTITIONS - 1)
 )
@@ -281,7 +288,7 @@ def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_
     write(made, [[(None, b"v", 0)], [(None, b"v", 1)]])
     # Not when all is flushed: by then it is there, and nobody waits.
     assert broker.posted == ["AddPartitionsToTxn", "AddOffsetsToTxn", "AddPartitionsToTxn", "Produce"]
-    made.send_offset("markers", 7, "token", 5)
+    put_offset(made)
     assert broker.posted[4:] == ["TxnOffsetCommit"]
     assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
 
@@ -326,7 +333,7 @@ def test_an_offset_and_its_group_are_sent_again_where_nothing_is_known_of_them(
     made = producer(broker)
     if rows:
         write(made, [[(None, b"v", 0)]])
-    made.send_offset("markers", 7, "token", 5)
+    put_offset(made)
     assert broker.offsets == [("group", 7)]
     # Who did not answer may not be the coordinator any more.
     assert broker.forgotten == ["id" if lost == "AddOffsetsToTxnRequest" else "group"]
@@ -339,7 +346,7 @@ def test_an_offset_waits_until_its_group_is_in_the_transaction(code: int) -> Non
     made = producer(broker)
     write(made, [[(None, b"v", 0)]])
     assert broker.groups == []
-    made.send_offset("markers", 7, "token", 5)
+    put_offset(made)
     assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
 
 
@@ -349,7 +356,7 @@ def test_an_offset_of_a_producer_that_was_replaced_is_refused() -> None:
     made = producer(broker)
     write(made, [[(None, b"v", 0)]])
     with pytest.raises(KafkaException):
-        made.send_offset("markers", 7, "token", 5)
+        put_offset(made)
     assert broker.offsets == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
 from typing import TYPE_CHECKING, Any, cast
@@ -224,6 +225,48 @@ def test_a_spare_waits_for_the_decision_and_not_where_it_is_wanted_before(
     assert spare is not None
     assert not spare.future.done(), "epochs of one slot again"
     pool.take(4)
+
+
+def test_a_spare_that_could_not_be_prepared_costs_the_next_ones_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "_SPARE_WAITS_S", 0.0)
+    pool, before = Initialised(), threading.active_count()
+    pool.take(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "_initialise", lambda _name: 1 // 0)
+        pool.prepare_spare(0)
+        assert pool._spare is not None
+        assert pool._spare.future.result(10) is None
+    pool.take(1)
+    pool.prepare_spare(1)
+    assert pool._spare is not None
+    assert pool._spare.future.result(10) is not None
+    assert threading.active_count() == before + 1, "one thread for all"
+    (filler,) = (each for each in threading.enumerate() if each is pool._filler)
+    pool.drop()
+    filler.join(10)
+    assert not filler.is_alive()
+
+
+def test_a_pool_that_was_dropped_prepares_no_spare_and_an_attempt_of_it_goes_on() -> None:
+    pool = Initialised()
+    pool.drop()
+    pool.prepare_spare(0)
+    pool.take(1)
+    assert (pool._spare, len(pool.initialised)) == (None, 1)
+
+
+def test_a_look_up_that_was_begun_is_given_to_its_attempt_once_and_to_no_other() -> None:
+    pool = Initialised()
+    pool.expect(CONTEXT, lambda: "token")
+    expected = pool.expected(CONTEXT)
+    assert expected is not None
+    assert expected.result(10) == "token"
+    assert pool.expected(CONTEXT) is None
+    pool.expect(CONTEXT, lambda: "token")
+    assert pool.expected(replace(CONTEXT, attempt="2")) is None
+    assert pool.expected(CONTEXT) is None, "of each slot, the newest attempt counts"
 
 
 def test_a_worker_of_more_queries_than_it_keeps_clients_for_closes_the_one_that_was_unused_for_longest(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pytest
 
@@ -10,6 +12,9 @@ from onceonly.model import Guarantee, Handle, Mode, Plan, Vote
 from onceonly.ports import WriteContext
 from onceonly.runtime.slot import run_slot
 from onceonly.testing.memory_sink import MemorySink, MemoryTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 ROWS = [
     pa.record_batch({"n": [1, 2]}),
@@ -27,7 +32,7 @@ def sink() -> MemorySink:
 
 def attempt(
     sink: MemorySink,
-    batches: list[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     *,
     mode: Mode = Mode.RUN,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
@@ -69,6 +74,28 @@ def test_an_empty_slot_begins_nothing_and_votes_without_a_handle(
 
     assert (vote.handle, vote.rows) == (None, 0)
     assert not sink.store.transactions
+
+
+@pytest.mark.parametrize(("batches", "begins"), [([], 0), (ROWS, 1)])
+def test_a_sink_hears_of_an_attempt_before_its_rows_come(
+    sink: MemorySink, monkeypatch: pytest.MonkeyPatch, batches: list[pa.RecordBatch], begins: int
+) -> None:
+    steps, begin = list[object](), sink.begin_transaction
+
+    def begun(context: WriteContext) -> MemoryTransaction:
+        steps.append(context)
+        return begin(context)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        steps.append("rows")
+        yield from batches
+
+    monkeypatch.setattr(sink, "expect", steps.append)
+    monkeypatch.setattr(sink, "begin_transaction", begun)
+    attempt(sink, rows())
+    expected = steps[0]
+    assert isinstance(expected, WriteContext)
+    assert steps == [expected, "rows", *[expected] * begins]
 
 
 def test_a_sink_that_has_lost_nothing_of_a_partly_lost_epoch_writes_nothing(sink: MemorySink) -> None:

@@ -43,6 +43,7 @@ def run_slot(
     transaction: Any = None
     begun = False
     try:
+        sink.expect(context)
         for batch in batches:
             if batch.num_rows == 0:
                 continue

@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import RecordRefusedError
 from onceonly.sinks.kafka import columns, librdkafka
 from onceonly.sinks.kafka.confluent import import_confluent
@@ -21,6 +22,7 @@ from onceonly.sinks.kafka.row_producer import POLL_EVERY, POLL_S, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -138,6 +140,10 @@ class BatchProducer:
                 return waiting
             step_s *= 1.1
         return 0
+
+    def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
+        """Begin to do what ``send_offset`` does, beside a flush."""
+        return background.begin("onceonly-marker", self.send_offset, topic, offset, metadata, timeout_s)
 
     def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import columns, compression, partitioner, record_batches
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.record_batches import Identity
+    from onceonly.sinks.kafka.transaction import Sent
 
     Numbers = npt.NDArray[np.int64]
+    # A batch, and from which row on and up to which it takes them.
+    _Share = tuple[Batch, int, int]
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
@@ -52,10 +57,20 @@ def can_be_had() -> bool:
     return bool(google_crc32c.implementation == "c")
 
 
-class DirectProducer:
-    """One transaction's producer, over connections of this process: ``rows`` for rows, ``admin`` for all else.
+@dataclass(slots=True)
+class _Offset:
+    """An offset on its way into the transaction."""
 
-    One thread writes and flushes; another one may call ``send_offset`` meanwhile.
+    place: tuple[str, int, str]
+    deadline: float
+    sent: Sent | None = None
+    done: Future[None] = field(default_factory=Future)
+
+
+class DirectProducer:
+    """One transaction's producer, in one thread.
+
+    It uses connections of its process: ``rows`` for rows, ``admin`` for all else.
     """
 
     def __init__(
@@ -77,6 +92,7 @@ class DirectProducer:
         )
         self._topic: str | None = None
         self._mark = 0
+        self._offset: _Offset | None = None
         # Batches that no records were made of so far, and the number of their first row in the slot.
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = self._gathered_bytes = self._first = 0
@@ -132,19 +148,35 @@ class DirectProducer:
             self._gathered_bytes += size
             # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
             is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
-            is_first = not self._lanes
-            if is_much or is_first or not is_simple:
+            # With the first rows, the transaction is opened: from then on a sweep finds it, and fences an attempt that
+            # sleeps. Its answer is waited for before rows are sent.
+            if is_much or not self._lanes or not is_simple:
                 with self._noted():
                     self._encode(wait_s)
-                    if is_first:
-                        # From now on a sweep finds this transaction, and fences an attempt that sleeps.
-                        self._transaction.settle(time.monotonic() + wait_s)
                     self._bound(wait_s)
                 if self.failures.first(self._mark) is not None:
                     return
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every row is acknowledged or failed; gives how many are neither."""
+        """Wait until every row is acknowledged or failed; gives how many are neither. The offset goes beside them."""
+        try:
+            left = self._flush(timeout_s)
+            if not left and self.failures.first(self._mark) is None:
+                self._end_offset()
+        finally:
+            if self._offset is not None and not self._offset.done.done():
+                self._offset.done.set_exception(NotAnsweredError("the rows beside it were not taken"))
+        return left
+
+    def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
+        """Have ``flush`` put an offset of partition 0 into the transaction; gives what becomes of it, known by then.
+
+        That is ``KafkaException`` where it is refused, ``UnavailableError`` where it is not answered for so long.
+        """
+        self._offset = _Offset((topic, offset, metadata), time.monotonic() + timeout_s)
+        return self._offset.done
+
+    def _flush(self, timeout_s: float) -> int:
         end = time.monotonic() + timeout_s
         delivery = self._delivery
         with self._noted():
@@ -155,6 +187,7 @@ class DirectProducer:
                 self._close(lane)
             self._transaction.settle(end)
             delivery.move()
+            self._send_offset()
             while delivery.failure is None and (left := delivery.rows):
                 left_s = end - time.monotonic()
                 if left_s <= 0:
@@ -164,9 +197,21 @@ class DirectProducer:
                 delivery.move()
         return 0
 
-    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
-        """Put an offset of partition 0 into the transaction. Raises ``KafkaException``, ``UnavailableError``."""
-        self._transaction.send_offset(topic, offset, metadata, timeout_s)
+    def _send_offset(self) -> None:
+        if (offset := self._offset) is not None:
+            try:
+                offset.sent = self._transaction.begin_offset(*offset.place, offset.deadline)
+            except Exception as error:  # noqa: BLE001  it is raised where it is waited for
+                offset.done.set_exception(error)
+
+    def _end_offset(self) -> None:
+        if (offset := self._offset) is not None and offset.sent is not None:
+            try:
+                self._transaction.end_offset(offset.sent, offset.deadline)
+            except Exception as error:  # noqa: BLE001  as above
+                offset.done.set_exception(error)
+            else:
+                offset.done.set_result(None)
 
     def purge(self) -> None:
         """Drop what is still buffered."""
@@ -209,8 +254,8 @@ class DirectProducer:
         hashes = None
         if fields.keys is not None:
             hashes = np.concatenate([partitioner.hashes(each) for each in fields.keys.pieces])
-        for name, rows in _topics(batch, self._topic, first, len(fields)):
-            self._take(
+        hands = [
+            self._deal(
                 name,
                 fields,
                 rows,
@@ -218,9 +263,15 @@ class DirectProducer:
                 None if named is None else named[rows],
                 wait_s,
             )
+            for name, rows in _topics(batch, self._topic, first, len(fields))
+        ]
+        # Under way while the records are made.
         self._transaction.add(self._lanes)
+        for hand in hands:
+            if hand is not None:
+                self._make(fields, *hand)
 
-    def _take(
+    def _deal(
         self,
         topic: str,
         fields: Fields,
@@ -228,35 +279,42 @@ class DirectProducer:
         hashes: Numbers | None,
         named: Numbers | None,
         wait_s: float,
-    ) -> None:
-        """Deal rows out to the open batches of their partitions."""
+    ) -> tuple[Numbers, Numbers, list[_Share]] | None:
+        """Deal rows out to the open batches of their partitions: their order, the places in the batches, the shares.
+
+        None where there are no rows, or where one cannot be sent, which is noted.
+        """
         import numpy as np
 
         count, sizes = len(rows), fields.sizes[rows]
         if not count:
-            return
+            return None
         if int(sizes.max()) > self._record_bytes:
             self._refuse(TOO_LARGE, int(sizes[sizes > self._record_bytes][0]))
-            return
+            return None
         partitions = self._partitions(topic, count, hashes, named, wait_s)
         if partitions is None:
-            return
+            return None
         if (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
             rows, sizes, partitions = rows[order], sizes[order], partitions[order]
         ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
         deltas = np.empty(count, np.int64)
         bounds = np.cumsum(sizes + RECORD_BYTES_MAX)
-        shares: list[tuple[Lane, Batch, int, int]] = []
+        shares: list[_Share] = []
         begin = 0
         for end in ends:
             lane = self._lane(topic, int(partitions[begin]))
             for batch, start, stop in self._fill(lane, bounds, begin, end):
                 deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
-                shares.append((lane, batch, start, stop))
+                shares.append((batch, start, stop))
             begin = end
+        return rows, deltas, shares
+
+    def _make(self, fields: Fields, rows: Numbers, deltas: Numbers, shares: list[_Share]) -> None:
+        """Make the records of rows that were dealt out."""
         found, places = record_batches.records(fields, rows, deltas)
-        for _, batch, start, stop in shares:
+        for batch, start, stop in shares:
             piece = found.slice(int(places[start]), int(places[stop] - places[start]))
             # A piece keeps all of what it is a part of; a small one of its own is less to keep.
             batch.records.append(piece if piece.size * _PIECES_MAX >= found.size else piece.to_pybytes())

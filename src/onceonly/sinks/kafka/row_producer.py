@@ -10,6 +10,7 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import columns
 from onceonly.sinks.kafka.confluent import import_confluent
@@ -17,6 +18,7 @@ from onceonly.sinks.kafka.failures import Failure, Failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -96,6 +98,10 @@ class RowProducer:
         """Wait until every row is acknowledged or failed; gives how many are neither."""
         left: int = self._producer.flush(timeout_s)
         return left
+
+    def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
+        """Begin to do what ``send_offset`` does, beside a flush."""
+        return background.begin("onceonly-marker", self.send_offset, topic, offset, metadata, timeout_s)
 
     def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""

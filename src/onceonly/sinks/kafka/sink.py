@@ -60,8 +60,12 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
             "marker_topic": self._kafka.marker_topic or "",
         }
 
+    def expect(self, context: WriteContext) -> None:
+        """Begin to look up the marker that ours will replace: its answer is there before the rows."""
+        writer.expect(context, self._kafka)
+
     def begin_transaction(self, context: WriteContext) -> writer.PlainWrite:
-        """Take an initialised producer and begin; look up the marker that ours will replace."""
+        """Take an initialised producer and begin, once the marker that ours will replace is known."""
         return writer.begin(context, self._kafka)
 
     def write(self, transaction: writer.PlainWrite, batch: pa.RecordBatch) -> None:

@@ -7,7 +7,6 @@ take them also where they know the newer way (KIP-890), and a commit by the newe
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
     """A request to a coordinator, and how its answer is read."""
 
     kind: int
@@ -80,7 +79,7 @@ class _Sent:
 
 
 class Transaction:
-    """One transaction, from its first row to its marker. Thread-safe: rows and marker are sent by two threads.
+    """One transaction, from its first row to its marker. One thread.
 
     Its coordinator puts a request off while it carries out another one of the same transaction. Those sent over one
     connection come one after the other, so nobody waits for an answer before the next is sent.
@@ -91,39 +90,35 @@ class Transaction:
         self._id = transactional_id
         self._identity = identity
         self._group = group
-        self._lock = threading.Lock()
         self._known: set[tuple[str, int]] = set()
-        self._adding: list[_Sent] = []
-        self._adding_group: _Sent | None = None
+        self._adding: list[Sent] = []
+        self._adding_group: Sent | None = None
 
     def add(self, places: Collection[tuple[str, int]]) -> None:
         """Begin to add partitions that are not in it yet; ``settle`` waits. The marker's group is added behind them."""
-        with self._lock:
-            new = set(places) - self._known
-            if new:
-                self._adding.append(
-                    self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions)
-                )
-                self._known |= new
-                self._add_group()
+        new = set(places) - self._known
+        if new:
+            self._adding.append(self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions))
+            self._known |= new
+            self._add_group()
 
     def settle(self, deadline: float) -> None:
         """Wait until what was added is in it; rows may be sent then, and not before.
 
         Raises ``UnavailableError``; ``KafkaException`` where the coordinator refuses.
         """
-        with self._lock:
-            adding, self._adding = self._adding, []
+        adding, self._adding = self._adding, []
         for sent in adding:
             self._finish(sent, deadline)
 
-    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
-        """Put an offset of partition 0 of the group into it. Raises as ``settle`` does."""
+    def begin_offset(self, topic: str, offset: int, metadata: str, deadline: float) -> Sent:
+        """Begin to put an offset of partition 0 of the group into it; ``end_offset`` waits.
+
+        Raises as ``settle`` does, if the group cannot be added.
+        """
         from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
-        with self._lock:
-            adding = self._add_group()
-        deadline = time.monotonic() + timeout_s
+        adding = self._add_group()
         self._finish(adding, deadline)
         in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         place = in_topic.TxnOffsetCommitRequestPartition(
@@ -140,10 +135,14 @@ class Transaction:
             topics=[in_topic(name=topic, partitions=[place])],
             max_version=_COMMIT_OFFSET_VERSION_MAX,
         )
-        self._finish(self._send(GROUP, self._group, request, _code_of_offset), deadline)
+        return self._send(GROUP, self._group, request, _code_of_offset)
 
-    def _add_group(self) -> _Sent:
-        """Begin to add the group, once. With the lock."""
+    def end_offset(self, sent: Sent, deadline: float) -> None:
+        """Wait until the offset is in it. Raises as ``settle`` does."""
+        self._finish(sent, deadline)
+
+    def _add_group(self) -> Sent:
+        """Begin to add the group, once."""
         from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
         if self._adding_group is None:
@@ -159,16 +158,16 @@ class Transaction:
             "group_id": self._group,
         }
 
-    def _send(self, kind: int, key: str, request: Any, code: Callable[[Any], int]) -> _Sent:  # noqa: ANN401
+    def _send(self, kind: int, key: str, request: Any, code: Callable[[Any], int]) -> Sent:  # noqa: ANN401
         try:
             client = self._admin.client()
             answer = client.post(request, client.coordinator(kind, key))
         except NotAnsweredError as error:
             answer = Future()
             answer.set_exception(error)
-        return _Sent(kind, key, request, code, answer)
+        return Sent(kind, key, request, code, answer)
 
-    def _finish(self, sent: _Sent, deadline: float) -> None:
+    def _finish(self, sent: Sent, deadline: float) -> None:
         """Wait for an answer; send it again while there is none. What is in it already may be added again."""
         with contextlib.suppress(NotAnsweredError):
             try:

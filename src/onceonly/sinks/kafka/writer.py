@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onceonly import background
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
 from onceonly.sinks.kafka import marker
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 # KafkaError codes: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE and rd_kafka's own _QUEUE_FULL.
 _TOO_LARGE = 10
 _INVALID_RECORD = 87
+
+
+def expect(context: WriteContext, options: KafkaOptions) -> None:
+    """Begin to look up what an attempt has to know before its transaction begins; ``begin`` waits for it."""
+    if context.guarantee is not Guarantee.AT_LEAST_ONCE:
+        _pool(context, options).expect(context, partial(_predecessor, context, options))
 
 
 def begin(context: WriteContext, options: KafkaOptions) -> PlainWrite | TransactionalWrite:
@@ -125,21 +131,13 @@ class TransactionalWrite(PlainWrite):
         facts = context.facts
         self._cluster_id = str(facts["cluster_id"])
         self._end_txn_version = int(facts["end_txn_version"])
-        self._timeout_ms = int(facts["transaction_timeout_ms"])
-        self._pool: Pool = this_worker().pool(context, options, self._timeout_ms)
+        self._timeout_ms = _timeout_ms(context)
+        self._pool = _pool(context, options)
         self._marker_topic = require_marker_topic(options)
-        self._group = marker.group_name(options.prefix, context.query, context.sink, context.slot)
+        self._group = _group(context, options)
         # Before anything is begun: the token that ours will replace is half of a proof of loss.
-        self._predecessor = marker.read_or_seed(this_worker().admin(options), self._group, self._marker_topic)
-        # An epoch that runs as new has nothing committed; one that is repaired has a part.
-        newest = context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1
-        if marker.epoch_of(self._predecessor) > newest:
-            raise LogError(
-                f"Sink {context.sink} of query {context.query} has committed epoch "
-                f"{marker.epoch_of(self._predecessor)}, and this checkpoint is at epoch {context.epoch}: an older "
-                f"checkpoint was restored. Nothing was written.",
-                next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
-            )
+        expected = self._pool.expected(context)
+        self._predecessor = _predecessor(context, options) if expected is None else expected.result()
         self._ready: Ready = self._pool.take(context.epoch)
         self._released = False
         self._marking: Future[None] = Future()
@@ -158,13 +156,8 @@ class TransactionalWrite(PlainWrite):
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        self._marking = background.begin(
-            "onceonly-marker",
-            self.producer.send_offset,
-            self._marker_topic,
-            max(context.epoch, 0),
-            token,
-            self._timeout_s,
+        self._marking = self.producer.begin_offset(
+            self._marker_topic, max(context.epoch, 0), token, self._timeout_s
         )
         try:
             self._flush()
@@ -206,3 +199,31 @@ class TransactionalWrite(PlainWrite):
             method(*arguments)
         except import_confluent().KafkaException as error:
             self._raise_failure(Failure(error.args[0]))
+
+
+def _pool(context: WriteContext, options: KafkaOptions) -> Pool:
+    return this_worker().pool(context, options, _timeout_ms(context))
+
+
+def _timeout_ms(context: WriteContext) -> int:
+    return int(context.facts["transaction_timeout_ms"])
+
+
+def _group(context: WriteContext, options: KafkaOptions) -> str:
+    return marker.group_name(options.prefix, context.query, context.sink, context.slot)
+
+
+def _predecessor(context: WriteContext, options: KafkaOptions) -> str:
+    """Look up the token that the attempt's own will replace. Raises ``LogError`` for a checkpoint that is too old."""
+    token = marker.read_or_seed(
+        this_worker().admin(options), _group(context, options), require_marker_topic(options)
+    )
+    committed = marker.epoch_of(token)
+    # An epoch that runs as new has nothing committed; one that is repaired has a part.
+    if committed > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
+        raise LogError(
+            f"Sink {context.sink} of query {context.query} has committed epoch {committed}, and this checkpoint is at "
+            f"epoch {context.epoch}: an older checkpoint was restored. Nothing was written.",
+            next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
+        )
+    return token
