@@ -82,8 +82,8 @@ PHASES = (
         begin="slot.has_rows",
         end="slot.begun",
         ends_with_last=False,
-        holds="the marker that this transaction's will replace was looked up while the rows were waited for; the producer "
-        "is ready",
+        holds="the marker that this transaction's will replace was looked up while the rows were waited for; the "
+        "producer is ready",
     ),
     Phase(
         title="rows written, flushed and marked",

@@ -129,19 +129,24 @@ def test_a_connection_lost_while_an_attempt_writes_or_prepares_costs_no_row(
     query.until_read(*map(str, range(100)))
 
 
-def test_what_an_attempt_has_to_know_is_asked_before_its_rows_come_and_not_again(wire: Wire) -> None:
+@pytest.mark.parametrize(("fault", "times"), [(None, 1), (Fault.CUT, 2), (Fault.DROP_ANSWER, 2)])
+def test_what_an_attempt_has_to_know_is_asked_before_its_rows_come_until_it_is_answered(
+    wire: Wire, fault: Fault | None, times: int
+) -> None:
     query = wire.query()
     assert query.commit(query.prepare("a")) in ENDED
     query.until_read("a")  # a marker that is still being committed would be asked for again
     asked = len(wire.proxy.requests(Api.OFFSET_FETCH))
     context = query.attempt(epoch=1)
+    if fault is not None:
+        wire.proxy.arm(Api.OFFSET_FETCH, fault)
     query.sink.expect(context)
-    wait_for(lambda: len(wire.proxy.requests(Api.OFFSET_FETCH)) == asked + 1, "the marker's look-up")
+    wait_for(lambda: len(wire.proxy.requests(Api.OFFSET_FETCH)) == asked + times, "the marker's look-up")
     transaction = query.sink.begin_transaction(context)
     query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["b"]}))
     handle = query.sink.pre_commit(transaction)
     assert handle is not None
-    assert len(wire.proxy.requests(Api.OFFSET_FETCH)) == asked + 1
+    assert len(wire.proxy.requests(Api.OFFSET_FETCH)) == asked + times
     assert query.commit(handle) in ENDED
     query.until_read("a", "b")
 
