@@ -71,7 +71,7 @@ class FakeClock:
 
 
 class OneByOne:
-    """An executor without threads: what is killed at its n-th call is then always the same."""
+    """An executor without threads."""
 
     def __init__(self, *_threads: object, **_names: object) -> None:
         pass
@@ -154,8 +154,9 @@ class World:
         sinks: dict[str, Sink] = {**({self.name: self.sink()} if self.name else {}), **self.others}
         coordinator, continues, finished = self.coordinator(sinks), None, self.finished()
         with contextlib.closing(Presence.hold(str(self.checkpoint))), pytest.MonkeyPatch.context() as patch:
-            for module in (commits, driver):
-                patch.setattr(module, "ThreadPoolExecutor", OneByOne)
+            # What is killed at its n-th call is then always the same.
+            patch.setattr(commits, "THREADS_MAX", 1)
+            patch.setattr(driver, "ThreadPoolExecutor", OneByOne)
             while finished < upto:
                 epoch = finished + 1
                 votes: list[Vote] = []

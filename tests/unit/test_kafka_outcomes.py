@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
 from typing import TYPE_CHECKING, Any, cast
@@ -231,7 +230,7 @@ def test_a_spare_that_could_not_be_prepared_costs_the_next_ones_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producers, "_SPARE_WAITS_S", 0.0)
-    pool, before = Initialised(), threading.active_count()
+    pool = Initialised()
     pool.take(0)
     with monkeypatch.context() as patch:
         patch.setattr(pool, "_initialise", lambda _name: 1 // 0)
@@ -242,19 +241,6 @@ def test_a_spare_that_could_not_be_prepared_costs_the_next_ones_nothing(
     pool.prepare_spare(1)
     assert pool._spare is not None
     assert pool._spare.future.result(10) is not None
-    assert threading.active_count() == before + 1, "one thread for all"
-    (filler,) = (each for each in threading.enumerate() if each is pool._filler)
-    pool.drop()
-    filler.join(10)
-    assert not filler.is_alive()
-
-
-def test_a_pool_that_was_dropped_prepares_no_spare_and_an_attempt_of_it_goes_on() -> None:
-    pool = Initialised()
-    pool.drop()
-    pool.prepare_spare(0)
-    pool.take(1)
-    assert (pool._spare, len(pool.initialised)) == (None, 1)
 
 
 def test_a_look_up_that_was_begun_is_given_to_its_attempt_once_and_to_no_other() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from onceonly import failpoints
+from onceonly import background, failpoints
 from onceonly.errors import CommitDelayedError, OnceonlyError, UnavailableError
 from onceonly.model import RetryLater, Unknown
 
@@ -48,14 +50,24 @@ class CommitLoop:
         deadline = started + self._timeout_s
         shares = self._shares(commands)
         outcomes: dict[int, Outcome] = {}
-        with ThreadPoolExecutor(min(THREADS_MAX, len(shares)), thread_name_prefix="onceonly-commit") as pool:
-            for found in pool.map(
-                lambda share: self._commit(
-                    {place: commands[place] for place in share}, deadline, recovery=recovery
-                ),
-                shares,
-            ):
-                outcomes |= found
+        left: SimpleQueue[list[int]] = SimpleQueue()
+        for share in shares:
+            left.put(share)
+
+        def work() -> None:
+            with contextlib.suppress(Empty):
+                while True:
+                    share = {place: commands[place] for place in left.get_nowait()}
+                    outcomes.update(self._commit(share, deadline, recovery=recovery))
+
+        # This thread has a part, too.
+        others = [background.begin("onceonly-commit", work) for _ in shares[1:THREADS_MAX]]
+        try:
+            work()
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
         self.seconds = self._clock.monotonic() - started
         yield from ((command, outcomes[place]) for place, command in enumerate(commands))
 

@@ -18,11 +18,10 @@ import uuid
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
-from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka import direct_producer, librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
@@ -119,10 +118,6 @@ class Pool:
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
         self._spare: _Spare | None = None
-        # To start a thread takes an attempt 1 ms at the end of each short epoch (measured); so there is one for all.
-        self._orders: SimpleQueue[_Spare | None] = SimpleQueue()
-        self._filler: threading.Thread | None = None
-        self._dropped = False
         self._expected: dict[int, tuple[WriteContext, Future[str]]] = {}
 
     def expect(self, context: WriteContext, look_up: Callable[[], str]) -> None:
@@ -163,35 +158,24 @@ class Pool:
         one or in the one before: the next slot may come any moment.
         """
         with self._lock:
-            if self._spare is not None or self._dropped:
+            if self._spare is not None:
                 return
             ids = Counter(self._used.values())
             several = max(ids[epoch], ids[epoch - 1]) > 1
             self._spare = _Spare(epoch, 0.0 if several else _SPARE_WAITS_S)
-            self._orders.put(self._spare)
-            if self._filler is None:
-                # A daemon: it must not keep a worker alive that Spark wants gone.
-                self._filler = threading.Thread(target=self._work, name="onceonly-spare", daemon=True)
-                self._filler.start()
+            background.begin("onceonly-spare", self._fill, self._spare)
 
     def drop(self) -> None:
-        """Throw the spare away, and prepare no other. It has no transaction, so nothing is left open."""
+        """Throw the spare away. It has no transaction, so nothing is left open."""
         with self._lock:
             self._spare = None
-            self._dropped = True
-            self._orders.put(None)
-
-    def _work(self) -> None:
-        """Prepare one spare after the other, until the pool is dropped."""
-        while (spare := self._orders.get()) is not None:
-            self._fill(spare)
 
     def _fill(self, spare: _Spare) -> None:
         spare.wanted.wait(spare.waits_s)
         ready: Ready | None = None
         try:
-            # The next take meets the same error, where somebody hears it; this thread has spares to come.
-            with contextlib.suppress(Exception):
+            # The next take meets the same error, where somebody hears it.
+            with contextlib.suppress(OnceonlyError):
                 ready = self._initialise(self._claim_id(spare.epoch))
         finally:
             spare.future.set_result(ready)

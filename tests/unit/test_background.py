@@ -1,0 +1,79 @@
+"""Work beside: its result, its error, its thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, wait
+
+import pytest
+
+from onceonly import background
+from onceonly.testing.conformance.world import wait_for
+
+
+@pytest.fixture(autouse=True)
+def _no_idle_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_idle", background._Idle())
+
+
+def settled() -> None:
+    """Wait until a thread that was begun here stands still."""
+    assert wait_for(lambda: bool(background._idle.queues))
+
+
+def test_what_work_gives_or_raises_comes_where_it_is_waited_for() -> None:
+    assert background.begin("beside", divmod, 7, 2).result(10) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        background.begin("beside", divmod, 1, 0).result(10)
+
+
+def test_one_thread_does_one_thing_after_the_other_under_the_name_of_each() -> None:
+    seen: list[tuple[int, str]] = []
+
+    def look() -> None:
+        seen.append((threading.get_ident(), threading.current_thread().name))
+
+    for name in ("beside-a", "beside-b", "beside-c"):
+        background.begin(name, look).result(10)
+        settled()
+    assert len({ident for ident, _ in seen}) == 1
+    assert [name for _, name in seen] == ["beside-a", "beside-b", "beside-c"]
+    (thread,) = (each for each in threading.enumerate() if each.ident == seen[0][0])
+    assert thread.daemon, "it keeps no process alive"
+
+
+def test_what_waits_keeps_nothing_else_waiting() -> None:
+    go_on = threading.Event()
+    waiting = [background.begin("beside", go_on.wait, 10) for _ in range(40)]
+    assert background.begin("beside", divmod, 7, 2).result(10) == (3, 1)
+    go_on.set()
+    assert not wait(waiting, 10).not_done
+
+
+def test_of_many_threads_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_IDLE_MAX", 2)
+    go_on = threading.Event()
+    before = threading.active_count()
+    waiting = [background.begin("beside", go_on.wait, 10) for _ in range(6)]
+    go_on.set()
+    wait(waiting, 10)
+    assert wait_for(lambda: threading.active_count() == before + 2)
+    assert len(background._idle.queues) == 2
+
+
+def test_a_forked_child_begins_with_threads_of_its_own() -> None:
+    background.begin("beside", divmod, 7, 2).result(10)
+    settled()
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        answer: Future[tuple[int, int]] = background.begin("beside", divmod, 9, 2)
+        try:
+            os.write(theirs, b"%d" % answer.result(5)[0])
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as answered:
+        assert answered.read() == b"4"
+    os.waitpid(child, 0)
