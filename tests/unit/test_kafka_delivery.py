@@ -380,7 +380,7 @@ def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others(
             [pa.array([b"v" * 50] * 100), partitions], names=["value", "partition"]
         )
         made.write(batch, "t", 0, mark=mark, wait_s=5)
-    pieces = {lane.partition: batch.records for lane, batch in made._open.items()}
+    pieces = {lane.partition: batch.records for lane, batch in made._batches._open.items()}
     assert len(pieces[1]) == 10
     assert {type(piece) for piece in pieces[1]} == {bytes}
     assert {type(piece) for piece in pieces[0]} == {pa.Buffer}
@@ -412,8 +412,7 @@ def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() 
         pa.RecordBatch.from_pydict({"value": [b"v"] * 3, "topic": topics}), None, 0, mark=mark, wait_s=5
     )
     made._encode(5)
-    for lane in list(made._open):
-        made._close(lane)
+    made._batches.close_all()
     asked = []
 
     def silent(*request: object) -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from onceonly.sinks.kafka import columns, compression, partitioner, record_batches
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
-from onceonly.sinks.kafka.delivery import TOO_LARGE, Batch, Delivery, Lane, Topics
+from onceonly.sinks.kafka.delivery import TOO_LARGE, Delivery, Topics
 from onceonly.sinks.kafka.failures import Failure, Failures
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields
+from onceonly.sinks.kafka.open_batches import OpenBatches
+from onceonly.sinks.kafka.record_batches import Fields
 from onceonly.sinks.kafka.transaction import Transaction, take_id
 
 if TYPE_CHECKING:
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.open_batches import Dealt
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.record_batches import Identity
     from onceonly.sinks.kafka.transaction import Sent
 
     Numbers = npt.NDArray[np.int64]
-    # A batch, and from which row on and up to which it takes them.
-    _Share = tuple[Batch, int, int]
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
@@ -44,8 +44,6 @@ _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 1 << 22
 # With columns beyond these, batches are taken one by one.
 _SIMPLE = frozenset({"key", "value"})
-# Of records that are kept as parts of one memory, there are at most so many; with more, it would be kept for the last.
-_PIECES_MAX = 16
 
 
 def can_be_had() -> bool:
@@ -96,9 +94,6 @@ class DirectProducer:
         # Batches that no records were made of so far, and the number of their first row in the slot.
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = self._gathered_bytes = self._first = 0
-        self._lanes: dict[tuple[str, int], Lane] = {}
-        self._open: dict[Lane, Batch] = {}
-        self._open_bytes = 0
         # Rows without keys go to one partition after the other, a batch of Arrow's each.
         self._turn = random.randrange(1 << 16)  # noqa: S311  to spread load
         self.failures = Failures()
@@ -123,6 +118,7 @@ class DirectProducer:
             request_bytes=self._request_bytes,
             request_ms=self._request_ms,
         )
+        self._batches = OpenBatches(self._delivery, self._batch_bytes)
         return by
 
     def begin_transaction(self, group: str) -> None:
@@ -150,7 +146,7 @@ class DirectProducer:
             is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
             # With the first rows, the transaction is opened: from then on a sweep finds it, and fences an attempt that
             # sleeps. Its answer is waited for before rows are sent.
-            if is_much or not self._lanes or not is_simple:
+            if is_much or not self._batches.lanes or not is_simple:
                 with self._noted():
                     self._encode(wait_s)
                     self._bound(wait_s)
@@ -183,8 +179,7 @@ class DirectProducer:
             self._encode(timeout_s)
             if self.failures.first(self._mark) is not None:
                 return 0
-            for lane in list(self._open):
-                self._close(lane)
+            self._batches.close_all()
             self._transaction.settle(end)
             delivery.move()
             self._send_offset()
@@ -220,8 +215,7 @@ class DirectProducer:
     def close(self) -> None:
         """Send nothing more; the transaction stays open, and the connection belongs to the process. Idempotent."""
         self._gathered.clear()
-        self._open.clear()
-        self._open_bytes = 0
+        self._batches.clear()
         self._delivery.drop()
 
     @contextlib.contextmanager
@@ -254,7 +248,7 @@ class DirectProducer:
         hashes = None
         if fields.keys is not None:
             hashes = np.concatenate([partitioner.hashes(each) for each in fields.keys.pieces])
-        hands = [
+        dealt = [
             self._deal(
                 name,
                 fields,
@@ -266,10 +260,10 @@ class DirectProducer:
             for name, rows in _topics(batch, self._topic, first, len(fields))
         ]
         # Under way while the records are made.
-        self._transaction.add(self._lanes)
-        for hand in hands:
-            if hand is not None:
-                self._make(fields, *hand)
+        self._transaction.add(self._batches.lanes)
+        for each in dealt:
+            if each is not None:
+                self._batches.make(fields, each)
 
     def _deal(
         self,
@@ -279,13 +273,8 @@ class DirectProducer:
         hashes: Numbers | None,
         named: Numbers | None,
         wait_s: float,
-    ) -> tuple[Numbers, Numbers, list[_Share]] | None:
-        """Deal rows out to the open batches of their partitions: their order, the places in the batches, the shares.
-
-        None where there are no rows, or where one cannot be sent, which is noted.
-        """
-        import numpy as np
-
+    ) -> Dealt | None:
+        """Deal rows out to their partitions; None where there are none, or where one cannot be sent, which is noted."""
         count, sizes = len(rows), fields.sizes[rows]
         if not count:
             return None
@@ -295,61 +284,7 @@ class DirectProducer:
         partitions = self._partitions(topic, count, hashes, named, wait_s)
         if partitions is None:
             return None
-        if (partitions != partitions[0]).any():
-            order = np.argsort(partitions, kind="stable")
-            rows, sizes, partitions = rows[order], sizes[order], partitions[order]
-        ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
-        deltas = np.empty(count, np.int64)
-        bounds = np.cumsum(sizes + RECORD_BYTES_MAX)
-        shares: list[_Share] = []
-        begin = 0
-        for end in ends:
-            lane = self._lane(topic, int(partitions[begin]))
-            for batch, start, stop in self._fill(lane, bounds, begin, end):
-                deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
-                shares.append((batch, start, stop))
-            begin = end
-        return rows, deltas, shares
-
-    def _make(self, fields: Fields, rows: Numbers, deltas: Numbers, shares: list[_Share]) -> None:
-        """Make the records of rows that were dealt out."""
-        found, places = record_batches.records(fields, rows, deltas)
-        for batch, start, stop in shares:
-            piece = found.slice(int(places[start]), int(places[stop] - places[start]))
-            # A piece keeps all of what it is a part of; a small one of its own is less to keep.
-            batch.records.append(piece if piece.size * _PIECES_MAX >= found.size else piece.to_pybytes())
-
-    def _fill(self, lane: Lane, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
-        """Give the batches that take the rows of a lane from ``begin`` to ``end``, and which rows each takes."""
-        import numpy as np
-
-        while begin < end:
-            batch = self._open.get(lane)
-            if batch is None:
-                batch = self._open[lane] = Batch(size=BATCH_BYTES)
-                self._open_bytes += BATCH_BYTES
-            before = int(bounds[begin - 1]) if begin else 0
-            room = (
-                min(self._batch_bytes, self._delivery.limits.get(lane.topic, self._batch_bytes)) - batch.size
-            )
-            stop = min(int(np.searchsorted(bounds, before + room, "right")), end)
-            if stop <= begin:
-                if batch.count:
-                    self._close(lane)
-                    continue
-                stop = begin + 1  # larger than a batch is meant to be, and alone in one
-            size = int(bounds[stop - 1]) - before
-            batch.count += stop - begin
-            batch.size += size
-            self._open_bytes += size
-            yield batch, begin, stop
-            begin = stop
-
-    def _close(self, lane: Lane) -> None:
-        """Send the lane's open batch."""
-        batch = self._open.pop(lane)
-        self._open_bytes -= batch.size
-        self._delivery.put(lane, batch)
+        return self._batches.deal(topic, rows, sizes, partitions)
 
     def _partitions(
         self, topic: str, rows: int, hashes: Numbers | None, named: Numbers | None, wait_s: float
@@ -375,18 +310,11 @@ class DirectProducer:
     def _leaders(self, topic: str, wait_s: float) -> Any:  # noqa: ANN401
         return self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
 
-    def _lane(self, topic: str, partition: int) -> Lane:
-        place = (topic, partition)
-        if place not in self._lanes:
-            self._lanes[place] = Lane(topic, partition)
-        return self._lanes[place]
-
     def _bound(self, wait_s: float) -> None:
         """Send what is full, and wait while more than the buffer holds is not acknowledged."""
         delivery = self._delivery
         # Half the buffer is left to open batches where the brokers are slow: they would only get smaller.
-        while self._open_bytes > max(self._buffer_bytes - delivery.bytes, self._buffer_bytes // 2):
-            self._close(max(self._open, key=lambda lane: self._open[lane].size))
+        self._batches.close_down_to(max(self._buffer_bytes - delivery.bytes, self._buffer_bytes // 2))
         if not delivery.bytes:
             return
         end = time.monotonic() + wait_s
