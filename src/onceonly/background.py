@@ -42,8 +42,12 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def begin(name: str, work: Callable[..., T], *arguments: object) -> Future[T]:
-    """Begin ``work`` in a thread called ``name``; what it gives or raises comes where it is waited for."""
+    """Begin ``work`` in a thread called ``name``; what it gives or raises comes where it is waited for.
+
+    It cannot be cancelled.
+    """
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
@@ -51,24 +55,25 @@ def begin(name: str, work: Callable[..., T], *arguments: object) -> Future[T]:
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             future.set_exception(error)
 
-    with _idle.lock:
-        queue = _idle.queues.pop() if _idle.queues else None
+    idle = _idle
+    with idle.lock:
+        queue = idle.queues.pop() if idle.queues else None
     if queue is None:
         queue = SimpleQueue()
         # A daemon: it must not keep a process alive that Spark wants gone.
-        threading.Thread(target=_serve, args=(queue,), name=_IDLE, daemon=True).start()
+        threading.Thread(target=_serve, args=(idle, queue), name=_IDLE, daemon=True).start()
     queue.put((name, run))
     return future
 
 
-def _serve(queue: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
+def _serve(idle: _Idle, queue: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
     thread = threading.current_thread()
     while True:
         thread.name, run = queue.get()
         run()
         del run  # and with it what it gave
         thread.name = _IDLE
-        with _idle.lock:
-            if len(_idle.queues) >= _IDLE_MAX:
+        with idle.lock:
+            if len(idle.queues) >= _IDLE_MAX:
                 return
-            _idle.queues.append(queue)
+            idle.queues.append(queue)

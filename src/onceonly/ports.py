@@ -151,7 +151,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def expect(self, context: WriteContext) -> None:
         """Hear that an attempt waits for its rows: what it will need can be looked up meanwhile. Must not wait.
 
-        Executor, once an attempt, before ``begin_transaction``, which is not called where no row comes.
+        Executor, once an attempt, before ``begin_transaction``. Where no row comes, nothing else is called: it must
+        hold nothing that has to be given back.
         """
 
     @abstractmethod

@@ -428,6 +428,25 @@ def test_an_interrupted_attempt_leaves_its_client_to_the_marker_that_is_on_its_w
     assert query.read() == []
 
 
+def test_an_interrupt_before_the_flush_is_raised_and_the_producer_closed(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, steps = Query(broker), list[str]()
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a"]}))
+
+    def interrupted(_timeout_s: float) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transaction.producer, "flush", interrupted)
+    monkeypatch.setattr(transaction.producer, "close", lambda: steps.append("closed"))
+    with pytest.raises(KeyboardInterrupt):
+        query.sink.pre_commit(transaction)
+    query.sink.discard(transaction)
+    assert steps == ["closed"]
+    assert query.read() == []
+
+
 def test_at_least_once_is_visible_at_once_and_has_no_handle(broker: EmbeddedKafka) -> None:
     query = Query(broker)
     query.context = QueryContext(query=query.id, sink="kafka", guarantee=Guarantee.AT_LEAST_ONCE)

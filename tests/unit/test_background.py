@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 
 import pytest
 
@@ -62,15 +62,16 @@ def test_of_many_threads_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(background._idle.queues) == 2
 
 
+# From Python 3.12 on, of a fork beside threads.
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_begins_with_threads_of_its_own() -> None:
     background.begin("beside", divmod, 7, 2).result(10)
     settled()
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
-        answer: Future[tuple[int, int]] = background.begin("beside", divmod, 9, 2)
         try:
-            os.write(theirs, b"%d" % answer.result(5)[0])
+            os.write(theirs, b"%d" % background.begin("beside", divmod, 9, 2).result(5)[0])
         finally:
             os._exit(0)
     os.close(theirs)

@@ -270,15 +270,20 @@ def test_what_befalls_one_request_costs_no_row(fault: str, place: int) -> None:
 
 
 @pytest.mark.parametrize("fault", ["lost", "answer lost"])
-def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(fault: str) -> None:
+@pytest.mark.parametrize("count", [2, 6])
+def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(
+    fault: str, count: int
+) -> None:
     broker = Broker([None, None, fault])  # partition 0 is added, its first row is sent, partition 1 is added
     made = producer(broker, batch_size="1")
-    # Two in partition 0, two in partition 1.
-    rows: Rows = [(key, b"%d" % number, None) for number, key in enumerate((b"f", b"g", b"a", b"c"))]
-    assert made.failures.first(write(made, [rows[:2], rows[2:]])) is None
+    # Sent when all is flushed, or, of 6 rows, when they come.
+    given = {
+        place: [(key, b"%d" % (place * count + number), None) for number in range(count)]
+        for place, key in enumerate((b"f", b"a"))
+    }
+    assert made.failures.first(write(made, [list(rows) for rows in given.values()])) is None
     assert {number: [value for _, value, _ in some] for number, some in broker.rows.items()} == {
-        0: [b"0", b"1"],
-        1: [b"2", b"3"],
+        place: [value for _, value, _ in rows] for place, rows in given.items()
     }
 
 
@@ -337,6 +342,77 @@ def test_an_offset_and_its_group_are_sent_again_where_nothing_is_known_of_them(
     assert broker.offsets == [("group", 7)]
     # Who did not answer may not be the coordinator any more.
     assert broker.forgotten == ["id" if lost == "AddOffsetsToTxnRequest" else "group"]
+
+
+@pytest.mark.parametrize("what", ["refused", "not acknowledged", "interrupted"])
+def test_a_marker_beside_rows_that_fail_is_not_waited_for(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker([], bytes_max=200 if what == "refused" else 1 << 30)
+    made = producer(broker)
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 300]}), "t", 0, mark=mark, wait_s=5)
+    offset = made.begin_offset("markers", 7, "token", 5)
+    if what == "not acknowledged":
+        monkeypatch.setattr(broker, "_produce", lambda _request, _fault: None)
+        monkeypatch.setattr(made._delivery, "move", lambda: None)
+        assert made.flush(0.01) == 1
+    elif what == "interrupted":
+        monkeypatch.setattr(made._delivery, "move", lambda: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            made.flush(5)
+    else:
+        assert made.flush(5) == 0
+        assert made.failures.first(mark) is not None
+    assert offset.done()
+    with pytest.raises(NotAnsweredError):
+        offset.result()
+
+
+def test_rows_go_on_while_the_group_of_the_marker_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker([])
+    made = producer(broker, batch_size="1")
+    post, slow = broker.post, Future[Any]()
+
+    def late(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        if type(request).__name__ == "AddOffsetsToTxnRequest":
+            return slow
+        answer = post(request, node, timeout_ms)
+        if broker.posted.count("Produce") == 3 and not slow.done():
+            slow.set_exception(NotAnsweredError("lost"))
+        return answer
+
+    monkeypatch.setattr(broker, "post", late)
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"]}), "t", 0, mark=mark, wait_s=5)
+    offset = made.begin_offset("markers", 7, "token", 2)
+    assert made.flush(1) == 0
+    assert sum(map(len, broker.rows.values())) == 3
+    # Only then it is asked for again.
+    offset.result(0)
+    assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
+
+
+def test_a_transaction_that_could_not_be_opened_is_heard_of_with_the_next_rows() -> None:
+    broker = Broker([])
+    made = producer(broker)
+    refused: Future[Any] = Future()
+    refused.set_result(
+        SimpleNamespace(
+            results_by_topic_v3_and_below=[
+                SimpleNamespace(results_by_partition=[SimpleNamespace(partition_error_code=FENCED)])
+            ]
+        )
+    )
+    post = broker.post
+    broker.post = lambda *_request: refused  # type: ignore[method-assign]
+    mark = made.failures.begin()
+    batch = pa.RecordBatch.from_pydict({"value": [b"a"]})
+    made.write(batch, "t", 0, mark=mark, wait_s=5)
+    assert made.failures.first(mark) is None
+    broker.post = post  # type: ignore[method-assign]
+    made.write(batch, "t", 1, mark=mark, wait_s=5)
+    failure = made.failures.first(mark)
+    assert failure is not None
+    assert failure.error.code() == FENCED
 
 
 @pytest.mark.parametrize("code", [51, 16, 14, 7])

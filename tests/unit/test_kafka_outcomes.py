@@ -243,16 +243,49 @@ def test_a_spare_that_could_not_be_prepared_costs_the_next_ones_nothing(
     assert pool._spare.future.result(10) is not None
 
 
-def test_a_look_up_that_was_begun_is_given_to_its_attempt_once_and_to_no_other() -> None:
+def test_what_was_looked_up_is_given_to_its_attempt_once_and_to_no_other() -> None:
     pool = Initialised()
     pool.expect(CONTEXT, lambda: "token")
-    expected = pool.expected(CONTEXT)
-    assert expected is not None
-    assert expected.result(10) == "token"
+    assert pool.expected(CONTEXT) == "token"
     assert pool.expected(CONTEXT) is None
     pool.expect(CONTEXT, lambda: "token")
-    assert pool.expected(replace(CONTEXT, attempt="2")) is None
-    assert pool.expected(CONTEXT) is None, "of each slot, the newest attempt counts"
+    assert pool.expected(replace(CONTEXT)) is None, "another attempt's"
+
+
+@pytest.mark.parametrize("found", [None, "token"])
+def test_a_look_up_that_finds_nothing_or_fails_or_is_old_leaves_the_attempt_to_look_itself(
+    monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    pool = Initialised()
+    pool.expect(CONTEXT, lambda: found)
+    assert pool.expected(CONTEXT) == found
+    pool.expect(CONTEXT, lambda: cast("Any", 1 // 0))
+    assert pool.expected(CONTEXT) is None
+    monkeypatch.setattr(producers, "_EXPECTED_S_MAX", 0.0)
+    pool.expect(CONTEXT, lambda: found)
+    assert pool.expected(CONTEXT) is None
+
+
+def test_after_an_attempt_whose_rows_did_not_come_nothing_is_looked_up_ahead() -> None:
+    pool, asked = Initialised(), list[str]()
+
+    def attempt(name: str, *, has_rows: bool) -> str | None:
+        context = replace(CONTEXT, attempt=name)
+
+        def look_up() -> str:
+            asked.append(name)
+            return name
+
+        pool.expect(context, look_up)
+        return pool.expected(context) if has_rows else None
+
+    assert attempt("1", has_rows=True) == "1"
+    assert attempt("2", has_rows=False) is None
+    for name in "345":
+        assert attempt(name, has_rows=False) is None
+    assert attempt("6", has_rows=True) is None, "it looks itself"
+    assert attempt("7", has_rows=True) == "7"
+    assert asked == ["1", "2", "7"]
 
 
 def test_a_worker_of_more_queries_than_it_keeps_clients_for_closes_the_one_that_was_unused_for_longest(

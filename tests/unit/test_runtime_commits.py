@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +25,7 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.protocol import CommitHandle
+from onceonly.runtime import commits
 from onceonly.runtime.commits import FEW_MAX, CommitLoop
 from onceonly.testing.memory_sink import MemorySink
 
@@ -117,6 +120,26 @@ def test_few_are_committed_one_by_one() -> None:
     sink = Together()
     run(commands(FEW_MAX), a=sink)
     assert (sink.given, len(sink.alone)) == ([], FEW_MAX)
+
+
+@pytest.mark.parametrize("who", ["the caller", "another thread"])
+def test_an_interrupt_stops_what_was_not_begun(monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    monkeypatch.setattr(commits, "THREADS_MAX", 2)
+    sink, caller, interrupted = Together(), threading.get_ident(), threading.Event()
+
+    def commit(handle: Handle) -> Outcome:
+        sink.alone.append(handle.transaction)
+        if (threading.get_ident() == caller) == (who == "the caller"):
+            interrupted.set()
+            raise KeyboardInterrupt
+        assert interrupted.wait(30)
+        time.sleep(0.05)  # until the interrupt is where it is heard
+        return Committed()
+
+    monkeypatch.setattr(sink, "commit", commit)
+    with pytest.raises(KeyboardInterrupt):
+        run(commands(20, once=True), a=sink)
+    assert len(sink.alone) <= 3
 
 
 def test_of_several_sinks_each_is_given_its_own() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+from collections import deque
 from concurrent.futures import wait
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
@@ -14,6 +13,7 @@ from onceonly.model import RetryLater, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from onceonly.model import Outcome
     from onceonly.ports import Clock, Sink
@@ -50,20 +50,25 @@ class CommitLoop:
         deadline = started + self._timeout_s
         shares = self._shares(commands)
         outcomes: dict[int, Outcome] = {}
-        left: SimpleQueue[list[int]] = SimpleQueue()
-        for share in shares:
-            left.put(share)
+        left = deque(shares)
 
         def work() -> None:
-            with contextlib.suppress(Empty):
-                while True:
-                    share = {place: commands[place] for place in left.get_nowait()}
+            while left:
+                try:
+                    places = left.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                try:
+                    share = {place: commands[place] for place in places}
                     outcomes.update(self._commit(share, deadline, recovery=recovery))
+                except BaseException:
+                    left.clear()
+                    raise
 
-        # This thread has a part, too.
-        others = [background.begin("onceonly-commit", work) for _ in shares[1:THREADS_MAX]]
+        others: list[Future[None]] = []
         try:
-            work()
+            others += (background.begin("onceonly-commit", work) for _ in shares[1:THREADS_MAX])
+            work()  # this thread has a part, too
         finally:
             wait(others)
         for other in others:

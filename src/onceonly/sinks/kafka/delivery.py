@@ -164,13 +164,14 @@ class Delivery:
         if self.failure is None:
             self._send()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until an answer is there or something may be sent again, and at most so long."""
+    def wait(self, seconds: float, *others: Future[Any]) -> None:
+        """Wait until an answer is there, one of ``others``, too, or something may be sent again; at most so long."""
         now = time.monotonic()
         pauses = [lane.not_before - now for lane in self._lanes if lane.waiting and not lane.is_on_the_wire]
         seconds = max(min([seconds, *pauses]), 0)
-        if self._flights:
-            wait([flight.answer for flight in self._flights], seconds, FIRST_COMPLETED)
+        answers = [*others, *(flight.answer for flight in self._flights)]
+        if answers:
+            wait(answers, seconds, FIRST_COMPLETED)
         else:
             time.sleep(seconds)
 

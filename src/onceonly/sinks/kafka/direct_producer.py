@@ -136,6 +136,11 @@ class DirectProducer:
         self._mark, self._topic = mark, topic
         if not self._gathered:
             self._first = first
+        # What the rows before it have opened is most often answered by now.
+        with self._noted():
+            self._transaction.settle(time.monotonic() + wait_s)
+        if self.failures.first(mark) is not None:
+            return
         batch = batch.select([name for name in batch.schema.names if name in columns.NAMES])
         is_simple = set(batch.schema.names) <= _SIMPLE
         for piece, size in _pieces(batch):
@@ -144,8 +149,8 @@ class DirectProducer:
             self._gathered_bytes += size
             # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
             is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
-            # With the first rows, the transaction is opened: from then on a sweep finds it, and fences an attempt that
-            # sleeps. Its answer is waited for before rows are sent.
+            # With the first rows, the request goes out that opens the transaction: from then on a sweep finds it, and
+            # fences an attempt that sleeps. Its answer is waited for before rows are sent, and with the next rows.
             if is_much or not self._batches.lanes or not is_simple:
                 with self._noted():
                     self._encode(wait_s)
@@ -182,28 +187,32 @@ class DirectProducer:
             self._batches.close_all()
             self._transaction.settle(end)
             delivery.move()
-            self._send_offset()
             while delivery.failure is None and (left := delivery.rows):
                 left_s = end - time.monotonic()
                 if left_s <= 0:
                     delivery.give_up()
                     return left
-                delivery.wait(left_s)
+                delivery.wait(left_s, *self._send_offset())
                 delivery.move()
         return 0
 
-    def _send_offset(self) -> None:
-        if (offset := self._offset) is not None:
-            try:
-                offset.sent = self._transaction.begin_offset(*offset.place, offset.deadline)
-            except Exception as error:  # noqa: BLE001  it is raised where it is waited for
-                offset.done.set_exception(error)
+    def _send_offset(self) -> list[Future[Any]]:
+        """Send the offset if its group is in the transaction by now; else give what to wait for, beside rows."""
+        offset = self._offset
+        if offset is None or offset.sent is not None:
+            return []
+        group = self._transaction.group()
+        if group.is_taken():
+            offset.sent = self._transaction.begin_offset(*offset.place, offset.deadline)
+        return [] if group.answer.done() else [group.answer]
 
     def _end_offset(self) -> None:
-        if (offset := self._offset) is not None and offset.sent is not None:
+        """Wait until the offset is in the transaction, which may take more than one try."""
+        if (offset := self._offset) is not None:
             try:
-                self._transaction.end_offset(offset.sent, offset.deadline)
-            except Exception as error:  # noqa: BLE001  as above
+                sent = offset.sent or self._transaction.begin_offset(*offset.place, offset.deadline)
+                self._transaction.end_offset(sent, offset.deadline)
+            except Exception as error:  # noqa: BLE001  it is raised where it is waited for
                 offset.done.set_exception(error)
             else:
                 offset.done.set_result(None)

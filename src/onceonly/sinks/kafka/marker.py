@@ -65,6 +65,11 @@ def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float =
     )
 
 
+def read_once(admin: Admin, group: str, topic: str) -> str | None:
+    """Look the token up by one stable read; None where there is none. Executor. Raises where it is not answered."""
+    return _read(admin, group, topic, stable=True)
+
+
 def newest_epoch(admin: Admin, groups: str, topic: str) -> int:
     """Give the newest epoch that a slot has committed, -1 where none has.
 

@@ -53,6 +53,8 @@ _SPARE_AGE_S_MAX = 600.0
 # Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. That takes about
 # this long where epochs are short (benchmarks.phases), and the next epoch begins to write later than that.
 _SPARE_WAITS_S = 0.05
+# What was looked up longer ago is looked up again.
+_EXPECTED_S_MAX = 5.0
 _SHORT_LIVED = {
     # A fresh client asks for its coordinator at once: 14 instead of 54 ms to initialise (measured).
     "reconnect.backoff.ms": "1",
@@ -100,6 +102,15 @@ class _Spare:
     future: Future[Ready | None] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A look-up for an attempt whose rows have not come yet."""
+
+    context: WriteContext
+    began: float
+    answer: Future[str | None]
+
+
 class Pool:
     """The producers of one (query, sink, run) in this process. Executor; thread-safe."""
 
@@ -118,16 +129,27 @@ class Pool:
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
         self._spare: _Spare | None = None
-        self._expected: dict[int, tuple[WriteContext, Future[str]]] = {}
+        self._expected: _Expected | None = None
 
-    def expect(self, context: WriteContext, look_up: Callable[[], str]) -> None:
-        """Begin a look-up for an attempt that waits for its rows; of each slot, the newest attempt's is kept."""
-        self._expected[context.slot] = context, background.begin("onceonly-expect", look_up)
+    def expect(self, context: WriteContext, look_up: Callable[[], str | None]) -> None:
+        """Begin a look-up for an attempt that waits for its rows; not after an attempt whose rows did not come."""
+        if self._expected is None:
+            began = time.monotonic()
+            self._expected = _Expected(context, began, background.begin("onceonly-expect", look_up))
 
-    def expected(self, context: WriteContext) -> Future[str] | None:
-        """Give the look-up that was begun for an attempt, once; None where none was."""
-        of, answer = self._expected.pop(context.slot, (None, None))
-        return answer if of is context else None
+    def expected(self, context: WriteContext) -> str | None:
+        """Give what was looked up for an attempt, once; None where it has to look itself.
+
+        That is where nothing was found or the look-up failed: it was done once only, and things may be better now.
+        """
+        expected, self._expected = self._expected, None
+        if expected is None or expected.context is not context:
+            return None
+        with contextlib.suppress(Exception):
+            found = expected.answer.result()
+            if time.monotonic() - expected.began < _EXPECTED_S_MAX:
+                return found
+        return None
 
     def take(self, epoch: int) -> Ready:
         """Give an initialised producer for a transaction of ``epoch``: the spare, or a new one.
@@ -162,8 +184,9 @@ class Pool:
                 return
             ids = Counter(self._used.values())
             several = max(ids[epoch], ids[epoch - 1]) > 1
-            self._spare = _Spare(epoch, 0.0 if several else _SPARE_WAITS_S)
-            background.begin("onceonly-spare", self._fill, self._spare)
+            spare = _Spare(epoch, 0.0 if several else _SPARE_WAITS_S)
+            background.begin("onceonly-spare", self._fill, spare)
+            self._spare = spare
 
     def drop(self) -> None:
         """Throw the spare away. It has no transaction, so nothing is left open."""

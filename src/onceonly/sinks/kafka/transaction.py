@@ -77,6 +77,12 @@ class Sent:
     code: Callable[[Any], int]
     answer: Future[Any]
 
+    def is_taken(self) -> bool:
+        """Say whether it is answered, and was carried out."""
+        return (
+            self.answer.done() and self.answer.exception() is None and self.code(self.answer.result()) == NONE
+        )
+
 
 class Transaction:
     """One transaction, from its first row to its marker. One thread.
@@ -110,6 +116,10 @@ class Transaction:
         adding, self._adding = self._adding, []
         for sent in adding:
             self._finish(sent, deadline)
+
+    def group(self) -> Sent:
+        """Begin to add the group, if that was not begun yet. ``begin_offset`` waits for it."""
+        return self._add_group()
 
     def begin_offset(self, topic: str, offset: int, metadata: str, deadline: float) -> Sent:
         """Begin to put an offset of partition 0 of the group into it; ``end_offset`` waits.

@@ -28,9 +28,17 @@ _INVALID_RECORD = 87
 
 
 def expect(context: WriteContext, options: KafkaOptions) -> None:
-    """Begin to look up what an attempt has to know before its transaction begins; ``begin`` waits for it."""
+    """Begin to look up the marker that an attempt's own will replace; ``begin`` waits for it."""
     if context.guarantee is not Guarantee.AT_LEAST_ONCE:
-        _pool(context, options).expect(context, partial(_predecessor, context, options))
+        _pool(context, options).expect(
+            context,
+            partial(
+                marker.read_once,
+                this_worker().admin(options),
+                _group(context, options),
+                require_marker_topic(options),
+            ),
+        )
 
 
 def begin(context: WriteContext, options: KafkaOptions) -> PlainWrite | TransactionalWrite:
@@ -136,8 +144,10 @@ class TransactionalWrite(PlainWrite):
         self._marker_topic = require_marker_topic(options)
         self._group = _group(context, options)
         # Before anything is begun: the token that ours will replace is half of a proof of loss.
-        expected = self._pool.expected(context)
-        self._predecessor = _predecessor(context, options) if expected is None else expected.result()
+        self._predecessor = self._pool.expected(context) or marker.read_or_seed(
+            this_worker().admin(options), self._group, self._marker_topic
+        )
+        _refuse_older_checkpoint(context, marker.epoch_of(self._predecessor))
         self._ready: Ready = self._pool.take(context.epoch)
         self._released = False
         self._marking: Future[None] = Future()
@@ -162,7 +172,8 @@ class TransactionalWrite(PlainWrite):
         try:
             self._flush()
         finally:
-            wait([self._marking])
+            if not self._marking.cancel():  # what is under way in another thread cannot be cancelled
+                wait([self._marking])
         self._call(self._marking.result)
         self._release()
         self._pool.prepare_spare(context.epoch)
@@ -192,6 +203,7 @@ class TransactionalWrite(PlainWrite):
         # Destroyed, neither committed nor aborted: a living producer could do both behind the driver's back. Not while
         # the marker is sent, which an interrupt may have left alone: librdkafka waits for ever in such a client's end.
         self._released = True
+        self._marking.cancel()
         self._marking.add_done_callback(lambda _done: self.producer.close())
 
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
@@ -213,12 +225,7 @@ def _group(context: WriteContext, options: KafkaOptions) -> str:
     return marker.group_name(options.prefix, context.query, context.sink, context.slot)
 
 
-def _predecessor(context: WriteContext, options: KafkaOptions) -> str:
-    """Look up the token that the attempt's own will replace. Raises ``LogError`` for a checkpoint that is too old."""
-    token = marker.read_or_seed(
-        this_worker().admin(options), _group(context, options), require_marker_topic(options)
-    )
-    committed = marker.epoch_of(token)
+def _refuse_older_checkpoint(context: WriteContext, committed: int) -> None:
     # An epoch that runs as new has nothing committed; one that is repaired has a part.
     if committed > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
         raise LogError(
@@ -226,4 +233,3 @@ def _predecessor(context: WriteContext, options: KafkaOptions) -> str:
             f"epoch {context.epoch}: an older checkpoint was restored. Nothing was written.",
             next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
         )
-    return token
