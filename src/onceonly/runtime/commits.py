@@ -61,7 +61,7 @@ class CommitLoop:
                 try:
                     share = {place: commands[place] for place in places}
                     outcomes.update(self._commit(share, deadline, recovery=recovery))
-                except BaseException:
+                except BaseException:  # an interrupt, too: no thread begins another share after it
                     left.clear()
                     raise
 

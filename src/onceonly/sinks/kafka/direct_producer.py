@@ -201,7 +201,7 @@ class DirectProducer:
         offset = self._offset
         if offset is None or offset.sent is not None:
             return []
-        group = self._transaction.group()
+        group = self._transaction.add_group()
         if group.is_taken():
             offset.sent = self._transaction.begin_offset(*offset.place, offset.deadline)
         return [] if group.answer.done() else [group.answer]

@@ -16,12 +16,11 @@ import threading
 import time
 import uuid
 from collections import Counter
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
-from onceonly.errors import ConfigurationError, OnceonlyError, WriteFailedError
+from onceonly.errors import ConfigurationError, WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka import direct_producer, librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
@@ -37,6 +36,7 @@ from onceonly.sinks.kafka.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
 
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
@@ -92,14 +92,13 @@ class Ready:
     born: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Spare:
-    """A producer in preparation for epochs after ``epoch``; begun after ``waits_s``, or as soon as it is wanted."""
+    """A producer in preparation for epochs after ``epoch``; begun after a while, or as soon as it is ``wanted``."""
 
     epoch: int
-    waits_s: float
-    wanted: threading.Event = field(default_factory=threading.Event)
-    future: Future[Ready | None] = field(default_factory=Future)
+    wanted: threading.Event
+    future: Future[Ready | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,34 +183,30 @@ class Pool:
                 return
             ids = Counter(self._used.values())
             several = max(ids[epoch], ids[epoch - 1]) > 1
-            spare = _Spare(epoch, 0.0 if several else _SPARE_WAITS_S)
-            background.begin("onceonly-spare", self._fill, spare)
-            self._spare = spare
+            wanted, waits_s = threading.Event(), 0.0 if several else _SPARE_WAITS_S
+            future = background.begin("onceonly-spare", self._fill, epoch, wanted, waits_s)
+            self._spare = _Spare(epoch, wanted, future)
 
     def drop(self) -> None:
         """Throw the spare away. It has no transaction, so nothing is left open."""
         with self._lock:
             self._spare = None
 
-    def _fill(self, spare: _Spare) -> None:
-        spare.wanted.wait(spare.waits_s)
-        ready: Ready | None = None
-        try:
-            # The next take meets the same error, where somebody hears it.
-            with contextlib.suppress(OnceonlyError):
-                ready = self._initialise(self._claim_id(spare.epoch))
-        finally:
-            spare.future.set_result(ready)
-        if ready is None:
-            return
-        record(
-            "spare.ready",
-            actor="executor",
-            query=self._context.query,
-            run=self._context.run,
-            sink=self._context.sink,
-            transaction=ready.transactional_id,
-        )
+    def _fill(self, epoch: int, wanted: threading.Event, waits_s: float) -> Ready | None:
+        wanted.wait(waits_s)
+        # The next take meets the same error, where somebody hears it.
+        with contextlib.suppress(Exception):
+            ready = self._initialise(self._claim_id(epoch))
+            record(
+                "spare.ready",
+                actor="executor",
+                query=self._context.query,
+                run=self._context.run,
+                sink=self._context.sink,
+                transaction=ready.transactional_id,
+            )
+            return ready
+        return None
 
     def _claim_id(self, epoch: int) -> str:
         """Choose an id whose last transaction belongs to an earlier, hence resolved, epoch."""

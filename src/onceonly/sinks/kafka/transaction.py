@@ -106,7 +106,7 @@ class Transaction:
         if new:
             self._adding.append(self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions))
             self._known |= new
-            self._add_group()
+            self.add_group()
 
     def settle(self, deadline: float) -> None:
         """Wait until what was added is in it; rows may be sent then, and not before.
@@ -117,10 +117,6 @@ class Transaction:
         for sent in adding:
             self._finish(sent, deadline)
 
-    def group(self) -> Sent:
-        """Begin to add the group, if that was not begun yet. ``begin_offset`` waits for it."""
-        return self._add_group()
-
     def begin_offset(self, topic: str, offset: int, metadata: str, deadline: float) -> Sent:
         """Begin to put an offset of partition 0 of the group into it; ``end_offset`` waits.
 
@@ -128,7 +124,7 @@ class Transaction:
         """
         from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
-        adding = self._add_group()
+        adding = self.add_group()
         self._finish(adding, deadline)
         in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         place = in_topic.TxnOffsetCommitRequestPartition(
@@ -151,8 +147,8 @@ class Transaction:
         """Wait until the offset is in it. Raises as ``settle`` does."""
         self._finish(sent, deadline)
 
-    def _add_group(self) -> Sent:
-        """Begin to add the group, once."""
+    def add_group(self) -> Sent:
+        """Begin to add the group, once; ``begin_offset`` waits for it."""
         from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
         if self._adding_group is None:
