@@ -77,7 +77,8 @@ def run(options: Options, display: Display) -> Results:
         cores = min(os.cpu_count() or 1, CORES_MAX)
         world = close.enter_context(open_world(folder, options.sizes, cores))
         processes = close.enter_context(Processes(world, display))
-        for each in left:
+        for done_so_far, each in enumerate(left):
+            processes.keep({_process(ready[later.contender], later) for later in left[done_so_far:]})
             if not clock.has_time_for(each, time.monotonic()):
                 display.keep(f"No time for round {each.round}: {options.sizes.limit_s:.0f} s would pass.")
                 break
@@ -124,6 +125,15 @@ def _prepared(used: Mapping[str, Contender], kept: Store, display: Display) -> d
     return ready
 
 
+_Process = tuple[str, bool]
+"""A contender's name, and whether the process has nothing but runs at a rate."""
+
+
+def _process(contender: Contender, run: Run) -> _Process:
+    """Say which process of a contender does a run. Pure."""
+    return contender.name, contender.is_tuned and run.work.rate > 0
+
+
 @dataclass(slots=True)
 class Processes:
     """The contenders' processes. Each starts at its first run, and stays, and gets warm, until a run of it fails.
@@ -133,30 +143,34 @@ class Processes:
 
     world: World
     display: Display
-    _living: dict[str, Contending] = field(default_factory=dict)
-    _hopeless: dict[str, str] = field(default_factory=dict)
+    _living: dict[_Process, Contending] = field(default_factory=dict)
+    _hopeless: dict[_Process, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self._living):
-            self.end(name)
+        self.keep(set())
 
     def of(self, contender: Contender, run: Run) -> tuple[Contending | None, str]:
         """Give a contender's process, warmed up by a work like ``run``; none, and why, where there can be none."""
-        name = contender.name
-        if name not in self._living and name not in self._hopeless:
+        process = _process(contender, run)
+        if process not in self._living and process not in self._hopeless:
             started, why = _warm(self.world, contender, run, self.display)
             if started is None:
-                self._hopeless[name] = why
+                self._hopeless[process] = why
             else:
-                self._living[name] = started
-        return self._living.get(name), self._hopeless.get(name, "")
+                self._living[process] = started
+        return self._living.get(process), self._hopeless.get(process, "")
 
-    def end(self, name: str) -> None:
+    def keep(self, needed: set[_Process]) -> None:
+        """End all others, as each has a heap."""
+        for process in self._living.keys() - needed:
+            self.end(process)
+
+    def end(self, process: _Process) -> None:
         """End a process with all that belongs to it. Idempotent."""
-        _end(self._living.pop(name, None))
+        _end(self._living.pop(process, None))
 
 
 def _run(processes: Processes, contender: Contender, run: Run, kept: Store) -> None:
@@ -171,7 +185,7 @@ def _run(processes: Processes, contender: Contender, run: Run, kept: Store) -> N
     kept.add(*measured)
     processes.display.done(measured)
     if any(one.outcome == "failed" for one in measured):
-        processes.end(contender.name)
+        processes.end(_process(contender, run))
 
 
 def _measured(
@@ -196,7 +210,8 @@ def _measured(
 def _warm(world: World, contender: Contender, run: Run, display: Display) -> tuple[Contending | None, str]:
     """Start a contender's process, and let it do a run that is not measured; give none, and why, where it fails."""
     folder = world.fresh_folder()
-    contender.write_session(folder, world.cores)
+    _, at_a_rate = _process(contender, run)
+    contender.write_session(folder, world.cores, at_a_rate=at_a_rate)
     display.say("starting and warming up")
     # Flink unpacks its planner, 46 MB, and leaves it there when it is killed.
     jvm = f"-Xmx{MEMORY} -Djava.io.tmpdir={folder / 'tmp'}"

@@ -33,7 +33,7 @@ class Contending:
     folder: Path
     orders: int = 0
     has_paced: bool = False
-    """It is warm for runs at a rate, too."""
+    """It is warm for runs at a rate."""
 
     @classmethod
     def start(cls, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> Contending:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _FLINK = (FLINK_EO, FLINK_ALO)
+_PACED: Collection[Part] = ("latency", "empty")
 _EPOCHS_TIMED = (ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED)
 
 
@@ -140,20 +141,26 @@ def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] 
     """Give the runs in their order; without ``parts`` or ``contenders``, those of the size. Pure.
 
     In each round every contender has its turn at every work, one right after the other, as machines have good and bad
-    minutes; who begins moves on by one from round to round.
+    minutes; who begins moves on by one from round to round. Runs at a rate come after all others, as they have
+    processes of their own, and memory is for one of a contender; but in a size with a limit every round has all.
     """
     chosen = [each for each in CONTENDERS if each in (contenders or sizes.contenders)]
     wanted = [each for each in PARTS if each in (parts or sizes.parts)]
+    paced = [each for each in wanted if each in _PACED]
+    groups = [wanted] if sizes.limit_s else [[each for each in wanted if each not in _PACED], paced]
     found: list[Run] = []
-    for number in range(1, sizes.rounds + 1):
-        for part in wanted:
-            alike: dict[Work, list[Run]] = {}
-            for contender in _turned(chosen, number - 1):
-                for work in _works(sizes, part, contender, number):
-                    run = Run(part=part, contender=contender, round=number, work=work)
-                    alike.setdefault(msgspec.structs.replace(work, interval_ms=0), []).append(run)
-            found += [run for turns in alike.values() for run in turns]
+    for number, part in ((number, part) for group in groups for number in _rounds(sizes) for part in group):
+        alike: dict[Work, list[Run]] = {}
+        for contender in _turned(chosen, number - 1):
+            for work in _works(sizes, part, contender, number):
+                run = Run(part=part, contender=contender, round=number, work=work)
+                alike.setdefault(msgspec.structs.replace(work, interval_ms=0), []).append(run)
+        found += [run for turns in alike.values() for run in turns]
     return tuple(found)
+
+
+def _rounds(sizes: Sizes) -> Iterable[int]:
+    return range(1, sizes.rounds + 1)
 
 
 @dataclass(slots=True)

@@ -28,8 +28,19 @@ BASE: Mapping[str, str] = {
 """Of every Spark session, the untuned one too: where it runs, and what is read off it. The number of shuffle
 partitions is that of the cores, as is Flink's parallelism."""
 
-SESSION: Mapping[str, str] = {setting.name: setting.value for setting in SETTINGS}
+_IDLE = "an idle driver"
+
+SESSION: Mapping[str, str] = {each.name: each.value for each in SETTINGS if each.only_for != _IDLE}
 """Of a tuned Spark session: ours, and that of Spark's own sink at equal settings."""
+
+AT_A_RATE: Mapping[str, str] = {each.name: each.value for each in SETTINGS if each.only_for == _IDLE}
+"""Of a tuned Spark session that has runs at a rate only, as well."""
+
+MARK_AT_A_RATE = "at a rate: "
+"""Before the name of such a setting in results."""
+
+(JAVA_AT_A_RATE,) = AT_A_RATE.values()
+"""Options of any tuned contender's JVM that has runs at a rate only: ours, Spark's, Flink's."""
 
 SOURCE: Mapping[str, str] = {
     # Otherwise a read of an almost empty range waits 500 ms.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Flink:
     """Fulfils ``Contender``."""
 
+    is_tuned = True
+
     def __init__(self, name: str, guarantee: str) -> None:
         self.name = name
         self._guarantee = guarantee
@@ -29,14 +31,14 @@ class Flink:
     def command(self) -> list[str]:
         return [str(environment.python()), "-W", "ignore", "-m", "benchmarks.jobs.flink"]
 
-    def write_session(self, folder: Path, cores: int) -> None:
+    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
         conf = {
             **settings.FLINK,
             "parallelism.default": str(cores),
             "taskmanager.numberOfTaskSlots": str(cores),
             "io.tmp.dirs": str(folder / "tmp"),
         }
-        write_session(folder, {"conf": conf})
+        write_session(folder, {"conf": conf, "java": settings.JAVA_AT_A_RATE if at_a_rate else ""})
 
     def order(self, work: Work, place: Place) -> dict[str, object]:
         return {
@@ -49,6 +51,7 @@ class Flink:
         return {
             **settings.FLINK,
             "JVM_ARGS": f"-Xmx{settings.MEMORY}",
+            f"{settings.MARK_AT_A_RATE}JVM_ARGS": settings.JAVA_AT_A_RATE,
             **prefixed(settings.SOURCE, "source: properties."),
             **prefixed(self._sink(), "sink: "),
         }

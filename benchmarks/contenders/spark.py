@@ -25,7 +25,7 @@ class Spark:
 
     def __init__(self, name: str, *, tuned: bool) -> None:
         self.name = name
-        self._tuned = tuned
+        self.is_tuned = tuned
 
     def prepare(self) -> None:
         ensure_jars(used_by="spark")
@@ -33,11 +33,12 @@ class Spark:
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", "-m", "benchmarks.jobs.spark"]
 
-    def write_session(self, folder: Path, cores: int) -> None:
+    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
         temporary = folder / "tmp"
         conf = {
             **settings.BASE,
-            **(settings.SESSION if self._tuned else {}),
+            **(settings.SESSION if self.is_tuned else {}),
+            **(settings.AT_A_RATE if at_a_rate else {}),
             "spark.jars": spark_jars(),
             "spark.pyspark.python": sys.executable,
             "spark.sql.shuffle.partitions": str(cores),
@@ -54,7 +55,7 @@ class Spark:
             "kafka.compression.type": work.compression,
             **self._sink(),
         }
-        source = prefixed(settings.SOURCE, "kafka.") if self._tuned else {}
+        source = prefixed(settings.SOURCE, "kafka.") if self.is_tuned else {}
         return {
             **common_order(work, place),
             "format": self.format,
@@ -63,11 +64,15 @@ class Spark:
         }
 
     def settings(self) -> Mapping[str, str]:
-        tuned = {**settings.SESSION, **prefixed(settings.SOURCE, "source: kafka.")} if self._tuned else {}
-        return {**settings.BASE, **tuned, **prefixed(self._sink(), "sink: ")}
+        tuned = {
+            **settings.SESSION,
+            **prefixed(settings.AT_A_RATE, settings.MARK_AT_A_RATE),
+            **prefixed(settings.SOURCE, "source: kafka."),
+        }
+        return {**settings.BASE, **(tuned if self.is_tuned else {}), **prefixed(self._sink(), "sink: ")}
 
     def versions(self) -> Mapping[str, str]:
         return {}
 
     def _sink(self) -> dict[str, str]:
-        return prefixed(settings.PRODUCER, "kafka.") if self._tuned else {}
+        return prefixed(settings.PRODUCER, "kafka.") if self.is_tuned else {}

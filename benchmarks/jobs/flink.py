@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
     told: dict[str, Any] = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+    os.environ["JVM_ARGS"] = f"{os.environ.get('JVM_ARGS', '')} {told['java']}".strip()
     # Started before the job says that it is ready, as Spark's session is.
     from pyflink.java_gateway import get_gateway
 

@@ -22,30 +22,33 @@ class Builder:
         return self
 
 
-def configured(
-    builder: Builder, *, local_checkpoints: bool = True, large_rows: bool = False
-) -> dict[str, str]:
-    given = configure(
-        cast("SparkSession.Builder", builder), local_checkpoints=local_checkpoints, large_rows=large_rows
-    )
-    return cast("Builder", given).given
+def configured(builder: Builder, **choices: bool) -> dict[str, str]:
+    return cast("Builder", configure(cast("SparkSession.Builder", builder), **choices)).given
 
 
-def test_every_setting_is_put_in() -> None:
-    assert configured(Builder()) == {setting.name: setting.value for setting in SETTINGS}
+def settings(*but: str) -> dict[str, str]:
+    return {setting.name: setting.value for setting in SETTINGS if setting.only_for not in but}
+
+
+def test_every_setting_is_put_in_that_is_right_for_most() -> None:
+    assert configured(Builder()) == settings("an idle driver")
+
+
+def test_what_is_for_a_driver_without_many_rows_is_asked_for() -> None:
+    given = configured(Builder(), idle_driver=True)
+    assert given == settings()
+    assert given["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=1"
 
 
 def test_what_is_for_local_checkpoints_can_be_left_out() -> None:
     given = configured(Builder(), local_checkpoints=False)
-    assert given == {
-        setting.name: setting.value for setting in SETTINGS if setting.only_for != "local checkpoints"
-    }
+    assert given == settings("an idle driver", "local checkpoints")
     assert given
 
 
 def test_batches_of_large_rows_stay_bounded_by_their_bytes() -> None:
     given = configured(Builder(), large_rows=True)
-    assert given == {setting.name: setting.value for setting in SETTINGS if setting.only_for != "small rows"}
+    assert given == settings("an idle driver", "small rows")
     assert not [name for name in given if "arrow" in name]
 
 

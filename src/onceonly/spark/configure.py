@@ -21,8 +21,9 @@ class Setting:
     value: str
     why: str
     risk: str
-    only_for: Literal["all", "local checkpoints", "small rows"] = "all"
-    """Local ones are on local and mounted file systems; small rows have below 50 KB, most of them."""
+    only_for: Literal["all", "local checkpoints", "small rows", "an idle driver"] = "all"
+    """Local checkpoints are on local and mounted file systems; small rows have below 50 KB, most of them; a driver is
+    idle between epochs where it works on no rows, or on few."""
     shown: str = ""
     """What pages show instead of a value that differs from machine to machine."""
 
@@ -77,19 +78,39 @@ SETTINGS = (
         "a Python function of yours that takes batches gets smaller ones",
         only_for="small rows",
     ),
+    Setting(
+        "spark.driver.extraJavaOptions",
+        "-XX:TieredStopAtLevel=1",
+        "what a driver does once an epoch takes its JVM's second compiler for minutes, beside the epochs, and gains "
+        "nothing by it; its first one is soon done",
+        "in `local[…]`, where the driver works on rows, each row costs more; replaces a value in "
+        "`spark-defaults.conf`; a JVM that runs already does not take it: give `spark-submit` the same as "
+        "`--driver-java-options`",
+        only_for="an idle driver",
+    ),
 )
 
 
 def configure(
-    builder: SparkSession.Builder, *, local_checkpoints: bool = True, large_rows: bool = False
+    builder: SparkSession.Builder,
+    *,
+    local_checkpoints: bool = True,
+    large_rows: bool = False,
+    idle_driver: bool = False,
 ) -> SparkSession.Builder:
     """Put the settings that make epochs short into a session's builder, and give it back.
 
     Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
     leaves out what is right only where all checkpoints of the session are on local or mounted file systems;
-    ``large_rows=True`` what is right only where rows of over 50 KB are rare.
+    ``large_rows=True`` what is right only where rows of over 50 KB are rare. ``idle_driver=True`` adds what is right
+    where the driver works on no rows, as on a cluster, or on few.
     """
-    right = {"all": True, "local checkpoints": local_checkpoints, "small rows": not large_rows}
+    right = {
+        "all": True,
+        "local checkpoints": local_checkpoints,
+        "small rows": not large_rows,
+        "an idle driver": idle_driver,
+    }
     for setting in SETTINGS:
         if right[setting.only_for]:
             builder = builder.config(setting.name, setting.value)

@@ -151,6 +151,12 @@ class Admin:
             client.forget(kind, key)
             client.leaders = []
 
+    @property
+    def leaders(self) -> Sequence[int]:
+        """Give what was learnt last; nothing where there is no connection."""
+        client = self._client
+        return client.leaders if client is not None else ()
+
     def learn_leaders(self, leaders: Sequence[int]) -> None:
         """Take in who leads each partition of ``__transaction_state``: each coordinates the ids of its partition."""
         self.client().leaders = list(leaders)

@@ -7,10 +7,11 @@ with a new producer. Then the marker decides.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _STABLE_S = 5.0
 _FENCE_S = 30.0
 _LOOK_UPS_MAX = 16
+# Fewer are ended as soon by one connection as by two.
+_SHARE_MIN = 16
 _LIST_S = 10.0
 # Only needed in the request: the producer that takes the id next sets its own.
 _FENCE_TIMEOUT_MS = 1000
@@ -88,10 +91,11 @@ def commit(admin: Admin, handle: Handle) -> Outcome:
     return _judge(admin, prepared, answer)
 
 
-def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
+def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outcome]:
     """As ``commit``, of many: one look for their coordinators, all requests on the wire, then one wait.
 
-    Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
+    Very many are dealt out to the connections: a broker takes up a request of a connection when it has answered the one
+    before. Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
     """
     many = [Prepared.of(handle) for handle in handles]
     if len({each.transactional_id for each in many}) < len(many):
@@ -99,23 +103,39 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
             "Two handles of one epoch name the same transactional id.",
             next_step="report a defect in onceonly",
         )
-    answers: Mapping[str, Any]
+    used = admins[: max(1, len(many) // _SHARE_MIN)]
+    shares = [(admin, many[place :: len(used)]) for place, admin in enumerate(used)]
+    leaders = admins[0].leaders
+    others = [background.begin("onceonly-commit", _end_all, *share, leaders) for share in shares[1:]]
     try:
-        for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
-            _require_cluster(admin, cluster_id, transactional_id)
-        admin.guess_coordinators(each.transactional_id for each in many)
-        answers = admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
-    except NotAnsweredError as error:
-        answers = dict.fromkeys((each.transactional_id for each in many), error)
+        answers = _end_all(*shares[0], leaders)
+    finally:
+        wait(others)
+    for other in others:
+        answers |= other.result()
+    # A connection that asked the wrong broker is the one that has to look for the right one.
+    asked = {each.transactional_id: admin for admin, share in shares for each in share}
 
     def outcome(each: Prepared) -> Outcome:
-        return _judge(admin, each, answers[each.transactional_id])
+        return _judge(asked[each.transactional_id], each, answers[each.transactional_id])
 
     if all(isinstance(each, NotAnsweredError) or each.error_code == NONE for each in answers.values()):
         return [outcome(each) for each in many]
     # A look-up takes seconds where a transaction is pending; none waits for another's.
     with ThreadPoolExecutor(_LOOK_UPS_MAX, thread_name_prefix="onceonly-commit") as pool:
         return list(pool.map(outcome, many))
+
+
+def _end_all(admin: Admin, many: Sequence[Prepared], leaders: Sequence[int]) -> dict[str, Any]:
+    """Send EndTxn of all by one connection, and give the answers by transactional id."""
+    try:
+        for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
+            _require_cluster(admin, cluster_id, transactional_id)
+        admin.learn_leaders(leaders)
+        admin.guess_coordinators(each.transactional_id for each in many)
+        return admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
+    except NotAnsweredError as error:
+        return dict.fromkeys((each.transactional_id for each in many), error)
 
 
 def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: ANN401  kafka-python is untyped
