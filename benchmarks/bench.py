@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -25,7 +25,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.testing.campaign import machine as host
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from benchmarks.contenders.base import Contender
     from benchmarks.display import Display
@@ -79,7 +79,7 @@ def run(options: Options, display: Display) -> Results:
         processes = close.enter_context(Processes(world, display))
         for done_so_far, each in enumerate(left):
             processes.keep({_process(ready[later.contender], later) for later in left[done_so_far:]})
-            if not clock.has_time_for(each, time.monotonic()):
+            if not clock.has_time_for(each, time.monotonic(), processes.once_s):
                 display.keep(f"No time for round {each.round}: {options.sizes.limit_s:.0f} s would pass.")
                 break
             _run(processes, ready[each.contender], each, kept)
@@ -143,6 +143,8 @@ class Processes:
 
     world: World
     display: Display
+    once_s: float = 0.0
+    """What starting and warming up has taken."""
     _living: dict[_Process, Contending] = field(default_factory=dict)
     _hopeless: dict[_Process, str] = field(default_factory=dict)
 
@@ -156,12 +158,22 @@ class Processes:
         """Give a contender's process, warmed up by a work like ``run``; none, and why, where there can be none."""
         process = _process(contender, run)
         if process not in self._living and process not in self._hopeless:
-            started, why = _warm(self.world, contender, run, self.display)
+            with self.once():
+                started, why = _warm(self.world, contender, run, self.display)
             if started is None:
                 self._hopeless[process] = why
             else:
                 self._living[process] = started
         return self._living.get(process), self._hopeless.get(process, "")
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Count what the block takes as something that is not done again."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.once_s += time.monotonic() - began_s
 
     def keep(self, needed: set[_Process]) -> None:
         """End all others, as each has a heap."""
@@ -181,7 +193,7 @@ def _run(processes: Processes, contender: Contender, run: Run, kept: Store) -> N
     if why:
         measured = [Measured(run=run, outcome="failed", why=why)]
     else:
-        measured = _measured(processes.world, contender, contending, run, processes.display)
+        measured = _measured(processes, contender, contending, run)
     kept.add(*measured)
     processes.display.done(measured)
     if any(one.outcome == "failed" for one in measured):
@@ -189,16 +201,18 @@ def _run(processes: Processes, contender: Contender, run: Run, kept: Store) -> N
 
 
 def _measured(
-    world: World, contender: Contender, contending: Contending | None, run: Run, display: Display
+    processes: Processes, contender: Contender, contending: Contending | None, run: Run
 ) -> list[Measured]:
     """Do one run. Whatever stops the contender is the run's result; what stops the broker ends the benchmark."""
+    world, display = processes.world, processes.display
     try:
         if contending is None:
             return _by_itself(world, run, display)
         part = paced if run.work.rate else bounded
         if run.work.rate and not contending.has_paced:
             display.say("warming up for runs at a rate")
-            paced.warm_up(world, contender, contending, run)
+            with processes.once():
+                paced.warm_up(world, contender, contending, run)
             contending.has_paced = True
         return [part.measure(world, contender, contending, run, display.say)]
     except (OnceonlyError, OSError) as error:
@@ -219,7 +233,8 @@ def _warm(world: World, contender: Contender, run: Run, display: Display) -> tup
     contending: Contending | None = None
     try:
         contending = Contending.start(contender.command(), folder, env)
-        bounded.warm_up(world, contender, contending, run, display.say)
+        if not at_a_rate:
+            bounded.warm_up(world, contender, contending, run, display.say)
     except (OnceonlyError, OSError) as error:
         _end(contending)
         if world.kafka.pid is None:

@@ -61,7 +61,7 @@ def measure(
             contending.order("start", **contender.order(run.work, place))
             whole = _until(visible, contending, wanted)
             # Who writes too much does so now.
-            _settle(visible)
+            settle(visible)
         contending.order("stop")
         say("counting what came out")
         found = reading.read(place.servers, place.target, place.partitions, windows=is_window)
@@ -104,7 +104,7 @@ def _until(visible: Visible, contending: Contending, rows: int) -> bool:
     return True
 
 
-def _settle(visible: Visible) -> None:
+def settle(visible: Visible) -> None:
     """Wait until nothing new comes. Offsets of markers count as rows, so a little may have been missing."""
     while (left_s := _QUIET_S - visible.still_for_s()) > 0:
         time.sleep(left_s)

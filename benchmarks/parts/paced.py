@@ -20,7 +20,7 @@ from benchmarks.contenders.base import python_path
 from benchmarks.data import fill
 from benchmarks.figures import percentiles
 from benchmarks.lives import FailedError
-from benchmarks.parts.bounded import outcome
+from benchmarks.parts.bounded import outcome, settle
 from benchmarks.processes import Probe
 from benchmarks.values import RECORD_BYTES, Measured
 from benchmarks.visible import Visible
@@ -48,11 +48,16 @@ def warm_up(world: World, contender: Contender, contending: Contending, run: Run
     """Let a process pass on records at the run's rate that nobody measures. Raises ``FailedError``.
 
     An epoch takes half as long after some hundred others: a JVM compiles what it does often, and a young one measures
-    its compiler.
+    its compiler. It is stopped when all has come out: rows of an interrupted task stay in the producer that Spark's own
+    sink keeps for the next query, whose flush then waits two minutes for a topic that is gone.
     """
-    with world.place(run) as place:
+    rows = int(run.work.rate * world.sizes.paced_warm_s)
+    with world.place(run) as place, Visible(world.admin, place.target, place.partitions) as visible:
         contending.order("start", **contender.order(run.work, place))
-        _send(place, run, int(run.work.rate * world.sizes.paced_warm_s))
+        _send(place, run, rows)
+        if run.work.kind != "empty":
+            visible.wait_for(rows, _START_TIMEOUT_S)
+        settle(visible)
         contending.order("check")
         contending.order("stop")
 

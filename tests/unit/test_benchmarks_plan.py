@@ -197,17 +197,28 @@ def test_a_round_that_would_end_too_late_is_not_begun() -> None:
     first, second, third = (
         Run(part="latency", contender="a", round=number, work=work) for number in (1, 2, 3)
     )
-    assert clock.has_time_for(first, 1_000)
-    assert clock.has_time_for(first, 1_030)
-    assert clock.has_time_for(second, 1_040)
-    assert clock.has_time_for(second, 1_099)
-    assert clock.has_time_for(second, 1_200)
-    assert not clock.has_time_for(third, 1_071)
+    assert clock.has_time_for(first, 1_000, 0)
+    assert clock.has_time_for(first, 1_030, 0)
+    assert clock.has_time_for(second, 1_040, 0)
+    assert clock.has_time_for(second, 1_099, 0)
+    assert clock.has_time_for(second, 1_200, 0)
+    assert not clock.has_time_for(third, 1_071, 0)
+
+
+def test_what_the_first_round_does_once_is_not_expected_of_the_next() -> None:
+    def has_time(*, once_s: float) -> bool:
+        clock, work = Clock(limit_s=100), Work(kind="pass")
+        first, second = (Run(part="latency", contender="a", round=number, work=work) for number in (1, 2))
+        assert clock.has_time_for(first, 1_000, 5)
+        return clock.has_time_for(second, 1_060, 5 + once_s)
+
+    assert not has_time(once_s=19)
+    assert has_time(once_s=20)
 
 
 def test_without_a_limit_every_round_is_done() -> None:
     clock, work = Clock(limit_s=0), Work(kind="pass")
     assert all(
-        clock.has_time_for(Run(part="latency", contender="a", round=number, work=work), 1e6 * number)
+        clock.has_time_for(Run(part="latency", contender="a", round=number, work=work), 1e6 * number, 0)
         for number in (1, 2, 3)
     )
