@@ -14,6 +14,7 @@ from benchmarks import costs, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import ASKED, median, of
+from benchmarks.settings import MARK_AT_A_RATE
 from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
 from benchmarks.values import (
@@ -215,7 +216,7 @@ def _head(results: Results) -> str:
         "# Performance\n\n"
         "What exactly-once costs: onceonly beside Spark's own Kafka sink, which is at least once, and PyFlink. All in "
         "one run, in turns, against one broker, on the same data and the same cores; each process warms up first"
-        f"{_paced(results)} and stays for all rounds. Medians; every record that came out was counted.\n\n"
+        f"{_paced(results)} and stays for all rounds.{_apart(results)} Medians; every record that came out was counted.\n\n"
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
@@ -226,6 +227,13 @@ def _head(results: Results) -> str:
 def _paced(results: Results) -> str:
     seconds = results.sizes.get("paced_warm_s")
     return f", for {seconds} s more before its first run at a rate," if seconds else ""
+
+
+def _apart(results: Results) -> str:
+    names = [name for each in results.settings.values() for name in each]
+    if not any(name.startswith(MARK_AT_A_RATE) for name in names):
+        return ""
+    return " Contenders with our settings have a process of their own for runs at a rate, whose driver has few rows."
 
 
 def _ratios(results: Results) -> str:

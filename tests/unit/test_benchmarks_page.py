@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
 from benchmarks import costs, display, page, phases, plots
+from benchmarks.settings import MARK_AT_A_RATE
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
 from onceonly.testing.campaign import marks
@@ -41,6 +42,14 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "spark.a = b" in text
     assert "2 cores and 23 GiB" in text
     assert "## Memory" in text
+
+
+def test_a_process_for_runs_at_a_rate_is_told_of_where_there_was_one() -> None:
+    found = results(*runs())
+    told = "process of their own for runs at a rate"
+    assert told not in page.page(found)
+    settings = {ONCEONLY_EO: {f"{MARK_AT_A_RATE}a": "b"}}
+    assert told in page.page(msgspec.structs.replace(found, settings=settings))
 
 
 def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_checkpoints() -> None:
