@@ -31,6 +31,7 @@ class Stub:
 
     name: str
     why: str = ""
+    is_tuned: bool = False
 
     def prepare(self) -> None:
         if self.why:
@@ -140,6 +141,38 @@ def test_a_process_is_warmed_up_at_a_rate_once_before_its_first_run_at_one(
         for run in (planned("100b"), *paced):
             bench._run(processes, cast("Contender", Stub(SPARK_TUNED)), run, kept)
     assert did == ["throughput", "warm-up", "latency", "latency"]
+
+
+def test_a_tuned_contender_has_a_process_for_runs_at_a_rate_and_one_that_is_not_needed_any_more_is_ended(
+    kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    ended: list[object] = []
+
+    def warm(_world: World, contender: Contender, run: Run, _display: Display) -> tuple[Killed, str]:
+        started.append(f"{contender.name} {run.part}")
+        return Killed(), ""
+
+    def measured(_world: World, _contender: Contender, _process: object, run: Run, *_: object) -> Measured:
+        return Measured(run=run, outcome="whole")
+
+    monkeypatch.setattr(bench, "_warm", warm)
+    monkeypatch.setattr(bench, "_end", lambda process: ended.append(process) if process else None)
+    for name in ("bounded.measure", "paced.measure", "paced.warm_up"):
+        monkeypatch.setattr(f"benchmarks.parts.{name}", measured)
+    tuned, plain = (
+        cast("Contender", Stub(name, is_tuned=is_tuned)) for name, is_tuned in (("a", True), ("b", False))
+    )
+    at_a_rate = Run(part="latency", contender="any", round=1, work=replace(PASS, rate=200))
+    world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
+    with bench.Processes(world, display) as processes:
+        for contender in (tuned, plain):
+            for run in (planned("100b"), at_a_rate, planned("1kb"), at_a_rate):
+                bench._run(processes, contender, run, kept)
+        assert started == ["a throughput", "a latency", "b throughput"]
+        processes.keep({bench._process(tuned, at_a_rate), bench._process(plain, at_a_rate)})
+        assert len(ended) == 1
+    assert len(ended) == 3
 
 
 def test_a_contender_that_does_not_come_up_is_not_started_for_each_run(
