@@ -126,12 +126,12 @@ def _prepared(used: Mapping[str, Contender], kept: Store, display: Display) -> d
 
 
 _Process = tuple[str, bool]
-"""A contender's name, and whether the process has nothing but runs at a rate."""
+"""A contender's name, and whether the process has nothing but runs of few rows."""
 
 
 def _process(contender: Contender, run: Run) -> _Process:
     """Say which process of a contender does a run. Pure."""
-    return contender.name, contender.is_tuned and run.work.rate > 0
+    return contender.name, contender.is_tuned and run.work.has_few_rows
 
 
 @dataclass(slots=True)
@@ -224,8 +224,8 @@ def _measured(
 def _warm(world: World, contender: Contender, run: Run, display: Display) -> tuple[Contending | None, str]:
     """Start a contender's process, and let it do a run that is not measured; give none, and why, where it fails."""
     folder = world.fresh_folder()
-    _, at_a_rate = _process(contender, run)
-    contender.write_session(folder, world.cores, at_a_rate=at_a_rate)
+    _, few_rows = _process(contender, run)
+    contender.write_session(folder, world.cores, few_rows=few_rows)
     display.say("starting and warming up")
     # Flink unpacks its planner, 46 MB, and leaves it there when it is killed.
     jvm = f"-Xmx{MEMORY} -Djava.io.tmpdir={folder / 'tmp'}"
@@ -233,7 +233,7 @@ def _warm(world: World, contender: Contender, run: Run, display: Display) -> tup
     contending: Contending | None = None
     try:
         contending = Contending.start(contender.command(), folder, env)
-        if not at_a_rate:
+        if not few_rows:
             bounded.warm_up(world, contender, contending, run, display.say)
     except (OnceonlyError, OSError) as error:
         _end(contending)

@@ -161,7 +161,7 @@ def _measure(
             partitions=_PARTITIONS,
             record_bytes=record_bytes,
         )
-        contenders()[ONCEONLY_EO].write_session(folder / "session", _PARTITIONS, at_a_rate=False)
+        contenders()[ONCEONLY_EO].write_session(folder / "session", _PARTITIONS, few_rows=False)
         spark = job.session(folder / "session")
         try:
             found = _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)

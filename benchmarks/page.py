@@ -14,7 +14,7 @@ from benchmarks import costs, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import ASKED, median, of
-from benchmarks.settings import MARK_AT_A_RATE
+from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
 from benchmarks.values import (
@@ -232,9 +232,9 @@ def _paced(results: Results) -> str:
 
 def _apart(results: Results) -> str:
     names = [name for each in results.settings.values() for name in each]
-    if not any(name.startswith(MARK_AT_A_RATE) for name in names):
+    if not any(name.startswith(MARK_FEW_ROWS) for name in names):
         return ""
-    return " Contenders with our settings have a process of their own for runs at a rate, whose driver has few rows."
+    return " Contenders with our settings have a process of their own for runs of few rows a second."
 
 
 def _ratios(results: Results) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _FLINK = (FLINK_EO, FLINK_ALO)
-_PACED: Collection[Part] = ("latency", "empty")
 _EPOCHS_TIMED = (ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED)
 
 
@@ -141,26 +141,23 @@ def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] 
     """Give the runs in their order; without ``parts`` or ``contenders``, those of the size. Pure.
 
     In each round every contender has its turn at every work, one right after the other, as machines have good and bad
-    minutes; who begins moves on by one from round to round. Runs at a rate come after all others, as they have
+    minutes; who begins moves on by one from round to round. Runs of few rows come after all others, as they have
     processes of their own, and memory is for one of a contender; but in a size with a limit every round has all.
     """
     chosen = [each for each in CONTENDERS if each in (contenders or sizes.contenders)]
     wanted = [each for each in PARTS if each in (parts or sizes.parts)]
-    paced = [each for each in wanted if each in _PACED]
-    groups = [wanted] if sizes.limit_s else [[each for each in wanted if each not in _PACED], paced]
+    groups = ({True, False},) if sizes.limit_s else ({False}, {True})
     found: list[Run] = []
-    for number, part in ((number, part) for group in groups for number in _rounds(sizes) for part in group):
+    for group, number, part in product(groups, range(1, sizes.rounds + 1), wanted):
         alike: dict[Work, list[Run]] = {}
         for contender in _turned(chosen, number - 1):
             for work in _works(sizes, part, contender, number):
+                if work.has_few_rows not in group:
+                    continue
                 run = Run(part=part, contender=contender, round=number, work=work)
                 alike.setdefault(msgspec.structs.replace(work, interval_ms=0), []).append(run)
         found += [run for turns in alike.values() for run in turns]
     return tuple(found)
-
-
-def _rounds(sizes: Sizes) -> Iterable[int]:
-    return range(1, sizes.rounds + 1)
 
 
 @dataclass(slots=True)

@@ -33,14 +33,14 @@ _IDLE = "an idle driver"
 SESSION: Mapping[str, str] = {each.name: each.value for each in SETTINGS if each.only_for != _IDLE}
 """Of a tuned Spark session: ours, and that of Spark's own sink at equal settings."""
 
-AT_A_RATE: Mapping[str, str] = {each.name: each.value for each in SETTINGS if each.only_for == _IDLE}
-"""Of a tuned Spark session that has runs at a rate only, as well."""
+FEW_ROWS: Mapping[str, str] = {each.name: each.value for each in SETTINGS if each.only_for == _IDLE}
+"""Of a tuned Spark session that has runs of few rows only, as well."""
 
-MARK_AT_A_RATE = "at a rate: "
+MARK_FEW_ROWS = "few rows: "
 """Before the name of such a setting in results."""
 
-(JAVA_AT_A_RATE,) = AT_A_RATE.values()
-"""Options of any tuned contender's JVM that has runs at a rate only: ours, Spark's, Flink's."""
+(JAVA_FEW_ROWS,) = FEW_ROWS.values()
+"""Options of any tuned contender's JVM that has runs of few rows only: ours, Spark's, Flink's."""
 
 SOURCE: Mapping[str, str] = {
     # Otherwise a read of an almost empty range waits 500 ms.

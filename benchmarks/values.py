@@ -24,6 +24,9 @@ Outcome: TypeAlias = Literal["whole", "lost", "doubled", "failed"]
 """``whole``: each record came out once. ``failed``: the contender stopped, or was not ready in time."""
 
 
+_FEW_A_SECOND = 5_000
+
+
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one run has to do.
 
@@ -37,6 +40,11 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rate: int = 0
     interval_ms: int = 0
     count: int = 0
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Say whether rows come so seldom that they are not what takes the time."""
+        return 0 < self.rate <= _FEW_A_SECOND
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ class Contender(Protocol):
 
     name: str
     is_tuned: bool
-    """Its runs at a rate have a process of their own, whose session is made for them."""
+    """Its runs of few rows have a process of their own, whose session is made for them."""
 
     def prepare(self) -> None:
         """Get what it needs, once, before the first run. Raises ``OnceonlyError`` where it cannot be had here."""
@@ -47,8 +47,8 @@ class Contender(Protocol):
         """Give the command of its job, which the job's folder is added to."""
         ...
 
-    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
-        """Write what the job reads at its start into its folder; ``at_a_rate`` is never true of an untuned one."""
+    def write_session(self, folder: Path, cores: int, *, few_rows: bool) -> None:
+        """Write what the job reads at its start into its folder; ``few_rows`` is never true of an untuned one."""
         ...
 
     def order(self, work: Work, place: Place) -> dict[str, object]:

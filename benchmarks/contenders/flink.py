@@ -31,14 +31,14 @@ class Flink:
     def command(self) -> list[str]:
         return [str(environment.python()), "-W", "ignore", "-m", "benchmarks.jobs.flink"]
 
-    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
+    def write_session(self, folder: Path, cores: int, *, few_rows: bool) -> None:
         conf = {
             **settings.FLINK,
             "parallelism.default": str(cores),
             "taskmanager.numberOfTaskSlots": str(cores),
             "io.tmp.dirs": str(folder / "tmp"),
         }
-        write_session(folder, {"conf": conf, "java": settings.JAVA_AT_A_RATE if at_a_rate else ""})
+        write_session(folder, {"conf": conf, "java": settings.JAVA_FEW_ROWS if few_rows else ""})
 
     def order(self, work: Work, place: Place) -> dict[str, object]:
         return {
@@ -51,7 +51,7 @@ class Flink:
         return {
             **settings.FLINK,
             "JVM_ARGS": f"-Xmx{settings.MEMORY}",
-            f"{settings.MARK_AT_A_RATE}JVM_ARGS": settings.JAVA_AT_A_RATE,
+            f"{settings.MARK_FEW_ROWS}JVM_ARGS": settings.JAVA_FEW_ROWS,
             **prefixed(settings.SOURCE, "source: properties."),
             **prefixed(self._sink(), "sink: "),
         }

@@ -33,12 +33,12 @@ class Spark:
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", "-m", "benchmarks.jobs.spark"]
 
-    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
+    def write_session(self, folder: Path, cores: int, *, few_rows: bool) -> None:
         temporary = folder / "tmp"
         conf = {
             **settings.BASE,
             **(settings.SESSION if self.is_tuned else {}),
-            **(settings.AT_A_RATE if at_a_rate else {}),
+            **(settings.FEW_ROWS if few_rows else {}),
             "spark.jars": spark_jars(),
             "spark.pyspark.python": sys.executable,
             "spark.sql.shuffle.partitions": str(cores),
@@ -66,7 +66,7 @@ class Spark:
     def settings(self) -> Mapping[str, str]:
         tuned = {
             **settings.SESSION,
-            **prefixed(settings.AT_A_RATE, settings.MARK_AT_A_RATE),
+            **prefixed(settings.FEW_ROWS, settings.MARK_FEW_ROWS),
             **prefixed(settings.SOURCE, "source: kafka."),
         }
         return {**settings.BASE, **(tuned if self.is_tuned else {}), **prefixed(self._sink(), "sink: ")}

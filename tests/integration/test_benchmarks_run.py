@@ -54,8 +54,8 @@ class Copier:
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", str(Path(__file__).with_name("copier.py"))]
 
-    def write_session(self, folder: Path, cores: int, *, at_a_rate: bool) -> None:
-        write_session(folder, {"mode": self._mode, "cores": cores, "at_a_rate": at_a_rate})
+    def write_session(self, folder: Path, cores: int, *, few_rows: bool) -> None:
+        write_session(folder, {"mode": self._mode, "cores": cores, "few_rows": few_rows})
 
     def order(self, work: Work, place: Place) -> dict[str, object]:
         return common_order(work, place)

@@ -143,7 +143,7 @@ def test_a_process_is_warmed_up_at_a_rate_once_before_its_first_run_at_one(
     assert did == ["throughput", "warm-up", "latency", "latency"]
 
 
-def test_a_tuned_contender_has_a_process_for_runs_at_a_rate_and_one_that_is_not_needed_any_more_is_ended(
+def test_a_tuned_contender_has_a_process_for_runs_few_rows_and_one_that_is_not_needed_any_more_is_ended(
     kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
@@ -163,14 +163,14 @@ def test_a_tuned_contender_has_a_process_for_runs_at_a_rate_and_one_that_is_not_
     tuned, plain = (
         cast("Contender", Stub(name, is_tuned=is_tuned)) for name, is_tuned in (("a", True), ("b", False))
     )
-    at_a_rate = Run(part="latency", contender="any", round=1, work=replace(PASS, rate=200))
+    few_rows = Run(part="latency", contender="any", round=1, work=replace(PASS, rate=200))
     world = cast("World", SimpleNamespace(kafka=SimpleNamespace(pid=1)))
     with bench.Processes(world, display) as processes:
         for contender in (tuned, plain):
-            for run in (planned("100b"), at_a_rate, planned("1kb"), at_a_rate):
+            for run in (planned("100b"), few_rows, planned("1kb"), few_rows):
                 bench._run(processes, contender, run, kept)
         assert started == ["a throughput", "a latency", "b throughput"]
-        processes.keep({bench._process(tuned, at_a_rate), bench._process(plain, at_a_rate)})
+        processes.keep({bench._process(tuned, few_rows), bench._process(plain, few_rows)})
         assert len(ended) == 1
     assert len(ended) == 3
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
 from benchmarks import costs, display, page, phases, plots
-from benchmarks.settings import MARK_AT_A_RATE
+from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
 from onceonly.testing.campaign import marks
@@ -44,11 +44,11 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "## Memory" in text
 
 
-def test_a_process_for_runs_at_a_rate_is_told_of_where_there_was_one() -> None:
+def test_a_process_for_runs_few_rows_is_told_of_where_there_was_one() -> None:
     found = results(*runs())
-    told = "process of their own for runs at a rate"
+    told = "process of their own for runs of few rows"
     assert told not in page.page(found)
-    settings = {ONCEONLY_EO: {f"{MARK_AT_A_RATE}a": "b"}}
+    settings = {ONCEONLY_EO: {f"{MARK_FEW_ROWS}a": "b"}}
     assert told in page.page(msgspec.structs.replace(found, settings=settings))
 
 

@@ -14,7 +14,7 @@ from benchmarks.contenders import contenders
 from benchmarks.contenders.base import ROOT, Place
 from benchmarks.plan import FULL, QUICK, SIZES, Clock, fingerprint, runs
 from benchmarks.ratios import ASKED, of
-from benchmarks.settings import JAVA_AT_A_RATE, MARK_AT_A_RATE, PRODUCER, SESSION, SOURCE, told
+from benchmarks.settings import JAVA_FEW_ROWS, MARK_FEW_ROWS, PRODUCER, SESSION, SOURCE, told
 from benchmarks.values import (
     CONTENDERS,
     FLINK_EO,
@@ -105,21 +105,21 @@ def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> 
     values = {f"sink: properties.{name}": value for name, value in PRODUCER.items()}
     values |= {f"source: properties.{name}": value for name, value in SOURCE.items()}
     assert set(values.items()) <= set(flinks.items())
-    at_a_rate = [
-        {each[key] for key in each if key.startswith(MARK_AT_A_RATE)} for each in (ours, sparks, flinks)
+    few_rows = [
+        {each[key] for key in each if key.startswith(MARK_FEW_ROWS)} for each in (ours, sparks, flinks)
     ]
-    assert at_a_rate == [{JAVA_AT_A_RATE}] * 3
+    assert few_rows == [{JAVA_FEW_ROWS}] * 3
 
 
 @pytest.mark.parametrize("name", [ONCEONLY_EO, SPARK_TUNED, FLINK_EO])
-def test_what_is_for_runs_at_a_rate_is_given_to_them_alone(
+def test_what_is_for_runs_few_rows_is_given_to_them_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.contenders.spark.spark_jars", lambda: "jars")
-    for at_a_rate in (False, True):
-        contenders()[name].write_session(tmp_path / str(at_a_rate), 2, at_a_rate=at_a_rate)
-        written = (tmp_path / str(at_a_rate) / "session.json").read_text()
-        assert (JAVA_AT_A_RATE in written) == at_a_rate
+    for few_rows in (False, True):
+        contenders()[name].write_session(tmp_path / str(few_rows), 2, few_rows=few_rows)
+        written = (tmp_path / str(few_rows) / "session.json").read_text()
+        assert (JAVA_FEW_ROWS in written) == few_rows
 
 
 def test_sparks_sink_with_its_defaults_has_none_of_our_settings() -> None:
@@ -135,7 +135,7 @@ def test_the_settings_that_are_listed_are_those_that_a_contender_is_given(
     # What is fetched is no setting.
     monkeypatch.setattr("benchmarks.contenders.spark.spark_jars", lambda: "jars")
     contender = contenders()[name]
-    contender.write_session(tmp_path / "job", 2, at_a_rate=False)
+    contender.write_session(tmp_path / "job", 2, few_rows=False)
     conf: dict[str, str] = json.loads((tmp_path / "job" / "session.json").read_text())["conf"]
     place = Place(
         name="n",
@@ -156,7 +156,7 @@ def test_the_settings_that_are_listed_are_those_that_a_contender_is_given(
     listed = {
         key: value
         for key, value in contender.settings().items()
-        if key != "JVM_ARGS" and not key.startswith(MARK_AT_A_RATE)
+        if key != "JVM_ARGS" and not key.startswith(MARK_FEW_ROWS)
     }
     assert listed.items() <= given.items()
     # And nothing that tunes is given without being listed.
@@ -182,8 +182,9 @@ def test_the_rounds_are_balanced() -> None:
 
 
 def test_a_contender_never_needs_two_processes_at_a_time_but_where_rounds_may_be_left_out() -> None:
-    at_a_rate = [run.work.rate > 0 for run in runs(FULL)]
-    assert at_a_rate == sorted(at_a_rate)
+    few_rows = [run.work.has_few_rows for run in runs(FULL)]
+    assert {run.work.rate for run in runs(FULL) if not run.work.has_few_rows} == {0, *FULL.rates_few}
+    assert few_rows == sorted(few_rows)
     assert {run.part for run in runs(QUICK) if run.round == 1} == set(QUICK.parts)
 
 
