@@ -24,7 +24,7 @@ Outcome: TypeAlias = Literal["whole", "lost", "doubled", "failed"]
 """``whole``: each record came out once. ``failed``: the contender stopped, or was not ready in time."""
 
 
-_FEW_A_SECOND = 5_000
+_FEW_A_SECOND = 1_000
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
