@@ -24,6 +24,7 @@ from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
 from onceonly.runtime.checksum import RowChecksum
 from onceonly.sinks.kafka import KafkaSink
+from onceonly.spark.memory import keep
 
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -42,6 +43,7 @@ def write(epoch, batches):
     return sink.pre_commit(transaction)
 
 given = json.loads(sys.argv[1])
+assert keep()
 sink = KafkaSink(given["options"])
 keys = pa.array([str(number).encode() for number in range(10_000)])
 first = write(0, 1)

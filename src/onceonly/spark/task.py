@@ -14,6 +14,7 @@ from onceonly.runtime.deadline import Deadline, in_time
 from onceonly.runtime.held import Held
 from onceonly.runtime.registry import build
 from onceonly.runtime.slot import run_slot
+from onceonly.spark import memory
 from onceonly.spark.settling import settle
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
     """
     settle()
+    memory.keep()
     context = _context(assignment)
     _share(assignment)
     settings = assignment.settings

@@ -142,6 +142,7 @@ def records(fields: Fields, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, 
     """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     keys, headers = fields.keys, fields.headers
     of_deltas = _spelled(deltas)
@@ -162,7 +163,10 @@ def records(fields: Fields, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, 
         np.add(text.places, before, out=picked[:, place])
         pieces += text.pieces
         before += sum(map(len, text.pieces))
-    bounds, data = layout(pa.concat_arrays(pieces).take(pa.array(picked.reshape(-1))))
+    # malloc's memory, which a worker keeps (``spark.memory``): other pools give back what the next batch needs again.
+    pool = pa.system_memory_pool()
+    column = pa.concat_arrays(pieces, memory_pool=pool)
+    bounds, data = layout(pc.take(column, pa.array(picked.reshape(-1)), memory_pool=pool))
     return data, bounds[:: len(texts)]
 
 
@@ -237,6 +241,7 @@ class _Picked:
     """Of each row's number, in bytes."""
 
 
+@functools.lru_cache(1024)
 def _one(text: bytes, width: int = 0) -> _Picked:
     """Give all rows one text."""
     import pyarrow as pa
