@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future
+from collections import deque
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 _IDLE = "onceonly-idle"
 # More than wait at any time, but where very many commit at once.
@@ -64,6 +66,37 @@ def begin(name: str, work: Callable[..., T], *arguments: object) -> Future[T]:
         threading.Thread(target=_serve, args=(idle, queue), name=_IDLE, daemon=True).start()
     queue.put((name, run))
     return future
+
+
+def spread(name: str, work: Callable[[Item], T], items: Sequence[Item], *, threads_max: int) -> list[T]:
+    """Do the work for each item, in this thread and as many others as there is work for; give what came, in order.
+
+    Returns when every thread is done. What one raises is raised then, and none begins another item after it.
+    """
+    found: dict[int, T] = {}
+    left = deque(enumerate(items))
+
+    def share() -> None:
+        while left:
+            try:
+                place, item = left.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                found[place] = work(item)
+            except BaseException:  # an interrupt, too
+                left.clear()
+                raise
+
+    others: list[Future[None]] = []
+    try:
+        others += (begin(name, share) for _ in items[1:threads_max])
+        share()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+    return [found[place] for place in range(len(items))]
 
 
 def _serve(idle: _Idle, queue: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:

@@ -20,7 +20,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -35,15 +35,14 @@ from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
 from onceonly.ports import WriteContext
-from onceonly.runtime import commits
-from onceonly.runtime import coordinator as driver
+from onceonly.runtime import commits, sweeper
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.sinks.files import FilesSink
 from onceonly.testing.disk import FaultyDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import Clock, Sink
@@ -68,22 +67,6 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-
-
-class OneByOne:
-    """An executor without threads."""
-
-    def __init__(self, *_threads: object, **_names: object) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def map(self, function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
-        return map(function, values)
 
 
 @dataclass
@@ -156,7 +139,7 @@ class World:
         with contextlib.closing(Presence.hold(str(self.checkpoint))), pytest.MonkeyPatch.context() as patch:
             # What is killed at its n-th call is then always the same.
             patch.setattr(commits, "THREADS_MAX", 1)
-            patch.setattr(driver, "ThreadPoolExecutor", OneByOne)
+            patch.setattr(sweeper, "THREADS_MAX", 1)
             while finished < upto:
                 epoch = finished + 1
                 votes: list[Vote] = []

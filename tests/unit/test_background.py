@@ -62,6 +62,54 @@ def test_of_many_threads_few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(background._idle.queues) == 2
 
 
+def test_work_that_is_spread_comes_in_order_and_is_done_by_as_many_threads_as_it_may_have() -> None:
+    together = threading.Barrier(3)
+    seen: set[str] = set()
+
+    def work(number: int) -> int:
+        together.wait(10)  # fewer threads would stand still here, and more would break it
+        seen.add(threading.current_thread().name)
+        return number * number
+
+    assert background.spread("beside", work, range(12), threads_max=3) == [each * each for each in range(12)]
+    assert seen == {"beside", threading.current_thread().name}
+    assert background.spread("beside", work, [], threads_max=3) == []
+
+
+def test_after_an_error_no_thread_begins_another_item() -> None:
+    begun: list[int] = []
+    both, ours = threading.Barrier(2), threading.current_thread()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        both.wait(10)
+        if threading.current_thread() is not ours:
+            raise ZeroDivisionError
+        settled()
+
+    with pytest.raises(ZeroDivisionError):
+        background.spread("beside", work, range(9), threads_max=2)
+    assert sorted(begun) == [0, 1]
+
+
+def test_an_error_is_raised_when_the_other_threads_are_done() -> None:
+    together = threading.Barrier(2)
+    go_on = threading.Event()
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        together.wait(10)
+        if number == 0:
+            threading.Timer(0.1, go_on.set).start()
+            raise ZeroDivisionError
+        assert go_on.wait(10)
+        done.append(number)
+
+    with pytest.raises(ZeroDivisionError):
+        background.spread("beside", work, range(2), threads_max=2)
+    assert done == [1]
+
+
 # From Python 3.12 on, of a fork beside threads.
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_begins_with_threads_of_its_own() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
@@ -13,7 +11,6 @@ from onceonly.model import RetryLater, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     from onceonly.model import Outcome
     from onceonly.ports import Clock, Sink
@@ -49,30 +46,14 @@ class CommitLoop:
         started = self._clock.monotonic()
         deadline = started + self._timeout_s
         shares = self._shares(commands)
+
+        def work(places: list[int]) -> dict[int, Outcome]:
+            share = {place: commands[place] for place in places}
+            return self._commit(share, deadline, recovery=recovery)
+
         outcomes: dict[int, Outcome] = {}
-        left = deque(shares)
-
-        def work() -> None:
-            while left:
-                try:
-                    places = left.popleft()
-                except IndexError:  # another thread was quicker
-                    return
-                try:
-                    share = {place: commands[place] for place in places}
-                    outcomes.update(self._commit(share, deadline, recovery=recovery))
-                except BaseException:  # an interrupt, too: no thread begins another share after it
-                    left.clear()
-                    raise
-
-        others: list[Future[None]] = []
-        try:
-            others += (background.begin("onceonly-commit", work) for _ in shares[1:THREADS_MAX])
-            work()  # this thread has a part, too
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
+        for found in background.spread("onceonly-commit", work, shares, threads_max=THREADS_MAX):
+            outcomes |= found
         self.seconds = self._clock.monotonic() - started
         yield from ((command, outcomes[place]) for place, command in enumerate(commands))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,30 +17,28 @@ from onceonly import events, failpoints, protocol
 from onceonly.errors import (
     ConfigurationError,
     InDoubtError,
-    LogError,
     OnceonlyError,
     ProtocolError,
     UnavailableError,
 )
-from onceonly.model import Guarantee, Handle, Link, LinkKind, Mode, Plan, Unknown, Vote
+from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
 from onceonly.runtime import questions
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.stops import error_of
+from onceonly.runtime.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from onceonly.model import SinkUse
-    from onceonly.ports import Clock, DecisionLog, Leftover, Sink
+    from onceonly.ports import Clock, DecisionLog, Sink
 
 log = logging.getLogger("onceonly")
 
 ANSWERS_S = 30.0
 """How long the sinks have, all together, to say before a decision whether their transactions are still open."""
-SWEEP_THREADS_MAX = 64
-"""More than commit at a time: an abort mostly waits (Kafka: for its logs, twice), and readers wait for the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +83,7 @@ class Coordinator:
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
         self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
+        self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
         self._facts: dict[str, Mapping[str, str | int]] = {}
         self._trying = ""  # the id of the plan that it works on
 
@@ -264,7 +262,7 @@ class Coordinator:
                 failpoints.hit("receipt.after_put")
                 return [protocol.ReceiptPersisted()]
             case protocol.Sweep(link, keep):
-                return [self._sweep(link, keep)]
+                return [self._sweeper.sweep(link, keep)]
             case protocol.AbortHandle(vote):
                 self._abort(vote)
                 return []
@@ -371,47 +369,6 @@ class Coordinator:
                 ) from error
             self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
 
-    def _sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
-        failpoints.hit("sweep.before")
-        found: dict[str, list[Leftover]] = {}
-        name = ""
-        try:
-            for name, sink in self._sinks.items():
-                if sink.capabilities.recovers:
-                    leftovers = sink.recover(self._context(name))
-                    found[name] = [each for each in leftovers if each.transaction not in keep]
-            # List, look, fence, in this order: see the command's docstring.
-            chain = self._log.chain(link.epoch)
-            if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
-                return protocol.LinkTaken(chain[-1] if chain else link)
-            everything = [each for leftovers in found.values() for each in leftovers]
-            newer = [each for each in everything if _is_newer(each, link)]
-            for name, each in found.items() if not newer else ():
-                self._void(link, name, each)
-        except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
-            log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
-            return protocol.SweepFailed(f"sink {name}: {error}")
-        if newer:
-            raise LogError(
-                f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "
-                f"{newer[0].transaction} {_place(newer[0])}: an older checkpoint was restored. Nothing was swept.",
-                next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
-            )
-        return protocol.Swept(len(everything))
-
-    def _void(self, link: Link, name: str, leftovers: Sequence[Leftover]) -> None:
-        """Abort what is left open; many at a time, as readers stand still before the first that is open."""
-
-        def one(leftover: Leftover) -> None:
-            self._sinks[name].abort(leftover.handle)
-            kind = "swept" if leftover.is_open else "tidied"
-            self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
-
-        if leftovers:
-            threads = min(SWEEP_THREADS_MAX, len(leftovers))
-            with ThreadPoolExecutor(threads, thread_name_prefix="onceonly-sweep") as pool:
-                list(pool.map(one, leftovers))
-
     def _abort(self, vote: Vote) -> None:
         if vote.handle is None:
             return
@@ -442,20 +399,6 @@ class Coordinator:
             self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
         if events.enabled():
             events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
-
-
-def _is_newer(leftover: Leftover, link: Link) -> bool:
-    """Say whether what was found is of a world that is ahead of the checkpoint."""
-    # Of an epoch that is claimed, nothing is committed; of one that is decided, all or a part may be.
-    committed = link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
-    belongs, follows = leftover.epoch, leftover.committed
-    return (belongs is not None and belongs > link.epoch) or (follows is not None and follows > committed)
-
-
-def _place(leftover: Leftover) -> str:
-    if leftover.epoch is not None:
-        return f"belongs to chk-{leftover.epoch}"
-    return f"is open beside the committed chk-{leftover.committed}"
 
 
 def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:

@@ -8,9 +8,9 @@ before it is decided. Once it is decided, the marker tells what became of it.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import NONE, TRANSACTION, NotAnsweredError, refuse_forbidden
 from onceonly.sinks.kafka.committer import Prepared
@@ -50,8 +50,8 @@ def expiring(admin: Admin, handles: Sequence[Handle], facts: Mapping[str, str | 
     def ask(handle: Handle) -> str:
         return _why(admin, Prepared.of(handle), timeout_s, age_s, deadline)
 
-    with ThreadPoolExecutor(min(_THREADS_MAX, len(handles)), thread_name_prefix="onceonly-age") as pool:
-        found = [why for why in pool.map(ask, handles) if why]
+    answers = background.spread("onceonly-age", ask, handles, threads_max=_THREADS_MAX)
+    found = [why for why in answers if why]
     named = "; ".join(found[:_NAMED_MAX])
     return f"{len(found)} of {len(handles)} transactions: {named}" if found else ""
 

@@ -7,7 +7,6 @@ with a new producer. Then the marker decides.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,13 +105,13 @@ def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outc
     used = admins[: max(1, len(many) // _SHARE_MIN)]
     shares = [(admin, many[place :: len(used)]) for place, admin in enumerate(used)]
     leaders = admins[0].leaders
-    others = [background.begin("onceonly-commit", _end_all, *share, leaders) for share in shares[1:]]
-    try:
-        answers = _end_all(*shares[0], leaders)
-    finally:
-        wait(others)
-    for other in others:
-        answers |= other.result()
+
+    def end(share: tuple[Admin, Sequence[Prepared]]) -> dict[str, Any]:
+        return _end_all(*share, leaders)
+
+    answers: dict[str, Any] = {}
+    for found in background.spread("onceonly-commit", end, shares, threads_max=len(shares)):
+        answers |= found
     # A connection that asked the wrong broker is the one that has to look for the right one.
     asked = {each.transactional_id: admin for admin, share in shares for each in share}
 
@@ -122,8 +121,7 @@ def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outc
     if all(isinstance(each, NotAnsweredError) or each.error_code == NONE for each in answers.values()):
         return [outcome(each) for each in many]
     # A look-up takes seconds where a transaction is pending; none waits for another's.
-    with ThreadPoolExecutor(_LOOK_UPS_MAX, thread_name_prefix="onceonly-commit") as pool:
-        return list(pool.map(outcome, many))
+    return background.spread("onceonly-look-up", outcome, many, threads_max=_LOOK_UPS_MAX)
 
 
 def _end_all(admin: Admin, many: Sequence[Prepared], leaders: Sequence[int]) -> dict[str, Any]:

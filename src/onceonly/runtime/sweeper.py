@@ -1,0 +1,97 @@
+"""The sweep: what earlier runs left open in the targets, and no link names, is aborted. Driver."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from onceonly import background, failpoints, protocol
+from onceonly.errors import LogError
+from onceonly.model import LinkKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onceonly.model import Link
+    from onceonly.ports import DecisionLog, Leftover, QueryContext, Sink
+
+log = logging.getLogger("onceonly")
+
+THREADS_MAX = 64
+"""More than commit at a time: an abort mostly waits (Kafka: for its logs, twice), and readers wait for the last."""
+
+
+class Sweeper:
+    """Carries out ``Sweep`` commands. Driver.
+
+    ``context`` gives that of a sink; ``record`` is given each transaction that was aborted, for the event log.
+    """
+
+    def __init__(
+        self,
+        log: DecisionLog,
+        sinks: Mapping[str, Sink],
+        *,
+        context: Callable[[str], QueryContext],
+        record: Callable[..., None],
+    ) -> None:
+        self._log = log
+        self._sinks = sinks
+        self._context = context
+        self._record = record
+
+    def sweep(self, link: Link, keep: frozenset[str]) -> protocol.Event:
+        """List what is open, look whether the link still stands, and abort what is not in ``keep``; repeatable.
+
+        Raises ``LogError`` where something is newer than the checkpoint, and aborts nothing then.
+        """
+        failpoints.hit("sweep.before")
+        found: dict[str, list[Leftover]] = {}
+        name = ""
+        try:
+            for name, sink in self._sinks.items():
+                if sink.capabilities.recovers:
+                    leftovers = sink.recover(self._context(name))
+                    found[name] = [each for each in leftovers if each.transaction not in keep]
+            # List, look, fence, in this order: see the command's docstring.
+            chain = self._log.chain(link.epoch)
+            if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
+                return protocol.LinkTaken(chain[-1] if chain else link)
+            everything = [each for leftovers in found.values() for each in leftovers]
+            newer = [each for each in everything if _is_newer(each, link)]
+            for name, each in found.items() if not newer else ():
+                self._void(link, name, each)
+        except Exception as error:  # noqa: BLE001  whatever a sink lets slip, what is decided is not touched by it
+            log.warning("Query %s, chk-%s: sweep of %s put off: %s", self._log.query, link.epoch, name, error)
+            return protocol.SweepFailed(f"sink {name}: {error}")
+        if newer:
+            raise LogError(
+                f"Query {self._log.query} is at chk-{link.epoch} by its checkpoint, and transaction "
+                f"{newer[0].transaction} {_place(newer[0])}: an older checkpoint was restored. Nothing was swept.",
+                next_step="Restore the newest checkpoint; or start on a new one, and accept that rows are repeated.",
+            )
+        return protocol.Swept(len(everything))
+
+    def _void(self, link: Link, name: str, leftovers: Sequence[Leftover]) -> None:
+        """Abort what is left open; many at a time, as readers stand still before the first that is open."""
+
+        def one(leftover: Leftover) -> None:
+            self._sinks[name].abort(leftover.handle)
+            kind = "swept" if leftover.is_open else "tidied"
+            self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+
+        background.spread("onceonly-sweep", one, leftovers, threads_max=THREADS_MAX)
+
+
+def _is_newer(leftover: Leftover, link: Link) -> bool:
+    """Say whether what was found is of a world that is ahead of the checkpoint."""
+    # Of an epoch that is claimed, nothing is committed; of one that is decided, all or a part may be.
+    committed = link.epoch if link.kind is LinkKind.COMMIT else link.epoch - 1
+    belongs, follows = leftover.epoch, leftover.committed
+    return (belongs is not None and belongs > link.epoch) or (follows is not None and follows > committed)
+
+
+def _place(leftover: Leftover) -> str:
+    if leftover.epoch is not None:
+        return f"belongs to chk-{leftover.epoch}"
+    return f"is open beside the committed chk-{leftover.committed}"
