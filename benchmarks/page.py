@@ -63,7 +63,7 @@ def page(
         _ratios(results),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
-        _costs(spent),
+        _costs(results, spent),
         _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
@@ -103,9 +103,13 @@ def short(results: Results | None) -> str:
 
 
 def _rate(results: Results, contender: str, record: Record) -> str:
-    found = of(results.runs, "throughput", Work(kind="pass", record=record), contender, every_interval=True)
-    value = median(found, "records_per_s")
+    value = _records_per_s(results, contender, record)
     return "" if value is None else f"{value:,.0f}"
+
+
+def _records_per_s(results: Results, contender: str, record: Record) -> float | None:
+    found = of(results.runs, "throughput", Work(kind="pass", record=record), contender, every_interval=True)
+    return median(found, "records_per_s")
 
 
 def _delay(results: Results, contender: str) -> str:
@@ -301,13 +305,14 @@ def _memory(results: Results) -> str:
     return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
 
 
-def _costs(spent: Sequence[costs.Costs]) -> str:
+def _costs(results: Results, spent: Sequence[costs.Costs]) -> str:
     if not spent:
         return ""
-    return f"## What a row costs, and where\n\n{_COSTS}\n\n" + "\n\n".join(map(_costs_of, spent))
+    sizes = [_costs_of(results, each) for each in spent]
+    return f"## What a row costs, and where\n\n{_COSTS}\n\n" + "\n\n".join(sizes)
 
 
-def _costs_of(spent: costs.Costs) -> str:
+def _costs_of(results: Results, spent: costs.Costs) -> str:
     floor = next(each for each in spent.costs if each.sink == costs.READING)
     rows = "".join(
         f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} "
@@ -321,7 +326,7 @@ def _costs_of(spent: costs.Costs) -> str:
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{rows}\nOf what ours costs in Python, by its parts measured without Spark: "
         + ", ".join(f"{name} {share:.0%}" for name, share in _shares(spent).items())
-        + f".\n\n{_row_floor(spent)}"
+        + f".\n\n{_row_floor(results, spent)}"
     )
 
 
@@ -330,7 +335,7 @@ def _shares(spent: costs.Costs) -> dict[str, float]:
     return {name: us / sum(spent.parts.values()) for name, us in spent.parts.items()}
 
 
-def _row_floor(spent: costs.Costs) -> str:
+def _row_floor(results: Results, spent: costs.Costs) -> str:
     """Say what remains when a sink in Python takes no time itself."""
     of = {each.sink: each for each in spent.costs}
     receiving, ours, spark = of[costs.RECEIVING], of[ONCEONLY_EO], of[SPARK_TUNED]
@@ -338,12 +343,23 @@ def _row_floor(spent: costs.Costs) -> str:
     broker = min(each.broker_us for each in writing) - receiving.broker_us
     floor = receiving.all_us + broker
     sending = (ours.python_us - receiving.python_us) * _shares(spent)[costs.SENDING]
+    most, sent = spark.all_us / floor, spark.all_us / (floor + sending)
+    flink, tuned = (_records_per_s(results, contender, spent.record) for contender in (FLINK_EO, SPARK_TUNED))
     return (
         f"The floor of a sink in Python is {floor:.2f}: {receiving.all_us:.2f} until Python has the row, and the "
-        f"broker's least, {broker:.2f}. A sink that took no time itself would write {spark.all_us / floor:.2f} times "
+        f"broker's least, {broker:.2f}. A sink that took no time itself would write {most:.2f} times "
         "as many records a second as Spark's own sink with our settings. None is spared sending: with what that takes "
-        f"ours, {sending:.2f}, it would be {spark.all_us / (floor + sending):.2f} times. Today it is "
+        f"ours, {sending:.2f}, it would be {sent:.2f} times. Today it is "
         f"{ours.records_per_s / spark.records_per_s:.2f} times; ours takes {ours.all_us - floor:.2f} above the floor."
+        f"{_flinks_floor(flink / tuned, most, sent) if flink and tuned else ''}"
+    )
+
+
+def _flinks_floor(ahead: float, most: float, sent: float) -> str:
+    """Say what the floors are against PyFlink: it reads rows by a client of its own, and Spark's is in both floors."""
+    return (
+        f" In the runs above, PyFlink wrote {ahead:.2f} times as many records a second exactly once as Spark's own "
+        f"sink with our settings: against PyFlink, the two floors are {most / ahead:.2f} and {sent / ahead:.2f} times."
     )
 
 

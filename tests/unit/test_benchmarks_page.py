@@ -100,6 +100,10 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     assert "would write 1.67 times as many" in text
     assert "with what that takes ours, 0.15, it would be 1.56 times" in text
     assert "Today it is 1.00 times; ours takes 0.75 above the floor" in text
+    assert "PyFlink wrote 0.60 times as many" in text
+    assert "against PyFlink, the two floors are 2.78 and 2.60 times." in text
+    without = [each for each in runs() if each.run.contender != FLINK_EO]
+    assert "above the floor.\n" in page.page(results(*without), [record])
     assert "## What a row costs" not in page.page(results(*runs()))
 
 
