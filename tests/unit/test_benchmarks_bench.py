@@ -143,7 +143,7 @@ def test_a_process_is_warmed_up_at_a_rate_once_before_its_first_run_at_one(
     assert did == ["throughput", "warm-up", "latency", "latency"]
 
 
-def test_a_tuned_contender_has_a_process_for_runs_few_rows_and_one_that_is_not_needed_any_more_is_ended(
+def test_a_tuned_contender_has_a_process_for_runs_of_few_rows_and_one_that_is_not_needed_any_more_is_ended(
     kept: store.Store, display: Display, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []

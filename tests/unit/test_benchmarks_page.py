@@ -44,7 +44,7 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "## Memory" in text
 
 
-def test_a_process_for_runs_few_rows_is_told_of_where_there_was_one() -> None:
+def test_a_process_for_runs_of_few_rows_is_told_of_where_there_was_one() -> None:
     found = results(*runs())
     told = "process of their own for runs of few rows"
     assert told not in page.page(found)

@@ -112,7 +112,7 @@ def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> 
 
 
 @pytest.mark.parametrize("name", [ONCEONLY_EO, SPARK_TUNED, FLINK_EO])
-def test_what_is_for_runs_few_rows_is_given_to_them_alone(
+def test_what_is_for_runs_of_few_rows_is_given_to_them_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.contenders.spark.spark_jars", lambda: "jars")

@@ -27,6 +27,7 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.ports import Leftover, QueryContext, WriteContext
+from onceonly.runtime import sweeper
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
 from onceonly.testing import MemoryDisk, MemoryLog
@@ -565,6 +566,27 @@ def test_the_loser_of_two_attempts_is_swept_before_the_epoch_ends() -> None:
     assert ("abort", loser.handle.transaction) in job.store().calls
     assert job.store().pending() == []
     assert job.store().visible() == Counter([(1,), (2,), (3,)])
+
+
+def test_a_leftover_that_cannot_be_aborted_leaves_no_other_one_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "THREADS_MAX", 1)  # the others come behind it
+    job = Job()
+    coordinator = job.coordinator()
+    plan = coordinator.plan(0, run="run0")
+    losers = [job.task(plan, "a", 0, run="run0", attempt=str(attempt)).handle for attempt in (1, 2, 3)]
+    votes = [job.task(plan, sink, slot, run="run0") for sink in SINKS for slot in range(3)]
+    abort = job.sinks["a"].abort
+
+    def stuck(handle: Handle) -> None:
+        if handle == losers[0]:
+            raise OSError("stuck")
+        abort(handle)
+
+    job.sinks["a"].abort = stuck  # type: ignore[method-assign]  # the first one only
+    coordinator.decide(plan, votes)
+
+    assert losers[0] is not None
+    assert job.store().pending() == [losers[0].transaction]
 
 
 def test_a_sweep_lists_then_looks_and_then_fences_nothing_if_a_newer_run_has_claimed() -> None:

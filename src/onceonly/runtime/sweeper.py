@@ -75,12 +75,18 @@ class Sweeper:
     def _void(self, link: Link, name: str, leftovers: Sequence[Leftover]) -> None:
         """Abort what is left open; many at a time, as readers stand still before the first that is open."""
 
-        def one(leftover: Leftover) -> None:
-            self._sinks[name].abort(leftover.handle)
+        def one(leftover: Leftover) -> Exception | None:
+            try:
+                self._sinks[name].abort(leftover.handle)
+            except Exception as error:  # noqa: BLE001  whatever it is, it keeps no other one open, and is raised below
+                return error
             kind = "swept" if leftover.is_open else "tidied"
             self._record(kind, link.epoch, run=link.run, sink=name, transaction=leftover.transaction)
+            return None
 
-        background.spread("onceonly-sweep", one, leftovers, threads_max=THREADS_MAX)
+        for error in background.spread("onceonly-sweep", one, leftovers, threads_max=THREADS_MAX):
+            if error is not None:
+                raise error
 
 
 def _is_newer(leftover: Leftover, link: Link) -> bool:

@@ -21,7 +21,7 @@ _KEPT_BYTES = 64 << 20
 def keep() -> bool:
     """Have malloc keep up to 64 MB that are free; says whether it does. Executor worker, once for the process.
 
-    Does nothing where it is not glibc's, or where the user has set it: ``MALLOC_*_`` or ``GLIBC_TUNABLES``.
+    Does nothing where it is not glibc's, or where the user has set it: any ``MALLOC_*`` or ``GLIBC_TUNABLES``.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return False
