@@ -7,6 +7,7 @@ does in Python is then done without Spark, to see its parts.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import statistics
@@ -174,9 +175,12 @@ def _parts(kafka: EmbeddedKafka, records: int, record_bytes: int, rounds: int) -
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
 
+    from onceonly.arrow import in_larger
     from onceonly.runtime.checksum import RowChecksum
     from onceonly.sinks.kafka import KafkaSink
+    from onceonly.spark import memory
 
+    memory.keep()  # as in a worker
     kafka.create_topic("parts", _PARTITIONS)
     sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "parts"})
     query = QueryContext(query="costs", sink="kafka", guarantee=Guarantee.EXACTLY_ONCE, columns=())
@@ -195,11 +199,11 @@ def _parts(kafka: EmbeddedKafka, records: int, record_bytes: int, rounds: int) -
         )  # fmt: skip
         checksum, summed_s = RowChecksum(), 0.0
         began_s, all_began_s = time.thread_time(), time.process_time()
-        for _ in range(records // rows):
+        for larger in in_larger(itertools.repeat(batch, records // rows)):
             before_s = time.thread_time()
-            checksum.add(batch)
+            checksum.add(larger)
             summed_s += time.thread_time() - before_s
-            sink.write(transaction, batch)
+            sink.write(transaction, larger)
         handle = sink.pre_commit(transaction)
         own_s, all_s = time.thread_time() - began_s, time.process_time() - all_began_s
         if handle is not None:

@@ -1,10 +1,12 @@
-"""Arrow's strings and binaries as they lie in memory. Any process."""
+"""Arrow's batches, and its strings and binaries as they lie in memory. Any process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
@@ -32,3 +34,34 @@ def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)
     return bounds[column.offset : column.offset + len(column) + 1].astype(np.int64), data
+
+
+def in_larger(
+    batches: Iterable[pa.RecordBatch], *, rows: int = 20_000, size: int = 1 << 21
+) -> Iterator[pa.RecordBatch]:
+    """Put batches together until they have so many rows, or so many bytes; one that has them comes as it is.
+
+    Of small ones, each call of numpy's and Arrow's costs as much as a thousand rows; Spark makes them small, so that
+    rows of 1 KB do not leave its caches. The first one with rows comes at once, as a transaction begins with it. None
+    comes without rows.
+    """
+    some: list[pa.RecordBatch] = []
+    has_begun = False
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        some.append(batch)
+        if not has_begun or sum(map(len, some)) >= rows or sum(each.nbytes for each in some) >= size:
+            yield _one(some)
+            has_begun, some = True, []
+    if some:
+        yield _one(some)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    # malloc's memory, which a worker keeps (``spark.memory``).
+    return pa.concat_batches(batches, memory_pool=pa.system_memory_pool())

@@ -161,7 +161,11 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
     @abstractmethod
     def write(self, transaction: T, batch: pa.RecordBatch) -> None:
-        """Write a batch of at least one row. Executor, any number of times."""
+        """Write a batch of at least one row. Executor, any number of times.
+
+        Spark's batches are put together before, up to 20,000 rows or 2 MB; one with more comes as it is, and so does
+        the first.
+        """
 
     @abstractmethod
     def pre_commit(self, transaction: T) -> Handle | None:

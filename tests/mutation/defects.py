@@ -309,6 +309,15 @@ DEFECTS: Final = (
         tests=(COORDINATOR + "test_a_put_whose_answer_is_in_doubt_commits_and_aborts_nothing",),
         says="SupersededError",
     ),
+    Defect(
+        name="last-rows-forgotten",
+        group=DECISION,
+        what="Batches are put together, and the last ones, which are too few for a larger one, are forgotten",
+        file="arrow.py",
+        before="    if some:\n        yield _one(some)\n",
+        after="",
+        tests=("tests/unit/test_arrow.py::test_every_row_comes_once_and_in_order",),
+    ),
     # -------------------------------------------------------------------------------------------- recovery
     Defect(
         name="drain-writes-again",

@@ -51,7 +51,22 @@ def test_what_a_batch_needed_is_not_faulted_in_again_for_the_next_one() -> None:
     assert faults < FAULTS_WITHOUT / 20
 
 
-def test_what_a_user_says_of_malloc_stays() -> None:
-    kept, faults = _faults(MALLOC_TRIM_THRESHOLD_="131072")
+def test_yarns_bound_for_arenas_says_nothing_of_what_is_kept() -> None:
+    kept, faults = _faults(MALLOC_ARENA_MAX="4")
+    assert kept
+    assert faults < FAULTS_WITHOUT / 20
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+        {"MALLOC_MMAP_THRESHOLD_": "131072"},
+        {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"},
+    ],
+    ids=str,
+)
+def test_what_a_user_says_of_malloc_stays(environment: dict[str, str]) -> None:
+    kept, faults = _faults(**environment)
     assert not kept
     assert faults > FAULTS_WITHOUT / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events, failpoints
+from onceonly.arrow import in_larger
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Mode, Plan, Vote
 from onceonly.runtime.checksum import RowChecksum, algorithm_of
@@ -37,16 +38,14 @@ def run_slot(
     deadline = deadline or Deadline(plan.limit_s, context)
     checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
-        for batch in batches:
+        for batch in in_larger(batches):
             checksum.add(batch)
         return _vote(context, checksum, None)
     transaction: Any = None
     begun = False
     try:
         sink.expect(context)
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
+        for batch in in_larger(batches):
             if not begun:
                 _record("slot.has_rows", context)
                 failpoints.hit("slot.before_begin")

@@ -15,15 +15,18 @@ import os
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MMAP_BYTES = 32 << 20
 _KEPT_BYTES = 64 << 20
+# Whoever sets these says how much malloc keeps; of the others, YARN sets MALLOC_ARENA_MAX in each container.
+_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 @functools.cache
 def keep() -> bool:
     """Have malloc keep up to 64 MB that are free; says whether it does. Executor worker, once for the process.
 
-    Does nothing where it is not glibc's, or where the user has set it: any ``MALLOC_*`` or ``GLIBC_TUNABLES``.
+    Does nothing where it is not glibc's, or where the user has set how much it keeps, by ``MALLOC_TRIM_THRESHOLD_``,
+    ``MALLOC_MMAP_THRESHOLD_`` or ``GLIBC_TUNABLES``.
     """
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+    if any(name in os.environ for name in _USERS):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(

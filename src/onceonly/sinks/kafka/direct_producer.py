@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 _METADATA_MS = 300_000
-_ROWS_AT_ONCE = 10_000
+_ROWS_AT_ONCE = 20_000
 _BYTES_AT_ONCE = 1 << 22
 # With columns beyond these, batches are taken one by one.
 _SIMPLE = frozenset({"key", "value"})
