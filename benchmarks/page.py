@@ -69,7 +69,7 @@ def page(
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
         _epoch(epochs or {}),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
-        _section(results, "commit", "The commit phase", _COMMIT, ("decide_ms",)),
+        _section(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES),
         _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
         _settings(results),
     ]
@@ -193,7 +193,15 @@ _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_m
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
 _COMMIT = (
     "Epochs of so many prepared transactions: from the last vote to the moment at which everything is committed, noted "
-    "and swept. Without Spark."
+    "and swept. Without Spark. Visible is the moment at which the last one is committed; `cpu` is what the broker and "
+    "our process have of the cores' time meanwhile."
+)
+_COMMIT_FIGURES = (
+    "decide_ms",
+    "until_link.persisted_ms",
+    "until_epoch.completed_ms",
+    "cpu_broker_ms",
+    "cpu_own_ms",
 )
 _RECOVERY = (
     "From SIGKILL to the job's whole process tree until a row is visible that was not there, with and without the "
@@ -388,15 +396,24 @@ def _epoch(epochs: Mapping[int, phases.Phases]) -> str:
 def _epoch_floor(rate: int, found: phases.Phases) -> str:
     """Say what remains when everything of Kafka's and ours takes no time."""
     took = phases.whose(found.phases)
-    spark, visible = took[phases.SPARK], took[phases.SPARK_UNTIL_VISIBLE]
     last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
-    return (
+    text = (
         f"At {rate:,} records a second, over {max(each.epochs for each in found.phases)} epochs{last}, commit "
-        f"`{found.versions.get('commit')}`, the medians add up to Spark {spark:.0f} ms, Kafka "
-        f"{took[phases.KAFKA]:.0f} ms, onceonly {took[phases.OURS]:.0f} ms. The floor: if what Kafka and onceonly do "
-        f"took no time at all, an epoch would take {spark:.0f} ms, and a row would be visible "
-        f"{spark / 2 + visible:.0f} ms after it was due or later, at the median: half an epoch until the next one "
-        f"begins, and {visible:.0f} ms of Spark's in that one."
+        f"`{found.versions.get('commit')}`, the medians add up to Spark {took[phases.SPARK]:.0f} ms, Kafka "
+        f"{took[phases.KAFKA]:.0f} ms, onceonly {took[phases.OURS]:.0f} ms."
+    )
+    if not found.rows:
+        return text
+    now, least = (_waits(found.rows[which]) for which in (phases.ALL, phases.SPARK))
+    return (
+        f"{text} A row waits for the end of the epoch that runs when it is due, and until the next one is visible: by "
+        f"these epochs {now} ms. The floor: if what Kafka and onceonly do took no time at all, {least} ms."
+    )
+
+
+def _waits(waits: Mapping[str, float]) -> str:
+    return ", ".join(
+        f"{name.removesuffix('_ms')} {waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms")
     )
 
 

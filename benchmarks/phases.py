@@ -27,13 +27,15 @@ from onceonly.testing.campaign.result import save
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy.typing as npt
+
 VERSION = 1
 _PLANNED, _VISIBLE = "plan.started", "epoch.completed"
 # Spark's report of an epoch comes when it is over, and says when it began and how long it took.
 _REPORTED, _TRIGGERED, _ENDED = "epoch.reported", "trigger.began", "trigger.ended"
 SPARK, KAFKA, OURS = "Spark", "Kafka", "onceonly"
 """Whose time it is."""
-SPARK_UNTIL_VISIBLE = "Spark, until the rows are visible"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,9 @@ _BETWEEN_HOLDS = "it reports the one, and begins the next"
 HOLDS = {**{phase.title: phase.holds for phase in PHASES}, BETWEEN: _BETWEEN_HOLDS}
 """What happens in each phase, in their order."""
 WHOSE = {**{phase.title: phase.whose for phase in PHASES}, BETWEEN: SPARK}
+_UNTIL_VISIBLE = [
+    phase.title for phase in PHASES[: 1 + next(n for n, phase in enumerate(PHASES) if phase.end == _VISIBLE)]
+]
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,10 +166,50 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     last_s: float | None
     """Only what happened in this many seconds before the end was looked at."""
     phases: tuple[Spent, ...]
+    rows: Mapping[str, Mapping[str, float]]
+    """By ``reckoned``."""
 
 
 def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
     """Give each phase's time over all epochs that ended. Pure; an epoch's last try counts."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for epochs in _took(lines):
+        for epoch in epochs.values():
+            for title, took_ms in epoch.items():
+                took[title].append(took_ms)
+    return [
+        Spent(
+            title=title,
+            epochs=len(took[title]),
+            median_ms=round(statistics.median(took[title]), 2),
+            p95_ms=percentiles(np.array(took[title]))["p95_ms"],
+        )
+        for title in WHOSE
+        if took[title]
+    ]
+
+
+def reckoned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Give how long a row waits until it is visible, and how long it would (``SPARK``) if all but Spark took no time.
+
+    Percentiles in ms, of rows that are due one each millisecond: a row waits for the end of the epoch that runs when it
+    is due, and until the next one is visible. Empty without two whole epochs one after the other. Pure.
+    """
+    waits: dict[str, list[npt.NDArray[np.float64]]] = defaultdict(list)
+    for epochs in _took(lines):
+        for number, epoch in epochs.items():
+            before = epochs.get(number - 1, {})
+            if not (set(before) == set(WHOSE) and set(_UNTIL_VISIBLE) <= set(epoch)):
+                continue
+            for which, counted in ((ALL, set(WHOSE.values())), (SPARK, {SPARK})):
+                length = sum(ms for title, ms in before.items() if WHOSE[title] in counted)
+                visible = sum(epoch[title] for title in _UNTIL_VISIBLE if WHOSE[title] in counted)
+                waits[which].append(visible + np.arange(0.5, length))
+    return {which: percentiles(np.concatenate(found)) for which, found in waits.items()}
+
+
+def _took(lines: Iterable[Mapping[str, Any]]) -> list[dict[int, dict[str, float]]]:
+    """Give what each phase took, in ms, of each epoch that ended; a mapping for each query."""
     queries: dict[str, dict[int, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -177,41 +222,32 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
             moments[_ENDED].append(float(line["began"]) + float(line["took_ms"]) / 1000)
             continue
         moments[line["kind"]].append(float(line["t"]))
-    took: dict[str, list[float]] = defaultdict(list)
-    for epochs in queries.values():
-        ended = {
-            number: moments
-            for number, moments in epochs.items()
+    return [
+        {
+            number: _of_epoch(moments, epochs.get(number + 1, {}))
+            for number, moments in sorted(epochs.items())
             if moments["epoch.done"] and moments["slot.begun"]
         }
-        for number, moments in ended.items():
-            for phase in PHASES:
-                _add(took[phase.title], _begin(phase, moments), _end(phase, moments))
-            following = epochs.get(number + 1, {}).get(_TRIGGERED)
-            if following and moments[_ENDED]:
-                _add(took[BETWEEN], moments[_ENDED][-1], following[0])
-    titles = [*(phase.title for phase in PHASES), BETWEEN]
-    return [
-        Spent(
-            title=title,
-            epochs=len(took[title]),
-            median_ms=round(statistics.median(took[title]), 2),
-            p95_ms=percentiles(np.array(took[title]))["p95_ms"],
-        )
-        for title in titles
-        if took[title]
+        for epochs in queries.values()
     ]
 
 
+def _of_epoch(
+    moments: Mapping[str, Sequence[float]], following: Mapping[str, Sequence[float]]
+) -> dict[str, float]:
+    bounds = [(phase.title, _begin(phase, moments), _end(phase, moments)) for phase in PHASES]
+    ended, next_one = moments.get(_ENDED), following.get(_TRIGGERED)
+    bounds.append((BETWEEN, ended[-1] if ended else None, next_one[0] if next_one else None))
+    return {
+        title: (end - begin) * 1000 for title, begin, end in bounds if begin is not None and end is not None
+    }
+
+
 def whose(phases: Sequence[Spent]) -> dict[str, float]:
-    """Give whose medians add up to what, in milliseconds, and ``SPARK_UNTIL_VISIBLE`` of Spark's. Pure."""
-    order = [phase.title for phase in PHASES]
-    before = order[: 1 + next(number for number, phase in enumerate(PHASES) if phase.end == _VISIBLE)]
-    took = dict.fromkeys((SPARK, KAFKA, OURS, SPARK_UNTIL_VISIBLE), 0.0)
+    """Give whose medians add up to what, in milliseconds. Pure."""
+    took = dict.fromkeys((SPARK, KAFKA, OURS), 0.0)
     for each in phases:
         took[WHOSE[each.title]] += each.median_ms
-        if WHOSE[each.title] == SPARK and each.title in before:
-            took[SPARK_UNTIL_VISIBLE] += each.median_ms
     return took
 
 
@@ -234,11 +270,6 @@ def _end(phase: Phase, moments: Mapping[str, Sequence[float]]) -> float | None:
     return None if not found else max(found) if phase.ends_with_last else min(found)
 
 
-def _add(took: list[float], begin: float | None, end: float | None) -> None:
-    if begin is not None and end is not None:
-        took.append((end - begin) * 1000)
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
@@ -250,7 +281,8 @@ def _add(took: list[float], begin: float | None, end: float | None) -> None:
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Record it there, too.")
 def main(folder: Path, last_s: float | None, path: Path | None) -> None:
     """Show where the time of the epochs in an event log went."""
-    found = spent(newest(list(events.read(folder)), last_s))
+    lines = newest(list(events.read(folder)), last_s)
+    found, rows = spent(lines), reckoned(lines)
     console = Console()
     if not found:
         console.print(
@@ -264,6 +296,9 @@ def main(folder: Path, last_s: float | None, path: Path | None) -> None:
             each.title, WHOSE[each.title], str(each.epochs), f"{each.median_ms:.1f}", f"{each.p95_ms:.1f}"
         )
     console.print(table)
+    for which, waits in rows.items():
+        whole = "a row is visible after" if which == ALL else "if all but Spark took no time, after"
+        console.print(whole, ", ".join(f"{name[:-3]} {ms:.0f} ms" for name, ms in waits.items()))
     if path is not None:
         record = Phases(
             version=VERSION,
@@ -271,6 +306,7 @@ def main(folder: Path, last_s: float | None, path: Path | None) -> None:
             versions=host.versions(),
             last_s=last_s,
             phases=tuple(found),
+            rows=rows,
         )
         save(path, encode(record))
 

@@ -52,7 +52,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """At the default trigger; the first one in few rounds with the others, too."""
     rates_few: tuple[int, ...]
     rate_low: int
-    """Records so far apart that each is an epoch of its own; 0 for none. In few rounds."""
+    """Records so far apart that each is an epoch of its own; 0 for none."""
     intervals_ms: tuple[int, ...]
     flink_intervals_ms: tuple[int, ...]
     flink_checkpoints_ms: int
@@ -203,7 +203,7 @@ def _works(sizes: Sizes, part: Part, contender: str, number: int) -> Iterable[Wo
             return (Work(kind="window", interval_ms=_interval(sizes, contender)),)
         case "empty" if is_few and contender in _EPOCHS_TIMED:
             return (Work(kind="empty", rate=200),)
-        case "commit" if is_few and is_ours:
+        case "commit" if is_ours:
             return (Work(kind="commit", count=count) for count in sizes.commit_counts)
         # One run measures both sinks, in turns of its own.
         case "recovery" if is_ours and number == 1:
@@ -236,7 +236,7 @@ def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
         yield from (Work(kind="pass", rate=rate) for rate in rates)
         if is_few:
             yield from (Work(kind="pass", rate=first, interval_ms=each) for each in sizes.intervals_ms)
-        if is_few and sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
+        if sizes.rate_low and contender in {ONCEONLY_EO, SPARK_TUNED}:
             yield Work(kind="pass", rate=sizes.rate_low)
 
 

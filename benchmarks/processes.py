@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
@@ -85,6 +86,19 @@ def used_s(process: psutil.Process) -> float:
     """Give the CPU seconds that a process has used, those of its ended children included."""
     times = process.cpu_times()
     return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def on_cpu_s(pid: int) -> float:
+    """Give the CPU seconds of a process's living threads; finer than ``used_s``, which counts ticks of 10 ms.
+
+    A thread that runs just now is seen as it was at its last tick; one that waits, to the microsecond. From Linux's
+    scheduler (``/proc/PID/task/*/schedstat``, the first number). 0 on other systems.
+    """
+    spent_ns = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # it has ended
+            spent_ns += int(thread.read_text().split()[0])
+    return spent_ns / 1e9
 
 
 def kind_of(name: str, command: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from statistics import median
@@ -12,6 +13,7 @@ import pyarrow as pa
 from benchmarks import reading
 from benchmarks.data import value
 from benchmarks.parts.bounded import outcome
+from benchmarks.processes import on_cpu_s
 from benchmarks.values import Measured
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Vote
@@ -22,7 +24,6 @@ from onceonly.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from benchmarks.contenders.base import Place
     from benchmarks.values import Run
@@ -39,7 +40,7 @@ def measure(world: World, run: Run) -> Measured:
     """Decide some epochs of ``run.work.count`` transactions each, and time what happens after the last vote."""
     rows = run.work.count * _ROWS * (EPOCHS + 1)
     with world.place(run) as place:
-        epochs = _epochs(place, run.work.count, world.folder)
+        epochs = _epochs(place, run.work.count, world)
         found = reading.read(place.servers, place.target, place.partitions)
     lost, doubled = reading.missing_and_again(found, rows)
     return Measured(
@@ -52,15 +53,16 @@ def measure(world: World, run: Run) -> Measured:
     )
 
 
-def _epochs(place: Place, count: int, folder: Path) -> list[dict[str, float]]:
+def _epochs(place: Place, count: int, world: World) -> list[dict[str, float]]:
     query = uuid.uuid4().hex
+    pids = (world.kafka.pid or 0, os.getpid())
     sink = KafkaSink({"kafka.bootstrap.servers": place.servers, "topic": place.target})
     watched: list[tuple[str, float]] = []
 
     def watch(step: Mapping[str, str | int]) -> None:
         watched.append((str(step["kind"]), time.monotonic()))
 
-    checkpoint = str(folder / f"commits-{query}")
+    checkpoint = str(world.folder / f"commits-{query}")
     coordinator = Coordinator(log=open_log(checkpoint, query=query, create=True), actor="driver", watch=watch)
     coordinator.join(_SINK, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE))
     found: list[dict[str, float]] = []
@@ -72,11 +74,21 @@ def _epochs(place: Place, count: int, folder: Path) -> list[dict[str, float]]:
                 _vote(sink, plan, query, slot, first=(epoch * count + slot) * _ROWS) for slot in range(count)
             ]
             watched.clear()
+            before = [on_cpu_s(pid) for pid in pids]
             began = time.monotonic()
             coordinator.decide(plan, votes)
             ended = time.monotonic()
+            after = [on_cpu_s(pid) for pid in pids]
             if epoch:
-                found.append({"decide_ms": (ended - began) * 1000, **_phases(watched, began)})
+                spent = [(end - begin) * 1000 for begin, end in zip(before, after, strict=True)]
+                found.append(
+                    {
+                        "decide_ms": (ended - began) * 1000,
+                        "cpu_broker_ms": spent[0],
+                        "cpu_own_ms": spent[1],
+                        **_phases(watched, began),
+                    }
+                )
     finally:
         sink.close()
     return found

@@ -117,14 +117,19 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
             phases.Spent(title=title, epochs=80, median_ms=ms, p95_ms=9.0)
             for title, ms in (("the plan", 2.0), ("until a slot has rows", 7.0), (phases.BETWEEN, 3.0))
         ),
+        rows={
+            phases.ALL: {"p50_ms": 20.4, "p95_ms": 30.0, "p99_ms": 40.0, "max_ms": 50.0},
+            phases.SPARK: {"p50_ms": 10.0, "p95_ms": 14.0, "p99_ms": 16.0, "max_ms": 17.0},
+        },
     )
-    busy = msgspec.structs.replace(found, phases=found.phases[:1])
+    busy = msgspec.structs.replace(found, phases=found.phases[:1], rows={})
     text = page.page(results(*runs()), (), {200: found, 5_000: busy})
     assert "| phase | whose | 200/s: median | p95 | 5,000/s: median | p95 | what happens |" in text
     assert f"| the plan | onceonly | 2.0 | 9.0 | 2.0 | 9.0 | {phases.HOLDS['the plan']} |" in text
     assert f"| {phases.BETWEEN} | Spark | 3.0 | 9.0 | | | {phases.HOLDS[phases.BETWEEN]} |" in text
     assert "add up to Spark 10 ms, Kafka 0 ms, onceonly 2 ms." in text
-    assert "an epoch would take 10 ms, and a row would be visible 12 ms after it was due or later" in text
+    assert "by these epochs p50 20, p95 30, p99 40 ms." in text
+    assert "if what Kafka and onceonly do took no time at all, p50 10, p95 14, p99 16 ms." in text
     assert "At 200 records a second, over 80 epochs of the last 60 s of a run, commit `abc`" in text
     assert "At 5,000 records a second" in text
 

@@ -9,14 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.phases import (
+    ALL,
     BETWEEN,
     HOLDS,
     KAFKA,
     OURS,
     SPARK,
-    SPARK_UNTIL_VISIBLE,
     Phases,
     main,
+    reckoned,
     spent,
     whose,
 )
@@ -62,14 +63,40 @@ def test_phases_are_those_of_whole_epochs_one_after_the_other() -> None:
     assert found["Spark, until the epoch is over"].epochs == 3
 
 
-def test_whose_time_it_is_adds_up_to_an_epoch_and_says_what_is_left_without_ours() -> None:
-    found = spent([*events(1, 0), *events(2, 70), *events(3, 140)])
-    took = whose(found)
+def test_whose_time_it_is_adds_up_to_an_epoch() -> None:
+    took = whose(spent([*events(1, 0), *events(2, 70), *events(3, 140)]))
     assert took[SPARK] == pytest.approx(8 + 8 + 10 + 1 + 1)
     assert took[KAFKA] == pytest.approx(2 + 20 + 10)
     assert took[OURS] == pytest.approx(1 + 1 + 3 + 5)
-    assert took[SPARK_UNTIL_VISIBLE] == pytest.approx(8 + 8 + 10)
-    assert sum(took.values()) - took[SPARK_UNTIL_VISIBLE] == pytest.approx(70)
+    assert sum(took.values()) == pytest.approx(70)
+
+
+def test_a_row_waits_for_the_running_epochs_end_and_until_the_next_one_is_visible() -> None:
+    found = reckoned([*events(1, 0), *events(2, 70), *events(3, 140)])
+    assert found[ALL]["p50_ms"] == pytest.approx(63 + 34.5)
+    assert found[ALL]["p99_ms"] == pytest.approx(63 + 69.5)
+    assert found[SPARK]["p50_ms"] == pytest.approx(26 + 13.5)
+    assert found[SPARK]["p99_ms"] == pytest.approx(26 + 27.5)
+
+
+def test_a_long_epoch_has_as_many_more_rows_wait() -> None:
+    later = {
+        kind: [at + 930 if kind == "epoch.done" else at for at in moments] for kind, moments in KINDS.items()
+    }
+    long = [
+        {**line, "took_ms": 999} if line["kind"] == "epoch.reported" else line
+        for line in events(2, 70, later)
+    ]
+    found = reckoned([*events(1, 0), *long, *events(3, 1070)])
+    # Of 1,070 rows, the first 70 wait for the first epoch's end, and no longer than 70 ms of it.
+    assert found[ALL]["p50_ms"] == pytest.approx(63 + (535 - 70) - 0.5)
+
+
+def test_epochs_that_do_not_follow_each_other_say_nothing_of_a_rows_wait() -> None:
+    assert reckoned([*events(1, 0), *events(3, 70)]) == {}
+    assert (
+        reckoned([line for line in [*events(1, 0), *events(2, 70)] if line["kind"] != "epoch.reported"]) == {}
+    )
 
 
 def test_the_command_shows_a_table_or_says_what_is_missing(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_in_throughput_and_latency_of_spark_all_have_the_same_works() -> None:
     assert latency[ONCEONLY_EO] == latency[SPARK_TUNED]
 
 
+def test_what_has_an_aim_beside_the_ratios_has_as_many_rounds_as_they() -> None:
+    rounds = Counter((run.contender, run.work.name) for run in runs(FULL))
+    for work in (Work(kind="commit", count=4), Work(kind="commit", count=64), Work(kind="pass", rate=4)):
+        assert rounds[ONCEONLY_EO, work.name] == FULL.rounds >= 5
+
+
 @pytest.mark.parametrize("size", ["full", "quick"])
 def test_every_figure_that_a_ratio_needs_is_planned_at_least_three_times(size: str) -> None:
     planned = [Measured(run=run, outcome="whole") for run in runs(SIZES[size])]
