@@ -30,6 +30,10 @@ class Asked:
     meaning: str
     aim: float
     """What it is meant to reach, or to stay below."""
+    beside: Work | None = None
+    """Theirs is at this work, if it is another one."""
+    is_worst: bool = False
+    """The worst of all runs counts, not their median."""
 
     @property
     def better(self) -> Literal["higher", "lower"]:
@@ -88,14 +92,57 @@ ASKED: Mapping[str, Asked] = {
     ),
 }
 
+FURTHER: Mapping[str, Asked] = {
+    "throughput_1kb_vs_flink_exactly_once": Asked(
+        part="throughput",
+        work=Work(kind="pass", record="1kb"),
+        figure=_THROUGHPUT,
+        theirs=(FLINK_EO,),
+        meaning="records/s, ours exactly once / PyFlink exactly once",
+        aim=1.05,
+    ),
+    "latency_p99_5000rps_vs_spark_tuned": Asked(
+        part="latency",
+        work=Work(kind="pass", rate=5_000),
+        figure=_P99,
+        theirs=(SPARK_TUNED,),
+        meaning="ms, ours exactly once / Spark's own sink with our settings; default trigger",
+        aim=1.5,
+    ),
+    "latency_max_ms_4rps": Asked(
+        part="latency",
+        work=Work(kind="pass", rate=4),
+        figure="max_ms",
+        theirs=(),
+        meaning="ms, the longest wait of all runs, ours exactly once; default trigger",
+        aim=500,
+        is_worst=True,
+    ),
+    "commit_64_vs_4_transactions": Asked(
+        part="commit",
+        work=Work(kind="commit", count=64),
+        figure="decide_ms",
+        theirs=(ONCEONLY_EO,),
+        meaning="ms, an epoch of 64 transactions / one of 4",
+        aim=3,
+        beside=Work(kind="commit", count=4),
+    ),
+}
+"""What has an aim, too, but is no key of the summary's ``ratios``."""
+
 
 def ratios(
-    runs: Sequence[Measured], not_run: Mapping[str, str]
+    runs: Sequence[Measured], not_run: Mapping[str, str], wanted: Mapping[str, Asked] = ASKED
 ) -> tuple[dict[str, float | None], dict[str, Ratio]]:
     """Give every ratio that is asked for, and how it came about. None, with the reason, where it was not measured."""
-    notes = {name: _ratio(asked, runs, not_run) for name, asked in ASKED.items()}
-    values = {name: _value(ASKED[name], note) for name, note in notes.items()}
+    notes = {name: _ratio(asked, runs, not_run) for name, asked in wanted.items()}
+    values = {name: _value(wanted[name], note) for name, note in notes.items()}
     return values, notes
+
+
+def is_missed(asked: Asked, value: float) -> bool:
+    """Say whether a value is on the wrong side of its aim."""
+    return value < asked.aim if asked.better == "higher" else value > asked.aim
 
 
 def median(runs: Iterable[Measured], figure: str) -> float | None:
@@ -118,15 +165,16 @@ def of(
 
 def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -> Ratio:
     mine = of(runs, asked.part, asked.work, ONCEONLY_EO)
-    ours, why = _usable(mine, ONCEONLY_EO, asked.figure, not_run)
+    ours, why = _usable(mine, ONCEONLY_EO, asked, not_run)
     note = Ratio(is_=asked.meaning, better=asked.better, ours=ours, runs_ours=len(mine), why=why)
     if not asked.theirs:
         return note
     found: list[tuple[float, str, int]] = []
     for contender in asked.theirs:
         # Flink has checkpoints in runs of throughput, too.
-        theirs = of(runs, asked.part, asked.work, contender, every_interval=asked.part == "throughput")
-        value, reason = _usable(theirs, contender, asked.figure, not_run)
+        work = asked.beside or asked.work
+        theirs = of(runs, asked.part, work, contender, every_interval=asked.part == "throughput")
+        value, reason = _usable(theirs, contender, asked, not_run)
         why = "; ".join(filter(None, (why, reason)))
         if value is not None:
             found.append((value, contender, len(theirs)))
@@ -138,7 +186,7 @@ def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -
 
 
 def _usable(
-    runs: Sequence[Measured], contender: str, figure: str, not_run: Mapping[str, str]
+    runs: Sequence[Measured], contender: str, asked: Asked, not_run: Mapping[str, str]
 ) -> tuple[float | None, str]:
     """Give the median, or why there is none: a contender that lost or doubled rows, even once, has no figure."""
     if contender in not_run:
@@ -146,10 +194,10 @@ def _usable(
     broken = next((each for each in runs if each.outcome != "whole"), None)
     if broken is not None:
         return None, f"{broken.run.id}: {broken.outcome}{f', {broken.why}' if broken.why else ''}"
-    value = median(runs, figure)
+    value = median(runs, asked.figure)
     if value is None or value <= 0:
         return None, f"{contender} was not measured"
-    return value, ""
+    return max(each.figures[asked.figure] for each in runs) if asked.is_worst else value, ""
 
 
 def _value(asked: Asked, note: Ratio) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.benchmarks_sample import PACED, PASS, results, run, runs
 
-from benchmarks.ratios import ASKED, median, ratios
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, decode, encode
+from benchmarks.ratios import ASKED, FURTHER, is_missed, median, ratios
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
 
 THROUGHPUT = [name for name in ASKED if name.startswith("throughput")]
 
@@ -67,6 +67,32 @@ def test_a_run_that_is_not_whole_goes_into_no_median() -> None:
     ]
     assert median(found, "p50_ms") == 5.0
     assert median(found[1:], "p50_ms") is None
+
+
+def test_of_64_transactions_beside_4_both_are_ours() -> None:
+    found = [
+        run("commit", Work(kind="commit", count=count), ONCEONLY_EO, number, decide_ms=ms)
+        for count, times in ((4, (10.0, 12.0, 11.0)), (64, (44.0, 33.0, 30.0)))
+        for number, ms in enumerate(times)
+    ]
+    values, notes = ratios(found, {}, FURTHER)
+    assert values["commit_64_vs_4_transactions"] == 3.0
+    assert notes["commit_64_vs_4_transactions"].runs_theirs == 3
+    assert values["latency_p99_5000rps_vs_spark_tuned"] is None
+
+
+def test_a_single_wait_of_half_a_second_misses_its_aim() -> None:
+    rare = Work(kind="pass", rate=4)
+    found = [
+        run("latency", rare, ONCEONLY_EO, number, max_ms=ms)
+        for number, ms in ((1, 90.0), (2, 501.0), (3, 80.0))
+    ]
+    values, _ = ratios(found, {}, FURTHER)
+    assert values["latency_max_ms_4rps"] == 501.0
+    assert is_missed(FURTHER["latency_max_ms_4rps"], 501.0)
+    assert not is_missed(FURTHER["latency_max_ms_4rps"], 500.0)
+    assert is_missed(FURTHER["throughput_1kb_vs_flink_exactly_once"], 1.04)
+    assert not is_missed(FURTHER["throughput_1kb_vs_flink_exactly_once"], 1.05)
 
 
 def test_the_file_has_numbers_and_nulls_under_the_names_that_are_asked_for() -> None:
