@@ -69,7 +69,7 @@ def page(
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
         _epoch(epochs or {}),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
-        _section(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES),
+        _section(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
         _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
         _settings(results),
     ]
@@ -188,7 +188,7 @@ _LATENCY = (
 _PHASES = (
     "Ours, exactly once, by the default trigger, from the event log, which has every step of the protocol in every "
     "process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency --contender onceonly-exactly-once "
-    "--rounds 15 --rate RATE --fresh`, then `python -m benchmarks.phases DIR --last 60`. Milliseconds."
+    "--rounds 15 --rate RATE --fresh`, then `python -m benchmarks.phases DIR --last 60 --warm 2`. Milliseconds."
 )
 _LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
@@ -401,6 +401,7 @@ def _epoch_floor(rate: int, found: phases.Phases) -> str:
     """Say what remains when everything of Kafka's and ours takes no time."""
     took = phases.whose(found.phases)
     last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
+    last += f" without the first {found.warm_s:g} s of each query" if found.warm_s else ""
     text = (
         f"At {rate:,} records a second, over {max(each.epochs for each in found.phases)} epochs{last}, commit "
         f"`{found.versions.get('commit')}`, the medians add up to Spark {took[phases.SPARK]:.0f} ms, Kafka "
@@ -418,6 +419,25 @@ def _epoch_floor(rate: int, found: phases.Phases) -> str:
 def _waits(waits: Mapping[str, float]) -> str:
     return ", ".join(
         f"{name.removesuffix('_ms')} {waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms")
+    )
+
+
+def _commit_floor(results: Results) -> str:
+    """Say what remains of 64 transactions when our process takes no time but for the decision."""
+    few, many = (
+        of(results.runs, "commit", Work(kind="commit", count=count), ONCEONLY_EO) for count in (4, 64)
+    )
+    now, decided = median(few, "decide_ms"), median(many, "until_link.persisted_ms")
+    broker, own = median(many, "cpu_broker_ms"), median(many, "cpu_own_ms")
+    if not (now and decided and broker and own):
+        return ""
+    cores = int(results.machine["cores"])
+    least = decided + broker / cores
+    return (
+        f"\n\nOf 64 transactions, the broker has {broker:.1f} ms of the {cores} cores' time (for each, its state is "
+        f"written twice and two partitions are marked), our process {own:.1f}. The floor: with the decision, which "
+        f"takes {decided:.1f} ms, no fewer than {least:.1f} ms would pass if ours took no time: {least / now:.1f} "
+        "times as long as 4 take now."
     )
 
 

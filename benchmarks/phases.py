@@ -165,6 +165,8 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     versions: Mapping[str, str]
     last_s: float | None
     """Only what happened in this many seconds before the end was looked at."""
+    warm_s: float
+    """A query's first seconds were not."""
     phases: tuple[Spent, ...]
     rows: Mapping[str, Mapping[str, float]]
     """By ``reckoned``."""
@@ -251,12 +253,25 @@ def whose(phases: Sequence[Spent]) -> dict[str, float]:
     return took
 
 
-def newest(lines: Sequence[Mapping[str, Any]], last_s: float | None) -> Sequence[Mapping[str, Any]]:
-    """Give the lines of the last ``last_s`` seconds of a log; all of them without it. Pure."""
-    if last_s is None or not lines:
+def steady(
+    lines: Sequence[Mapping[str, Any]], *, last_s: float | None, warm_s: float
+) -> Sequence[Mapping[str, Any]]:
+    """Give the lines of the last seconds of a log (all without a ``last_s``), but of no query's first ones. Pure.
+
+    A query's first epochs bring its processes up.
+    """
+    if not lines:
         return lines
     end = max(float(line["t"]) for line in lines)
-    return [line for line in lines if float(line["t"]) > end - last_s]
+    first: dict[str, float] = {}
+    for line in lines:
+        first[line["query"]] = min(float(line["t"]), first.get(line["query"], end))
+    return [
+        line
+        for line in lines
+        if float(line["t"]) >= first[line["query"]] + warm_s
+        and (last_s is None or float(line["t"]) > end - last_s)
+    ]
 
 
 def _begin(phase: Phase, moments: Mapping[str, Sequence[float]]) -> float | None:
@@ -278,10 +293,18 @@ def _end(phase: Phase, moments: Mapping[str, Sequence[float]]) -> float | None:
     type=click.FloatRange(0, min_open=True),
     help="Only these seconds before the end: processes are warm.",
 )
+@click.option(
+    "--warm",
+    "warm_s",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Not the first seconds of a query: they are its start.",
+)
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Record it there, too.")
-def main(folder: Path, last_s: float | None, path: Path | None) -> None:
+def main(folder: Path, last_s: float | None, warm_s: float, path: Path | None) -> None:
     """Show where the time of the epochs in an event log went."""
-    lines = newest(list(events.read(folder)), last_s)
+    lines = steady(list(events.read(folder)), last_s=last_s, warm_s=warm_s)
     found, rows = spent(lines), reckoned(lines)
     console = Console()
     if not found:
@@ -305,6 +328,7 @@ def main(folder: Path, last_s: float | None, path: Path | None) -> None:
             machine=host.machine(),
             versions=host.versions(),
             last_s=last_s,
+            warm_s=warm_s,
             phases=tuple(found),
             rows=rows,
         )

@@ -113,6 +113,7 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
         machine={},
         versions={"commit": "abc"},
         last_s=60.0,
+        warm_s=2.0,
         phases=tuple(
             phases.Spent(title=title, epochs=80, median_ms=ms, p95_ms=9.0)
             for title, ms in (("the plan", 2.0), ("until a slot has rows", 7.0), (phases.BETWEEN, 3.0))
@@ -130,8 +131,27 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
     assert "add up to Spark 10 ms, Kafka 0 ms, onceonly 2 ms." in text
     assert "by these epochs p50 20, p95 30, p99 40 ms." in text
     assert "if what Kafka and onceonly do took no time at all, p50 10, p95 14, p99 16 ms." in text
-    assert "At 200 records a second, over 80 epochs of the last 60 s of a run, commit `abc`" in text
+    assert (
+        "over 80 epochs of the last 60 s of a run without the first 2 s of each query, commit `abc`" in text
+    )
     assert "At 5,000 records a second" in text
+
+
+def test_the_floor_of_a_commit_is_the_decision_and_the_brokers_share_of_the_cores() -> None:
+    found = [
+        msgspec.structs.replace(
+            run("commit", Work(kind="commit", count=count), ONCEONLY_EO, 1),
+            figures={
+                "decide_ms": decide_ms, "until_link.persisted_ms": 3.0, "cpu_broker_ms": 30.0, "cpu_own_ms": 12.0,
+            },
+        )
+        for count, decide_ms in ((4, 9.0), (64, 27.0))
+    ]  # fmt: skip
+    text = page.page(results(*found))
+    assert "the broker has 30.0 ms of the 2 cores' time" in text
+    assert "with the decision, which takes 3.0 ms, no fewer than 18.0 ms would pass" in text
+    assert "2.0 times as long as 4 take now" in text
+    assert "no fewer than" not in page.page(results(*runs(), found[0]))
 
 
 def test_what_was_not_measured_has_no_figure_and_the_reason() -> None:

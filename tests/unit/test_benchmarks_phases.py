@@ -128,6 +128,23 @@ def test_only_what_happened_before_the_end_counts_when_asked(tmp_path: Path) -> 
     assert planned.p95_ms == pytest.approx(1)
 
 
+def test_the_start_of_each_query_is_left_out_when_asked(tmp_path: Path) -> None:
+    slow = {**KINDS, "epoch.planned": [9]}
+    lines = [
+        {**line, "query": query}
+        for query, began in (("p", 0), ("q", 50_000))
+        for line in [*events(1, began, slow), *events(2, began + 3_000), *events(3, began + 3_070)]
+    ]
+    (tmp_path / "1.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    path = tmp_path / "phases.json"
+    assert CliRunner().invoke(main, [str(tmp_path), "--warm", "2", "--json", str(path)]).exit_code == 0
+    found = recorded(path, Phases)
+    assert found is not None
+    planned = next(each for each in found.phases if each.title == "the plan")
+    assert (found.warm_s, planned.epochs) == (2, 4)
+    assert planned.p95_ms == pytest.approx(1)
+
+
 def test_a_log_without_sparks_reports_has_the_phases_of_the_protocol() -> None:
     lines = [line for line in [*events(1, 0), *events(2, 70)] if line["kind"] != "epoch.reported"]
     found = {each.title for each in spent(lines)}
