@@ -45,9 +45,12 @@ MARK_FEW_ROWS = "few rows: "
 SOURCE: Mapping[str, str] = {
     # Otherwise a read of an almost empty range waits 500 ms.
     "fetch.max.wait.ms": "20",
-    # Spark's source asks the broker for its first and last offset before every poll.
-    "max.poll.records": "5000",
+    # A poll takes all that was fetched: the next fetch is asked for when nothing is left of the last one, and Spark's
+    # source asks the broker for its first and last offset before every poll.
+    "max.poll.records": "50000",
     "max.partition.fetch.bytes": "4000000",
+    # As large as the system lets it grow: with Kafka's 64 KB a fetch comes in many pieces, each waited for.
+    "receive.buffer.bytes": "-1",
 }
 """Of the consumer, where it is tuned: ours, Spark's, Flink's. Kafka's names."""
 
