@@ -43,16 +43,25 @@ MARK_FEW_ROWS = "few rows: "
 """Options of any tuned contender's JVM that has runs of few rows only: ours, Spark's, Flink's."""
 
 SOURCE: Mapping[str, str] = {
-    # Otherwise a read of an almost empty range waits 500 ms.
-    "fetch.max.wait.ms": "20",
+    # Behind each poll goes the next fetch, and Spark's look-up of first and last offset waits until the broker has
+    # answered that: for the next record of the partition, or for so long. 500 ms by default.
+    "fetch.max.wait.ms": "1",
     # A poll takes all that was fetched: the next fetch is asked for when nothing is left of the last one, and Spark's
-    # source asks the broker for its first and last offset before every poll.
+    # source asks the broker for its first and last offset with every poll.
     "max.poll.records": "50000",
     "max.partition.fetch.bytes": "4000000",
     # As large as the system lets it grow: with Kafka's 64 KB a fetch comes in many pieces, each waited for.
     "receive.buffer.bytes": "-1",
 }
-"""Of the consumer, where it is tuned: ours, Spark's, Flink's. Kafka's names."""
+"""Of the consumer of a tuned Spark session, ours and Spark's. Kafka's names."""
+
+FLINK_SOURCE: Mapping[str, str] = {
+    **SOURCE,
+    # Flink polls all the time, not once an epoch: a fetch that waits costs no record a moment, one that does not wait
+    # is a request each millisecond.
+    "fetch.max.wait.ms": "20",
+}
+"""Of Flink's consumer."""
 
 PRODUCER: Mapping[str, str] = {
     # librdkafka's defaults, which ours therefore has; Java's batches are 16 KB by default.

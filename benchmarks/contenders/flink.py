@@ -44,7 +44,7 @@ class Flink:
         return {
             **common_order(work, place),
             "sink": {**self._sink(), "properties.compression.type": work.compression},
-            "source_options": prefixed(settings.SOURCE, "properties."),
+            "source_options": prefixed(settings.FLINK_SOURCE, "properties."),
         }
 
     def settings(self) -> Mapping[str, str]:
@@ -52,7 +52,7 @@ class Flink:
             **settings.FLINK,
             "JVM_ARGS": f"-Xmx{settings.MEMORY}",
             f"{settings.MARK_FEW_ROWS}JVM_ARGS": settings.JAVA_FEW_ROWS,
-            **prefixed(settings.SOURCE, "source: properties."),
+            **prefixed(settings.FLINK_SOURCE, "source: properties."),
             **prefixed(self._sink(), "sink: "),
         }
 
