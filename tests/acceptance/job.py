@@ -93,7 +93,7 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
         .option("subscribe", args.subscribe or args.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", args.per_epoch)
-        .option("kafka.fetch.max.wait.ms", 20)
+        .option("kafka.fetch.max.wait.ms", 1)
         .options(**dict(pair.split("=", 1) for pair in args.source_option))
         .load()
     )
