@@ -111,7 +111,7 @@ def test_nothing_that_ours_is_tuned_with_is_withheld_from_the_tuned_others() -> 
     values = {f"sink: properties.{name}": value for name, value in PRODUCER.items()}
     values |= {f"source: properties.{name}": value for name, value in FLINK_SOURCE.items()}
     assert set(values.items()) <= set(flinks.items())
-    # A wait that Flink's source, which polls all the time, is better off with; all else is alike.
+    # Flink polls all the time, and keeps a wait that saves it requests; all else is alike.
     assert SOURCE.items() ^ FLINK_SOURCE.items() == {("fetch.max.wait.ms", "1"), ("fetch.max.wait.ms", "20")}
     few_rows = [
         {each[key] for key in each if key.startswith(MARK_FEW_ROWS)} for each in (ours, sparks, flinks)
