@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 from onceonly import configure
@@ -37,7 +38,10 @@ def test_every_setting_is_put_in_that_is_right_for_most() -> None:
 def test_what_is_for_a_driver_without_many_rows_is_asked_for() -> None:
     given = configured(Builder(), idle_driver=True)
     assert given == settings()
-    assert given["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    java = given["spark.driver.extraJavaOptions"].split()
+    assert "-XX:TieredStopAtLevel=1" in java
+    # Java starts no process at all by a way that its system does not have.
+    assert ("-Djdk.lang.Process.launchMechanism=VFORK" in java) == (sys.platform == "linux")
 
 
 def test_what_is_for_local_checkpoints_can_be_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_IDLE_JAVA = (
+    "-XX:TieredStopAtLevel=1",
+    # Java refuses to start a process by a way that its system does not have.
+    *(("-Djdk.lang.Process.launchMechanism=VFORK",) if sys.platform == "linux" else ()),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +86,13 @@ SETTINGS = (
     ),
     Setting(
         "spark.driver.extraJavaOptions",
-        "-XX:TieredStopAtLevel=1",
+        " ".join(_IDLE_JAVA),
         "what a driver does once an epoch takes its JVM's second compiler for minutes, beside the epochs, and gains "
-        "nothing by it; its first one is soon done",
+        "nothing by it; its first one is soon done. And on Linux: for the permissions of each file of a checkpoint "
+        "Hadoop starts a process, which takes half as long where Java does not start another one in between",
         "in `local[…]`, where the driver works on rows, each row costs more; replaces a value in "
         "`spark-defaults.conf`; a JVM that runs already does not take it: give `spark-submit` the same as "
-        "`--driver-java-options`",
+        "`--driver-java-options`; a Java after 25 may know `VFORK` no longer, and would not start a process then",
         only_for="an idle driver",
     ),
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 _METADATA_MS = 300_000
+_ARROW_MIN = 18
 _ROWS_AT_ONCE = 20_000
 _BYTES_AT_ONCE = 1 << 22
 # With columns beyond these, batches are taken one by one.
@@ -47,12 +48,14 @@ _SIMPLE = frozenset({"key", "value"})
 
 
 def can_be_had() -> bool:
-    """Say whether checksums can be made fast here: google-crc32c with its part in C."""
+    """Say whether batches can be made fast here: google-crc32c with its part in C, and an Arrow that casts to views."""
+    import pyarrow as pa
+
     try:
         import google_crc32c
     except ImportError:
         return False
-    return bool(google_crc32c.implementation == "c")
+    return bool(google_crc32c.implementation == "c") and int(pa.__version__.split(".")[0]) >= _ARROW_MIN
 
 
 @dataclass(slots=True)

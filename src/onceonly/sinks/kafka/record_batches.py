@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.arrow import layout
+from onceonly.arrow import is_plain, layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Numbers = npt.NDArray[np.int64]
+    Views = npt.NDArray[np.void]
+    Spelled = tuple[Views | np.void, Numbers | int]
+    """Texts, one for all rows or one for each, and how many bytes they have beside ``Fields.sizes``."""
     Sealed = tuple[bytes | pa.Buffer, ...]
     """A batch in pieces; the first is its head."""
 
@@ -42,10 +45,14 @@ RECORD_BYTES_MAX = 21
 NO_HEADERS = b"\0"
 # No attributes, and no time beyond the batch's.
 _NEITHER = b"\0\0"
-# The length of null, as Kafka spells -1.
-_NO_KEY = b"\1"
+# Arrow's views are four words (https://arrow.apache.org/docs/format/Columnar.html, Variable-size Binary View Layout):
+# a length; then the text, up to so many bytes, or its beginning, the number of the buffer that it lies in, and where.
+_VIEW = "V16"
+_SHORT_MAX = 12
+_BUFFER = 2
 # Numbers below are spelled once and for all.
 _TABLED = 1 << 14
+_TABLES_MAX = 32
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Key, value and headers."""
@@ -74,23 +81,37 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A column of binaries in pieces, all of one type; the length of null is -1, as Kafka writes it."""
+    """A column of binaries in pieces, one behind the other; the length of null is -1, as Kafka writes it."""
 
     pieces: Sequence[pa.Array]
     lengths: Numbers
+    views: Views
+    """Of all pieces: Arrow's views, which say where each text lies, and have it themselves where it is short."""
 
     @classmethod
-    def of(cls, pieces: Sequence[pa.Array]) -> Texts:
-        """Bring strings and binaries of any kind into the type; of plain ones, no byte is copied."""
+    def of(cls, pieces: Sequence[pa.Array], data: list[pa.Buffer]) -> Texts:
+        """Look at strings and binaries of any kind; of plain ones, no byte is copied. Adds their memory to ``data``."""
         import numpy as np
         import pyarrow as pa
 
-        wide = [piece.cast(pa.large_binary()) for piece in pieces]
-        lengths = [np.diff(layout(piece)[0]) for piece in wide]
-        for piece, of_piece in zip(wide, lengths, strict=True):
+        plain = [piece if is_plain(piece.type) else piece.cast(pa.large_binary()) for piece in pieces]
+        lengths = np.empty(sum(map(len, plain)), np.int64)
+        views = np.empty((len(lengths), 4), np.int32)
+        begin = 0
+        for piece in plain:
+            seen = piece.cast(pa.binary_view())
+            _, words, *behind = seen.buffers()
+            here = slice(begin, begin + len(seen))
+            views[here] = np.frombuffer(words, np.int32).reshape(-1, 4)[seen.offset : seen.offset + len(seen)]
+            lengths[here] = views[here, 0]
             if piece.null_count:
-                of_piece[piece.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(wide, np.concatenate(lengths))
+                nulls = piece.is_null().to_numpy(zero_copy_only=False)
+                views[here][nulls], lengths[here][nulls] = 0, -1
+            if data:
+                views[here, _BUFFER] += np.where(lengths[here] > _SHORT_MAX, len(data), 0).astype(np.int32)
+            data += behind
+            begin = here.stop
+        return cls(plain, lengths, views.view(_VIEW)[:, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +125,8 @@ class Fields:
     """As they are written, by ``headers``; None where no row has any."""
     sizes: Numbers
     """The bytes of key, value and headers of each row."""
+    data: Sequence[pa.Buffer]
+    """Where the texts lie, as their views number it."""
 
     @classmethod
     def of(
@@ -112,16 +135,17 @@ class Fields:
         """Give them of columns in pieces, which need not be cut alike."""
         import pyarrow as pa
 
-        found = Texts.of(values)
+        data: list[pa.Buffer] = []
+        found = Texts.of(values, data)
         others = (
-            None if keys is None else Texts.of(keys),
-            None if headers is None else Texts.of([pa.array(headers, pa.large_binary())]),
+            None if keys is None else Texts.of(keys, data),
+            None if headers is None else Texts.of([pa.array(headers, pa.large_binary())], data),
         )
         sizes = found.lengths.clip(0)
         for each in others:
             if each is not None:
                 sizes += each.lengths.clip(0)
-        return cls(found, *others, sizes)
+        return cls(found, *others, sizes, data)
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Fields:
@@ -139,40 +163,38 @@ class Fields:
 def records(fields: Fields, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
     """Give these rows as records, one behind the other, and where each begins; at last, where they end.
 
-    ``deltas`` are the rows' places in their batches. A record is a row of texts, and all of them are picked out of one
-    column at once: Arrow does that in half the time in which it joins columns row by row (measured). Each text costs;
-    so what ends a row without headers is spelled with what begins the next, and cut off before the first.
+    ``deltas`` are the rows' places in their batches. A record is a row of texts, each of which Arrow has as a view: to
+    make a plain column of views is to copy each text once, to where it belongs. Each text costs; so what ends a row
+    without headers is spelled with what begins the next, and cut off before the first, and the length of keys that are
+    all as long is spelled with what stands before it.
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     keys, headers = fields.keys, fields.headers
     ahead = NO_HEADERS if headers is None else b""
-    texts = [_spelled(deltas, behind=_NO_KEY if keys is None else b"")]
+    of_keys = np.array([-1]) if keys is None else keys.lengths[rows]
+    if int(of_keys.min()) == int(of_keys.max()):
+        texts = [_spelled(deltas, behind=_varint(int(of_keys[0])))]
+    else:
+        texts = [_spelled(deltas), _spelled(of_keys)]
     if keys is not None:
-        texts += [_spelled(keys.lengths[rows]), _Picked(keys.pieces, rows)]
-    texts += [_spelled(fields.values.lengths[rows]), _Picked(fields.values.pieces, rows)]
+        texts.append((keys.views[rows], 0))
+    texts += [_spelled(fields.values.lengths[rows]), (fields.values.views[rows], 0)]
     if headers is not None:
-        texts.append(_Picked(headers.pieces, rows))
+        texts.append((headers.views[rows], 0))
     bodies = fields.sizes[rows] + (len(_NEITHER) + len(ahead))
-    for text in texts:
-        bodies += text.widths
+    for _, widths in texts:
+        bodies += widths
     texts.insert(0, _spelled(bodies, ahead=ahead, behind=_NEITHER))
-    picked = np.empty(len(rows) * len(texts) + 1, np.int32)
-    of_rows = picked[:-1].reshape(len(rows), len(texts))
-    pieces: list[pa.Array] = []
-    before = 0
-    for place, text in enumerate(texts):
-        np.add(text.places, before, out=of_rows[:, place], casting="same_kind")
-        pieces += text.pieces
-        before += sum(map(len, text.pieces))
-    picked[-1] = before
-    pieces += _one(ahead).pieces
+    views = np.empty(len(rows) * len(texts) + 1, _VIEW)
+    of_rows = views[:-1].reshape(len(rows), len(texts))
+    for place, (text, _) in enumerate(texts):
+        of_rows[:, place] = text
+    views[-1], _ = _one(ahead)
+    column = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), *fields.data])
     # malloc's memory, which a worker keeps (``spark.memory``): other pools give back what the next batch needs again.
-    pool = pa.system_memory_pool()
-    column = pa.concat_arrays(pieces, memory_pool=pool)
-    bounds, data = layout(pc.take(column, pa.array(picked), memory_pool=pool))
+    bounds, data = layout(column.cast(pa.large_binary(), memory_pool=pa.system_memory_pool()))
     return data.slice(len(ahead)), bounds[: -1 : len(texts)]
 
 
@@ -236,71 +258,54 @@ def rows(found: Sequence[bytes | pa.Buffer], count: int) -> Iterator[Row]:
         yield record.key, record.value, record.headers
 
 
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """Texts, and which of them is each row's."""
-
-    pieces: Sequence[pa.Array]
-    places: Numbers | int
-    """A number stands for all rows."""
-    widths: Numbers | int = 0
-    """The bytes of each row's number and what is beside it; of other texts, ``Fields.sizes`` has them."""
-
-
 @functools.lru_cache(1024)
-def _one(text: bytes, width: int = 0) -> _Picked:
+def _one(text: bytes) -> Spelled:
     """Give all rows one text."""
-    import pyarrow as pa
-
-    return _Picked([pa.array([text], pa.large_binary())], 0, width)
-
-
-def _spelled(numbers: Numbers, ahead: bytes = b"", behind: bytes = b"") -> _Picked:
-    """Spell numbers from -1 on as Kafka does, between some bytes."""
     import numpy as np
 
+    return np.frombuffer(len(text).to_bytes(4, "little") + text.ljust(_SHORT_MAX, b"\0"), _VIEW)[0], len(text)
+
+
+def _spelled(numbers: Numbers, ahead: bytes = b"", behind: bytes = b"") -> Spelled:
+    """Spell numbers from -1 on as Kafka does, between some bytes: at most ``_SHORT_MAX`` of all of them."""
     low, high = int(numbers.min()), int(numbers.max())
     if low == high:
-        text = ahead + _varint(low) + behind
-        return _one(text, len(text))
+        return _one(ahead + _varint(low) + behind)
     if high < _TABLED:
         texts, widths = _table(ahead, behind)
         places = numbers + 1
-        return _Picked([texts.slice(0, high + 2)], places, widths[places])
-    texts, widths = _varints(numbers, ahead, behind)
-    return _Picked([texts], np.arange(len(numbers)), widths)
+        return texts[places], widths[places]
+    return _varints(numbers, ahead, behind)
 
 
-@functools.cache
-def _table(ahead: bytes, behind: bytes) -> tuple[pa.Array, Numbers]:
+@functools.lru_cache(_TABLES_MAX)
+def _table(ahead: bytes, behind: bytes) -> tuple[Views, Numbers]:
     """Spell small numbers once, as ``_varints`` does, from -1 on."""
     import numpy as np
 
     return _varints(np.arange(-1, _TABLED), ahead, behind)
 
 
-def _varints(numbers: Numbers, ahead: bytes, behind: bytes) -> tuple[pa.Array, Numbers]:
+def _varints(numbers: Numbers, ahead: bytes, behind: bytes) -> tuple[Views, Numbers]:
     """Encode as Kafka does: zigzag, seven bits a byte, the lowest first. Give how many bytes each text has, too."""
     import numpy as np
-    import pyarrow as pa
 
     folded = (numbers << 1) ^ (numbers >> 63)
     widths = np.ones(len(numbers), np.int64)
     for place in range(1, len(_varint(int(numbers.max())))):
         widths += folded >= 1 << 7 * place
-    beside = len(ahead) + len(behind)
-    bounds = np.concatenate([[0], np.cumsum(widths + beside)])
-    begins, data = bounds[:-1] + len(ahead), np.empty(bounds[-1], np.uint8)
+    sizes = widths + (len(ahead) + len(behind))
+    data = np.zeros((len(numbers), 16), np.uint8)
+    data.view(np.int32)[:, 0] = sizes
+    texts = data[:, 4:]
+    texts[:, : len(ahead)] = np.frombuffer(ahead, np.uint8)
     for place in range(int(widths.max())):
         some = np.flatnonzero(widths > place)
         more = np.where(widths[some] > place + 1, 0x80, 0)
-        data[begins[some] + place] = folded[some] >> 7 * place & 0x7F | more
-    for place, byte in enumerate(ahead):
-        data[bounds[:-1] + place] = byte
+        texts[some, len(ahead) + place] = folded[some] >> 7 * place & 0x7F | more
     for place, byte in enumerate(behind):
-        data[begins + widths + place] = byte
-    column = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(numbers), column), widths + beside
+        texts[np.arange(len(numbers)), len(ahead) + widths + place] = byte
+    return data.view(_VIEW)[:, 0], sizes
 
 
 def _varint(number: int) -> bytes:
