@@ -555,3 +555,11 @@ def test_a_buffer_that_stays_full_ends_the_wait() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"v" * 50] * 100})
     with pytest.raises(BufferError):
         made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=0.05)
+
+
+@pytest.mark.parametrize(("version", "can"), [("17.0.0", False), ("18.0.0", True), ("26.0.1", True)])
+def test_an_arrow_that_casts_nothing_to_views_makes_no_batches(
+    monkeypatch: pytest.MonkeyPatch, *, version: str, can: bool
+) -> None:
+    monkeypatch.setattr(pa, "__version__", version)
+    assert direct_producer.can_be_had() == can
