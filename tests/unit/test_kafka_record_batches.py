@@ -98,6 +98,17 @@ def test_rows_are_written_in_the_order_that_is_asked_for(order: list[int], count
     assert [(each.key, each.value) for each in read(batch)] == [(keys[row], values[row]) for row in rows]
 
 
+def test_rows_behind_two_gigabytes_of_others_are_written() -> None:
+    begin, size = 2_200_000_000, 100
+    memory = np.zeros(begin + 2 * size, np.uint8)  # the system gives only what is touched
+    memory[begin:] = np.arange(2 * size)
+    bounds = np.array([0, begin, begin + size, begin + 2 * size])
+    column = pa.Array.from_buffers(
+        pa.large_binary(), 3, [None, pa.py_buffer(bounds), pa.py_buffer(memory)]
+    ).slice(1)
+    assert [each.value for each in read(sealed(Fields.of([column], None, None)))] == column.to_pylist()
+
+
 def test_records_of_several_calls_make_one_batch() -> None:
     pieces = []
     for first, values in ((0, [b"a", b"b"]), (2, [b"c"] * 100), (102, [b"d"])):

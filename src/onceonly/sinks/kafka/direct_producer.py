@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 _METADATA_MS = 300_000
+# The first that casts binaries to views.
 _ARROW_MIN = 18
 _ROWS_AT_ONCE = 20_000
 _BYTES_AT_ONCE = 1 << 22

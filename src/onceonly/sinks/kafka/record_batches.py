@@ -99,7 +99,11 @@ class Texts:
         views = np.empty((len(lengths), 4), np.int32)
         begin = 0
         for piece in plain:
-            seen = piece.cast(pa.binary_view())
+            try:
+                seen = piece.cast(pa.binary_view())
+            except pa.ArrowCapacityError:
+                # Views reach 2 GB into a memory; of a piece behind that, which is small, the texts are copied out.
+                seen = piece.take(pa.array(np.arange(len(piece)))).cast(pa.binary_view())
             _, words, *behind = seen.buffers()
             here = slice(begin, begin + len(seen))
             views[here] = np.frombuffer(words, np.int32).reshape(-1, 4)[seen.offset : seen.offset + len(seen)]
