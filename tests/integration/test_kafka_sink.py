@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from kafka.net.transport import KafkaTCPTransport
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
@@ -161,6 +162,24 @@ def test_many_commits_at_once_are_asked_again_while_the_broker_is_down() -> None
             "the broker to be back",
         )
         query.until_read("v0", "v1", "v2")
+
+
+def test_many_commits_at_once_go_to_the_broker_in_one_piece(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(broker)
+    handles = [query.prepare(f"v{slot}", slot=slot) for slot in range(8)]
+    pieces: list[int] = []
+    send = KafkaTCPTransport._sock_send
+
+    def counted(transport: Any) -> Any:  # noqa: ANN401  kafka-python is untyped
+        pieces.append(len(transport._write_buffer))
+        return send(transport)
+
+    monkeypatch.setattr(KafkaTCPTransport, "_sock_send", counted)
+    assert query.sink.commit_many(handles) == [Committed()] * 8
+    assert set(pieces) == {1}
+    assert len(pieces) < len(handles)
 
 
 def test_without_its_marker_the_outcome_is_unknown(broker: EmbeddedKafka) -> None:

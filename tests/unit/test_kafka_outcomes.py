@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import selectors
+import socket
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +17,13 @@ from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import committer, marker, producers
-from onceonly.sinks.kafka.admin import TRANSACTION, Admin, NotAnsweredError, transaction_partition
+from onceonly.sinks.kafka.admin import (
+    TRANSACTION,
+    Admin,
+    NotAnsweredError,
+    _Selector,
+    transaction_partition,
+)
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
 
@@ -414,3 +422,21 @@ def test_the_connection_that_asked_the_wrong_broker_forgets_it_and_no_other() ->
 def test_two_handles_of_one_transaction_are_not_committed_together() -> None:
     with pytest.raises(InDoubtError, match="same transactional id"):
         committer.commit_many([Admin(OPTIONS)], [PREPARED.handle(), PREPARED.handle()])
+
+
+class _Unspoken(socket.socket):
+    def __repr__(self) -> str:
+        pytest.fail("spelling a socket takes two system calls")
+
+
+def test_a_socket_is_looked_up_as_before_and_not_spelled_where_it_is_not_registered() -> None:
+    with _Selector() as selector, _Unspoken() as known, _Unspoken() as other:
+        registered = selector.register(known, selectors.EVENT_READ)
+        assert selector.get_key(known) == registered == selector.get_key(known.fileno())
+        with pytest.raises(KeyError):
+            selector.get_key(other)
+        known.close()
+        assert selector.get_key(known) == registered
+        selector.unregister(known)
+        with pytest.raises(ValueError, match="file descriptor"):
+            selector.get_key(known)

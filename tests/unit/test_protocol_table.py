@@ -47,7 +47,7 @@ STATES: tuple[p.State, ...] = (
     s.Running(PLAN),
     s.Checking(PLAN, LINK),
     s.Deciding(PLAN, LINK),
-    s.Committing(PLAN, LINK),
+    s.Committing(PLAN, LINK, 1),
     s.SweepingEnd(LINK),
     s.Abandoning(PLAN, "r", (), ""),
     s.Voiding(LINK),

@@ -87,14 +87,14 @@ def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:
     if not link.pending:
         done, commands = settle(link, plan=state.plan, outcomes={})
         return done, (*losers, *commands)
-    return s.Committing(state.plan, link), (*losers, *commits(link))
+    return s.Committing(state.plan, link, len(link.pending)), (*losers, *commits(link))
 
 
 def committing(state: s.Committing, event: e.Resolved) -> Move:
     """Collect the outcomes of the commits; with the last one, settle the epoch or stop."""
     outcomes = (*state.outcomes, (event.vote, event.outcome))
-    if len(outcomes) < len(state.link.pending):
-        return s.Committing(state.plan, state.link, outcomes), ()
+    if len(outcomes) < state.expected:
+        return replace(state, outcomes=outcomes), ()
     if state.link.guarantee is not Guarantee.AT_MOST_ONCE:
         stopped = undecidable(outcomes)
         if stopped:

@@ -153,10 +153,11 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """Commits of our own decision are under way."""
+    """Commits of our own decision are under way; ``expected`` is how many there are."""
 
     plan: Plan
     link: Link
+    expected: int
     outcomes: tuple[tuple[Vote, Outcome], ...] = ()
 
 

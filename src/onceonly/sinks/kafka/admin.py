@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 import os
+import selectors
 import struct
 import threading
 import time
@@ -201,6 +202,20 @@ class Admin:
             self._client = None
 
 
+class _Selector(selectors.DefaultSelector):
+    """One that says briefly what it does not have.
+
+    kafka-python asks before each wait, mostly for a socket that is not registered, and drops the error; spelling the
+    socket for it took two system calls.
+    """
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:  # noqa: ANN401  as in the class before
+        """Give what is registered for a socket; raises ``KeyError``."""
+        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        # Of a socket that is closed, only a search tells whether it was registered.
+        return super().get_key(fileobj if fd < 0 else fd)
+
+
 class _Client:
     """What is used of kafka-python, and the only place that knows its insides."""
 
@@ -215,7 +230,7 @@ class _Client:
 
         def kept(**configs: Any) -> Any:  # noqa: ANN401  kafka-python is untyped
             # Its metrics, which nobody reads, took a seventh of its thread's time.
-            made.append(KafkaNetClient(**configs | {"metrics": None}))
+            made.append(KafkaNetClient(**configs | {"metrics": None, "selector": _Selector}))
             return made[0]
 
         settings = _settings(options)
@@ -296,7 +311,20 @@ class _Client:
             # One request for all, whose answers are kept. Who is not among them is looked up alone, and tells why.
             with contextlib.suppress(KafkaError, OSError):
                 await find(list(requests), CoordinatorType(kind))
-            sent = {key: manager.call_soon(one, key, request) for key, request in requests.items()}
+            sent: dict[str, Any] = {}
+            for key, request in requests.items():
+                node = manager.cluster.get_coordinator(key, CoordinatorType(kind))
+                # A task of its own only for who has to look: it costs as much as the request.
+                sent[key] = (
+                    manager.call_soon(one, key, request) if node is None else manager.send(request, node)
+                )
+            # Each piece would be a system call, which mostly wakes the broker for one request.
+            for connection in manager._conns.values():  # noqa: SLF001  as above
+                waiting = connection.transport._write_buffer if connection.transport else ()  # noqa: SLF001
+                if len(waiting) > 1:
+                    pieces = b"".join(waiting)
+                    waiting.clear()
+                    waiting.append(pieces)
             answers: dict[str, Any | NotAnsweredError] = {}
             for key, waiting in sent.items():
                 try:
