@@ -21,6 +21,7 @@ from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 from onceonly.sinks.kafka.security import security
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
@@ -318,13 +319,9 @@ class _Client:
                 sent[key] = (
                     manager.call_soon(one, key, request) if node is None else manager.send(request, node)
                 )
-            # Each piece would be a system call, which mostly wakes the broker for one request.
             for connection in manager._conns.values():  # noqa: SLF001  as above
-                waiting = connection.transport._write_buffer if connection.transport else ()  # noqa: SLF001
-                if len(waiting) > 1:
-                    pieces = b"".join(waiting)
-                    waiting.clear()
-                    waiting.append(pieces)
+                if connection.transport is not None:
+                    _join(connection.transport._write_buffer)  # noqa: SLF001
             answers: dict[str, Any | NotAnsweredError] = {}
             for key, waiting in sent.items():
                 try:
@@ -381,6 +378,14 @@ class _Client:
 
     def close(self) -> None:
         self.kafka.close()
+
+
+def _join(pieces: deque[bytes]) -> None:
+    """Make one piece of those that are about to be sent: each is a system call, and wakes the broker for little."""
+    if len(pieces) > 1:
+        joined = b"".join(pieces)
+        pieces.clear()
+        pieces.append(joined)
 
 
 def _judged(error: BaseException) -> NotAnsweredError | ConfigurationError:
