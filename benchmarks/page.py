@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import costs, phases, plots
+from benchmarks import costs, floors, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import ASKED, FURTHER, is_missed, median, of, ratios
@@ -33,6 +33,7 @@ from onceonly.testing.campaign import marks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks.ratios import Asked
     from benchmarks.summary import Line
     from benchmarks.values import Record, Results
 
@@ -60,7 +61,7 @@ def page(
     """
     parts = [
         _head(results),
-        _ratios(results),
+        _ratios(results, {each.record: each for each in spent}, epochs or {}),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
         _costs(results, spent),
@@ -156,9 +157,10 @@ def write(root: Path, results: Results) -> None:
 
 
 _MISSED = (
-    "Aims missed: {} of {}. What is measured of the reasons stands below, with the least that could be reached: "
-    "a row's in *What a row costs, and where*, an epoch's in *Where an epoch's time goes*, a commit's in *The commit "
-    "phase*."
+    "Aims missed: {} of {}. *At best* is what would be left if the sink's own part took no time: for a row, of any "
+    "sink in Python that sends (*What a row costs, and where*), for a wait, if all but Spark's part of an epoch took "
+    "none (*Where an epoch's time goes*), for a commit, if our process took none but for the decision (*The commit "
+    "phase*)."
 )
 _THROUGHPUT = (
     "Kafka to Kafka, nothing changed. All records are in the input before; the clock runs from the moment that an "
@@ -250,7 +252,9 @@ def _apart(results: Results) -> str:
     return " Contenders with our settings have a process of their own for runs of few rows a second."
 
 
-def _ratios(results: Results) -> str:
+def _ratios(
+    results: Results, spent: Mapping[Record, costs.Costs], epochs: Mapping[int, phases.Phases]
+) -> str:
     rows, missed = [], []
     values, notes = ratios(results.runs, results.not_run, FURTHER)
     values, notes = {**results.ratios, **values}, {**results.ratio_notes, **notes}
@@ -263,9 +267,21 @@ def _ratios(results: Results) -> str:
             f"| `{name}` | {shown} | {'≥' if note.better == 'higher' else '≤'} {asked.aim:g} | {_cell(what)} |\n"
         )
         if value is not None and is_missed(asked, value):
-            missed.append(name)
+            missed.append(_missed(name, asked, value, floors.of_ratio(asked, note, results, spent, epochs)))
     table = "## Ratios\n\n| | value | aim | what |\n|---|--:|--:|---|\n" + "".join(rows).rstrip()
-    return f"{table}\n\n{_MISSED.format(len(missed), len(rows))}" if missed else table
+    if not missed:
+        return table
+    return (
+        f"{table}\n\n{_MISSED.format(len(missed), len(rows))}\n\n"
+        "| missed | value | aim | at best | |\n|---|--:|--:|--:|---|\n" + "\n".join(missed)
+    )
+
+
+def _missed(name: str, asked: Asked, value: float, best: float | None) -> str:
+    shown, why = ("not measured", "") if best is None else (f"{best:.2f}", "within reach, and not reached")
+    if best is not None and is_missed(asked, best):
+        why = "the aim is beyond it"
+    return f"| `{name}` | {value:,.2f} | {asked.aim:g} | {shown} | {why} |"
 
 
 def _not_whole(results: Results) -> str:
@@ -337,33 +353,25 @@ def _costs_of(results: Results, spent: costs.Costs) -> str:
         f"of a processor for each row, medians of {floor.rounds} rounds.\n\n"
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{rows}\nOf what ours costs in Python, by its parts measured without Spark: "
-        + ", ".join(f"{name} {share:.0%}" for name, share in _shares(spent).items())
+        + ", ".join(f"{name} {share:.0%}" for name, share in floors.shares(spent).items())
         + f".\n\n{_row_floor(results, spent)}"
     )
 
 
-def _shares(spent: costs.Costs) -> dict[str, float]:
-    # Alone in its process, each part takes another time than beside Spark; how they relate stays.
-    return {name: us / sum(spent.parts.values()) for name, us in spent.parts.items()}
-
-
 def _row_floor(results: Results, spent: costs.Costs) -> str:
     """Say what remains when a sink in Python takes no time itself."""
-    of = {each.sink: each for each in spent.costs}
-    receiving, ours, spark = of[costs.RECEIVING], of[ONCEONLY_EO], of[SPARK_TUNED]
-    writing = [each for each in spent.costs if each.sink not in {costs.READING, costs.RECEIVING}]
-    broker = min(each.broker_us for each in writing) - receiving.broker_us
-    floor = receiving.all_us + broker
-    sending = (ours.python_us - receiving.python_us) * _shares(spent)[costs.SENDING]
-    most, sent = spark.all_us / floor, spark.all_us / (floor + sending)
+    by_sink = {each.sink: each for each in spent.costs}
+    ours, spark = by_sink[ONCEONLY_EO], by_sink[SPARK_TUNED]
+    floor = floors.of_row(spent)
     flink, tuned = (_records_per_s(results, contender, spent.record) for contender in (FLINK_EO, SPARK_TUNED))
     return (
-        f"The floor of a sink in Python is {floor:.2f}: {receiving.all_us:.2f} until Python has the row, and the "
-        f"broker's least, {broker:.2f}. A sink that took no time itself would write {most:.2f} times "
+        f"The floor of a sink in Python is {floor.us:.2f}: {floor.received_us:.2f} until Python has the row, and the "
+        f"broker's least, {floor.broker_us:.2f}. A sink that took no time itself would write {floor.most:.2f} times "
         "as many records a second as Spark's own sink with our settings. None is spared sending: with what that takes "
-        f"ours, {sending:.2f}, it would be {sent:.2f} times. Today it is "
-        f"{ours.records_per_s / spark.records_per_s:.2f} times; ours takes {ours.all_us - floor:.2f} above the floor."
-        f"{_flinks_floor(flink / tuned, most, sent) if flink and tuned else ''}"
+        f"ours, {floor.sending_us:.2f}, it would be {floor.sent:.2f} times. Today it is "
+        f"{ours.records_per_s / spark.records_per_s:.2f} times; ours takes {ours.all_us - floor.us:.2f} above the "
+        "floor."
+        f"{_flinks_floor(flink / tuned, floor.most, floor.sent) if flink and tuned else ''}"
     )
 
 
@@ -424,20 +432,14 @@ def _waits(waits: Mapping[str, float]) -> str:
 
 def _commit_floor(results: Results) -> str:
     """Say what remains of 64 transactions when our process takes no time but for the decision."""
-    few, many = (
-        of(results.runs, "commit", Work(kind="commit", count=count), ONCEONLY_EO) for count in (4, 64)
-    )
-    now, decided = median(few, "decide_ms"), median(many, "until_link.persisted_ms")
-    broker, own = median(many, "cpu_broker_ms"), median(many, "cpu_own_ms")
-    if not (now and decided and broker and own):
+    floor = floors.of_commit(results)
+    if floor is None:
         return ""
-    cores = int(results.machine["cores"])
-    least = decided + broker / cores
     return (
-        f"\n\nOf 64 transactions, the broker has {broker:.1f} ms of the {cores} cores' time (for each, its state is "
-        f"written twice and two partitions are marked), our process {own:.1f}. The floor: with the decision, which "
-        f"takes {decided:.1f} ms, no fewer than {least:.1f} ms would pass if ours took no time: {least / now:.1f} "
-        "times as long as 4 take now."
+        f"\n\nOf 64 transactions, the broker has {floor.broker_ms:.1f} ms of the {floor.cores} cores' time (for each, "
+        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. The floor: with the "
+        f"decision, which takes {floor.decided_ms:.1f} ms, no fewer than {floor.ms:.1f} ms would pass if ours took no "
+        f"time: {floor.ms / floor.few_ms:.1f} times as long as 4 take now."
     )
 
 

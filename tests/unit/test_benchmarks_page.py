@@ -137,6 +137,29 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
     assert "At 5,000 records a second" in text
 
 
+@pytest.mark.parametrize(
+    ("sparks_ms", "best", "why"),
+    [(10.0, "0.75", "within reach, and not reached"), (19.0, "1.43", "the aim is beyond it")],
+)
+def test_beside_a_missed_aim_stands_what_would_be_left_if_only_spark_took_time(
+    sparks_ms: float, best: str, why: str
+) -> None:
+    epochs = phases.Phases(
+        version=1,
+        machine={},
+        versions={},
+        last_s=None,
+        warm_s=0.0,
+        phases=(phases.Spent(title="the plan", epochs=80, median_ms=2.0, p95_ms=9.0),),
+        rows={phases.ALL: {"p50_ms": 20.0, "p95_ms": 30.0, "p99_ms": 40.0}, phases.SPARK: {"p50_ms": sparks_ms}
+              | dict.fromkeys(("p95_ms", "p99_ms"), 1.0)},
+    )  # fmt: skip
+    missed = "| `latency_p50_200rps_vs_spark_tuned` | 1.50 | 1.4 |"
+    text = page.page(results(*runs()), (), {200: epochs})
+    assert f"{missed} {best} | {why} |" in text
+    assert f"{missed} not measured |  |" in page.page(results(*runs()), (), {5_000: epochs})
+
+
 def test_the_floor_of_a_commit_is_the_decision_and_the_brokers_share_of_the_cores() -> None:
     found = [
         msgspec.structs.replace(
