@@ -437,9 +437,9 @@ def _commit_floor(results: Results) -> str:
         return ""
     return (
         f"\n\nOf 64 transactions, the broker has {floor.broker_ms:.1f} ms of the {floor.cores} cores' time (for each, "
-        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. The floor: with the "
-        f"decision, which takes {floor.decided_ms:.1f} ms, no fewer than {floor.ms:.1f} ms would pass if ours took no "
-        f"time: {floor.ms / floor.few_ms:.1f} times as long as 4 take now."
+        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. The floor: with "
+        f"the decision, which takes {floor.decided_ms:.1f} ms, no fewer than {floor.ms:.1f} ms would pass if ours took "
+        f"no time: {floor.ms / floor.few_ms:.1f} times as long as 4 take now."
     )
 
 
