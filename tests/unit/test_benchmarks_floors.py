@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.benchmarks_sample import results, run, runs
 
 from benchmarks import costs, floors
 from benchmarks.ratios import ASKED, FURTHER, ratios
-from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Work
+from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Measured, Work
 
 COSTS = costs.Costs(
     version=1,
@@ -29,9 +30,9 @@ COSTS = costs.Costs(
 )
 
 
-def best(name: str, *found: object) -> float | None:
+def best(name: str, *found: Measured) -> float | None:
     asked = {**ASKED, **FURTHER}
-    measured = results(*(found or runs()))  # type: ignore[arg-type]  # runs, each
+    measured = results(*(found or runs()))
     _, notes = ratios(measured.runs, {}, asked)
     return floors.of_ratio(asked[name], notes[name], measured, {"100b": COSTS}, {})
 
@@ -53,10 +54,11 @@ def test_where_rows_of_that_size_were_not_taken_apart_there_is_none() -> None:
 
 
 def test_of_a_commit_it_is_the_decision_and_the_brokers_share_of_the_cores() -> None:
-    figures = {"until_link.persisted_ms": 3.0, "cpu_broker_ms": 30.0, "cpu_own_ms": 12.0}
-    found = [
-        run("commit", Work(kind="commit", count=count), ONCEONLY_EO, 1, decide_ms=decide_ms, **figures)
-        for count, decide_ms in ((4, 9.0), (64, 40.0))
-    ]
+    def epoch(count: int, decide_ms: float) -> Measured:
+        measured = run("commit", Work(kind="commit", count=count), ONCEONLY_EO, 1)
+        figures = {"until_link.persisted_ms": 3.0, "cpu_broker_ms": 30.0, "cpu_own_ms": 12.0}
+        return replace(measured, figures={**figures, "decide_ms": decide_ms})
+
+    found = [epoch(4, 9.0), epoch(64, 40.0)]
     assert best("commit_64_vs_4_transactions", *found) == pytest.approx(2.0)
     assert best("commit_64_vs_4_transactions", found[0]) is None
