@@ -50,9 +50,9 @@ _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
 # Kafka forgets idle transactional ids after 7 days, brokers are moved; a spare is not kept for long.
 _SPARE_AGE_S_MAX = 600.0
-# Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. That takes about
-# this long where epochs are short (benchmarks.phases), and the next epoch begins to write later than that.
-_SPARE_WAITS_S = 0.05
+# Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. Most often that
+# takes less than this where epochs are short, and it is twice as long until the next rows come (benchmarks.phases).
+_SPARE_WAITS_S = 0.02
 # What was looked up longer ago is looked up again.
 _EXPECTED_S_MAX = 5.0
 _SHORT_LIVED = {
@@ -131,7 +131,14 @@ class Pool:
         self._expected: _Expected | None = None
 
     def expect(self, context: WriteContext, look_up: Callable[[], str | None]) -> None:
-        """Begin a look-up for an attempt that waits for its rows; not after an attempt whose rows did not come."""
+        """Begin a look-up for an attempt that waits for its rows; not after an attempt whose rows did not come.
+
+        A spare that still waits is begun, too.
+        """
+        with self._lock:
+            spare = self._spare
+        if spare is not None:
+            spare.wanted.set()
         if self._expected is None:
             began = time.monotonic()
             self._expected = _Expected(context, began, background.begin("onceonly-expect", look_up))
