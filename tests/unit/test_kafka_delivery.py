@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from concurrent.futures import Future
+from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -287,12 +288,13 @@ def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(
     }
 
 
-def test_the_group_of_the_marker_is_added_with_the_first_rows_and_its_offset_is_one_request() -> None:
+def test_a_transaction_is_opened_by_the_group_of_its_marker_and_the_offset_is_one_request() -> None:
     broker = Broker([])
     made = producer(broker)
+    # Before the first rows are looked at: when all is flushed it is there, and nobody waits.
+    assert broker.posted == ["AddOffsetsToTxn"]
     write(made, [[(None, b"v", 0)], [(None, b"v", 1)]])
-    # Not when all is flushed: by then it is there, and nobody waits.
-    assert broker.posted == ["AddPartitionsToTxn", "AddOffsetsToTxn", "AddPartitionsToTxn", "Produce"]
+    assert broker.posted[1:] == ["AddPartitionsToTxn", "AddPartitionsToTxn", "Produce"]
     put_offset(made)
     assert broker.posted[4:] == ["TxnOffsetCommit"]
     assert (broker.groups, broker.offsets) == (["group"], [("group", 7)])
@@ -367,9 +369,36 @@ def test_a_marker_beside_rows_that_fail_is_not_waited_for(what: str, monkeypatch
         offset.result()
 
 
+def test_the_marker_goes_out_while_the_partitions_of_the_rows_are_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker([])
+    post, slow, group = broker.post, Future[Any](), Future[Any]()
+
+    def late(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        answer = post(request, node, timeout_ms)
+        if type(request).__name__ == "AddOffsetsToTxnRequest":
+            Timer(0.02, group.set_result, [answer.result()]).start()
+            return group
+        if type(request).__name__ == "AddPartitionsToTxnRequest":
+            return slow
+        if type(request).__name__ == "TxnOffsetCommitRequest":
+            slow.set_result(SimpleNamespace(results_by_topic_v3_and_below=[]))
+        return answer
+
+    monkeypatch.setattr(broker, "post", late)
+    made = producer(broker)
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"a"]}), "t", 0, mark=mark, wait_s=5)
+    offset = made.begin_offset("markers", 7, "token", 5)
+    assert made.flush(2) == 0
+    assert slow.done(), "it waited for the partitions"
+    offset.result(0)
+    assert broker.posted == ["AddOffsetsToTxn", "AddPartitionsToTxn", "TxnOffsetCommit", "Produce"]
+
+
 def test_rows_go_on_while_the_group_of_the_marker_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker([])
-    made = producer(broker, batch_size="1")
     post, slow = broker.post, Future[Any]()
 
     def late(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
@@ -381,6 +410,7 @@ def test_rows_go_on_while_the_group_of_the_marker_is_put_off(monkeypatch: pytest
         return answer
 
     monkeypatch.setattr(broker, "post", late)
+    made = producer(broker, batch_size="1")
     mark = made.failures.begin()
     made.write(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"]}), "t", 0, mark=mark, wait_s=5)
     offset = made.begin_offset("markers", 7, "token", 2)

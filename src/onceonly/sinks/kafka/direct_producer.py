@@ -126,8 +126,13 @@ class DirectProducer:
         return by
 
     def begin_transaction(self, group: str) -> None:
-        """Begin, locally; ``group`` is whose offset will be in it. At the broker, the first rows begin it."""
+        """Begin, for rows that are there; ``group`` is whose offset will be in it.
+
+        The request goes out that opens it: from then on a sweep finds it, and fences an attempt that sleeps. The answer
+        is not waited for here.
+        """
         self._transaction = Transaction(self._admin, self._transactional_id, self._by, group)
+        self._transaction.add_group()
 
     def write(
         self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
@@ -153,8 +158,8 @@ class DirectProducer:
             self._gathered_bytes += size
             # Not each batch by itself: numpy's and Arrow's calls cost as much for a few rows as for a thousand.
             is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
-            # With the first rows, the request goes out that opens the transaction: from then on a sweep finds it, and
-            # fences an attempt that sleeps. Its answer is waited for before rows are sent, and with the next rows.
+            # With the first rows, their partitions are added. The answer is waited for before rows are sent, and with
+            # the next rows.
             if is_much or not self._batches.lanes or not is_simple:
                 with self._noted():
                     self._encode(wait_s)
@@ -189,6 +194,10 @@ class DirectProducer:
             if self.failures.first(self._mark) is not None:
                 return 0
             self._batches.close_all()
+            # The marker's group was added before the partitions, so the offset goes out before the rows.
+            if asked := self._send_offset():
+                self._transaction.wait_with(asked, end)
+                self._send_offset()
             self._transaction.settle(end)
             delivery.move()
             while delivery.failure is None and (left := delivery.rows):

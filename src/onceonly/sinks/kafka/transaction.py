@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +101,11 @@ class Transaction:
         self._adding_group: Sent | None = None
 
     def add(self, places: Collection[tuple[str, int]]) -> None:
-        """Begin to add partitions that are not in it yet; ``settle`` waits. The marker's group is added behind them."""
+        """Begin to add partitions that are not in it yet; ``settle`` waits."""
         new = set(places) - self._known
         if new:
             self._adding.append(self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions))
             self._known |= new
-            self.add_group()
 
     def settle(self, deadline: float) -> None:
         """Wait until what was added is in it; rows may be sent then, and not before.
@@ -116,6 +115,12 @@ class Transaction:
         adding, self._adding = self._adding, []
         for sent in adding:
             self._finish(sent, deadline)
+
+    def wait_with(self, others: Collection[Future[Any]], deadline: float) -> None:
+        """Wait until one of ``others`` is there, or ``settle`` has less to wait for; not where it has nothing."""
+        if self._adding:
+            answers = [*others, *(sent.answer for sent in self._adding)]
+            wait(answers, max(deadline - time.monotonic(), 0), FIRST_COMPLETED)
 
     def begin_offset(self, topic: str, offset: int, metadata: str, deadline: float) -> Sent:
         """Begin to put an offset of partition 0 of the group into it; ``end_offset`` waits.
