@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 from kafka.record import MemoryRecords
 
+from onceonly.model import Guarantee
+from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import delivery, direct_producer
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.produce import Produce
+from onceonly.sinks.kafka.producers import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +58,7 @@ class Broker:
         self.groups: list[str] = []
         self.forgotten: list[str] = []
         self.offsets: list[tuple[str, int]] = []
+        self.looked_up = 0
 
     def client(self) -> Broker:
         return self
@@ -75,6 +79,7 @@ class Broker:
     def send(self, request: Any, _node: int | None = None) -> Any:  # noqa: ANN401
         places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(PARTITIONS)]
         assert type(request).__name__ == "MetadataRequest"
+        self.looked_up += 1
         return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
 
     def to_coordinator(self, _kind: int, _key: str, request: Any) -> Any:  # noqa: ANN401
@@ -182,7 +187,8 @@ def _no_pauses() -> Iterator[None]:
 def producer(broker: Broker, **options: str) -> DirectProducer:
     named = {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
     parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t", **named})
-    made = DirectProducer(cast("Admin", broker), cast("Admin", broker), parsed, "id", 60_000)
+    admin = cast("Admin", broker)
+    made = DirectProducer(admin, admin, delivery.Topics(admin, 300), parsed, "id", 60_000)
     made.init_transactions(1)
     made.begin_transaction("group")
     return made
@@ -533,6 +539,24 @@ def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() 
     del broker.send
     assert made.flush(5) == 0
     assert sum(map(len, broker.rows.values())) == 3
+
+
+def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
+    broker = Broker([])
+    admin = cast("Admin", broker)
+    parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t"})
+    context = WriteContext(
+        query="q", sink="s", run="r", epoch=0, plan="p", slot=0, attempt="1", guarantee=Guarantee.EXACTLY_ONCE
+    )
+    pool = Pool(context, parsed, admin, admin, 60_000)
+    for epoch in range(3):
+        made = pool.take(epoch).producer
+        assert isinstance(made, DirectProducer)
+        made.begin_transaction("group")
+        write(made, [[(None, b"v", 0)]])
+        broker.batches.clear()  # each begins its sequence anew
+    assert len(broker.rows[0]) == 3
+    assert broker.looked_up == 1
 
 
 def test_a_partition_that_is_added_is_seen_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

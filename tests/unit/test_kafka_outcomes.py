@@ -234,6 +234,21 @@ def test_a_spare_waits_for_the_decision_and_not_where_it_is_wanted_before(
     pool.take(4)
 
 
+def test_a_spare_waits_no_longer_once_the_next_attempt_waits_for_its_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "_SPARE_WAITS_S", 3600.0)
+    pool = Initialised()
+    pool.take(0)
+    pool.prepare_spare(0)
+    spare = pool._spare
+    assert spare is not None
+    assert not spare.future.done()
+    pool.expect(CONTEXT, lambda: "token")
+    assert spare.future.result(10) is not None
+    assert pool._spare is spare, "it is not taken yet"
+
+
 def test_a_spare_that_could_not_be_prepared_costs_the_next_ones_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

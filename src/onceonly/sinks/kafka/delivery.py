@@ -65,7 +65,10 @@ class Lane:
 
 
 class Topics:
-    """Who leads the partitions of topics, asked when first needed, and again after ``age_s``: partitions are added."""
+    """Who leads the partitions of topics, asked when first needed, and again after ``age_s``: partitions are added.
+
+    Thread-safe: two threads at once may ask twice.
+    """
 
     def __init__(self, admin: Admin, age_s: float) -> None:
         self._admin = admin

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.sinks.kafka import columns, compression, partitioner, record_batches
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
-from onceonly.sinks.kafka.delivery import TOO_LARGE, Delivery, Topics
+from onceonly.sinks.kafka.delivery import TOO_LARGE, Delivery
 from onceonly.sinks.kafka.failures import Failure, Failures
 from onceonly.sinks.kafka.open_batches import OpenBatches
 from onceonly.sinks.kafka.record_batches import Fields
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.delivery import Topics
     from onceonly.sinks.kafka.open_batches import Dealt
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.record_batches import Identity
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
-_METADATA_MS = 300_000
 # The first that casts binaries to views.
 _ARROW_MIN = 18
 _ROWS_AT_ONCE = 20_000
@@ -72,17 +72,24 @@ class _Offset:
 class DirectProducer:
     """One transaction's producer, in one thread.
 
-    It uses connections of its process: ``rows`` for rows, ``admin`` for all else.
+    It uses what its process keeps: connections, ``rows`` for rows and ``admin`` for all else, and what is known of
+    ``topics``.
     """
 
     def __init__(
-        self, admin: Admin, rows: Admin, options: KafkaOptions, transactional_id: str, timeout_ms: int
+        self,
+        admin: Admin,
+        rows: Admin,
+        topics: Topics,
+        options: KafkaOptions,
+        transactional_id: str,
+        timeout_ms: int,
     ) -> None:
         self._admin = admin
         self._rows = rows
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
+        self._topics = topics
         self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
         self._record_bytes = options.record_bytes_max
         self._request_bytes = options.request_bytes_max
@@ -103,7 +110,7 @@ class DirectProducer:
         self.failures = Failures()
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
-        """Ask for the topic's metadata, best effort."""
+        """Ask for the topic's metadata where it is not known, best effort."""
         del timeout_s  # kafka-python's own bounds it
         with contextlib.suppress(NotAnsweredError, import_confluent().KafkaException):
             if topic is not None:

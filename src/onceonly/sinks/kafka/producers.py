@@ -28,6 +28,7 @@ from onceonly.sinks.kafka.ageing import describe
 from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.confluent import import_confluent
+from onceonly.sinks.kafka.delivery import Topics
 from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.marker import part
 from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
@@ -48,6 +49,7 @@ IDS_MAX = 10_000
 
 _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
+_METADATA_MS = 300_000
 # Kafka forgets idle transactional ids after 7 days, brokers are moved; a spare is not kept for long.
 _SPARE_AGE_S_MAX = 600.0
 # Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. Most often that
@@ -123,6 +125,7 @@ class Pool:
         self._options = options
         self._admin = admin
         self._rows = rows
+        self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
         self._timeout_ms = timeout_ms
         self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
         self._lock = threading.Lock()
@@ -253,7 +256,9 @@ class Pool:
         )
 
     def _direct(self, transactional_id: str) -> tuple[Producer, Identity]:
-        producer = DirectProducer(self._admin, self._rows, self._options, transactional_id, self._timeout_ms)
+        producer = DirectProducer(
+            self._admin, self._rows, self._topics, self._options, transactional_id, self._timeout_ms
+        )
         producer.connect(self._options.topic, _CONNECT_S)
         return producer, producer.init_transactions(self._options.max_block_ms / 1000)
 
