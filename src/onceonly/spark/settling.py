@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import gc
 
-_TIMES_MAX = 4
-_STAYS = 5_000
+_TIMES_MAX = 8
+_STAYS = 500
 _OLDEST = 2
-_settled = 0
+_calls = _settled = 0
 
 
 def settle() -> None:
     """Leave what lives now out of all later collections. Any process of Spark's; at every task, plan or commit.
 
-    Does so while much has come since the last time, and a few times at most: a user's data may come and go.
+    Looks at the 1st, 2nd, 4th, 8th call and so on, as to look takes as long as to collect. Does so where much has come
+    since the last time, and a few times at most: a user's data may come and go.
     """
-    global _settled  # noqa: PLW0603  one for the process
-    if _settled < _TIMES_MAX and (not _settled or len(gc.get_objects(_OLDEST)) > _STAYS):
+    global _calls, _settled  # noqa: PLW0603  one for the process
+    _calls += 1
+    if _calls & (_calls - 1) or _settled == _TIMES_MAX:
+        return
+    if not _settled or len(gc.get_objects(_OLDEST)) > _STAYS:
         gc.collect()
         gc.freeze()
         _settled += 1
