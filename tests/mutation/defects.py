@@ -206,7 +206,7 @@ DEFECTS: Final = (
         group=DECISION,
         what="The receipt is put when the first commit is answered",
         file="protocol/deciding.py",
-        before="    if len(outcomes) < len(state.link.pending):\n",
+        before="    if len(outcomes) < state.expected:\n",
         after="    if not outcomes:\n",
         tests=(
             COORDINATOR
