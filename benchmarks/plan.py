@@ -41,8 +41,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """In so many rounds, the last ones, is done what no ratio asks for: it need not stand on as many runs."""
     records: dict[Record, int]
     window_records: int
-    warm_records: int
-    """What a process does, unmeasured, before its first run."""
+    warm_runs: dict[Record, int]
+    """How often a process writes all records of a size, unmeasured, before its first run."""
     paced_warm_s: float
     """For so long it does, unmeasured, what its first run at a rate will do."""
     epochs: int
@@ -72,7 +72,7 @@ FULL = Sizes(
     rounds_few=2,
     records={"100b": 4_000_000, "1kb": 1_000_000},
     window_records=2_000_000,
-    warm_records=4_000_000,
+    warm_runs={"100b": 1, "1kb": 1},
     paced_warm_s=60,
     # About as long as Flink's checkpoints are apart; Spark's own default has no bound.
     epochs=5,
@@ -95,8 +95,8 @@ QUICK = msgspec.structs.replace(
     name="quick",
     rounds=3,
     rounds_few=0,
-    records={"100b": 1_000_000, "1kb": 150_000},
-    warm_records=1_500_000,
+    records={"100b": 3_000_000, "1kb": 500_000},
+    warm_runs={"100b": 2, "1kb": 1},
     paced_warm_s=10,
     latency_s=5,
     latency_warm_s=1,
@@ -118,7 +118,7 @@ TINY = msgspec.structs.replace(
     rounds_few=1,
     records={"100b": 20_000, "1kb": 4_000},
     window_records=20_000,
-    warm_records=2_000,
+    warm_runs={"100b": 1},
     paced_warm_s=0.5,
     epochs=4,
     latency_s=3,

@@ -62,6 +62,8 @@ def read_partition(servers: str, topic: str, number: int, *, windows: bool) -> P
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "check.crcs": False,
+            # By default it waits for a second whenever 100,000 records are in its queue: three quarters of the time.
+            "fetch.queue.backoff.ms": 5,
             "log_level": 0,
         }
     )

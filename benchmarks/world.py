@@ -31,7 +31,6 @@ _BROKER = {
 }
 # The records' timestamps are their event times, long past.
 _KEPT = {"retention.ms": "-1"}
-WARM = "warm"
 
 
 @dataclass(slots=True)
@@ -56,10 +55,10 @@ class World:
         """Of every topic: one for each core."""
         return self.cores
 
-    def input(self, work: Work, records: int, say: Callable[[str], None], *, name: str = "") -> str:
+    def input(self, work: Work, records: int, say: Callable[[str], None]) -> str:
         """Give the topic with the input of a work; it is written once, and read by all."""
         kind = "window" if work.kind == "window" else "pass"
-        topic = f"input-{name or kind}-{work.record}-{work.compression}"
+        topic = f"input-{kind}-{work.record}-{work.compression}"
         if topic not in self._inputs:
             say(f"writing {records:,} records into {topic}")
             self.kafka.create_topic(topic, self.partitions, _KEPT)

@@ -11,7 +11,7 @@ from benchmarks.lives import FailedError
 from benchmarks.processes import Probe
 from benchmarks.values import Measured
 from benchmarks.visible import Visible
-from benchmarks.world import WARM, windows
+from benchmarks.world import windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,15 +32,17 @@ _MILLION = 1_000_000
 def warm_up(
     world: World, contender: Contender, contending: Contending, run: Run, say: Callable[[str], None]
 ) -> None:
-    """Let a fresh process do a small run that nobody measures. Raises ``FailedError``."""
-    records = world.sizes.warm_records
-    work = type(run.work)(kind="pass", interval_ms=run.work.interval_ms)
-    source = world.input(work, records, say, name=WARM)
-    with world.place(run, source=source, per_epoch=records // 4) as place:
-        contending.order("start", **contender.order(work, place))
-        with Visible(world.admin, place.target, world.partitions) as visible:
-            _until(visible, contending, records)
-        contending.order("stop")
+    """Let a fresh process write what it will be measured by. Raises ``FailedError``."""
+    for record, times in world.sizes.warm_runs.items():
+        records = world.sizes.records[record]
+        work = type(run.work)(kind="pass", record=record, interval_ms=run.work.interval_ms)
+        source = world.input(work, records, say)
+        for _ in range(times):
+            with world.place(run, source=source, per_epoch=_per_epoch(world, records)) as place:
+                contending.order("start", **contender.order(work, place))
+                with Visible(world.admin, place.target, world.partitions) as visible:
+                    _until(visible, contending, records)
+                contending.order("stop")
 
 
 def measure(
@@ -51,7 +53,7 @@ def measure(
     records = world.sizes.window_records if is_window else world.sizes.records[run.work.record]
     source = world.input(run.work, records, say)
     wanted = windows(records, world.partitions).total() if is_window else records
-    per_epoch = -(-records // world.sizes.epochs)
+    per_epoch = _per_epoch(world, records)
     with world.place(run, source=source, records=records, per_epoch=per_epoch) as place:
         with (
             Probe(contending.process.members, world.kafka.pid) as probe,
@@ -82,6 +84,10 @@ def measure(
         doubled=doubled,
         figures=figures,
     )
+
+
+def _per_epoch(world: World, records: int) -> int:
+    return -(-records // world.sizes.epochs)
 
 
 def outcome(lost: int, doubled: int) -> Outcome:

@@ -30,7 +30,7 @@ SIZES = replace(
     TINY,
     rounds_few=0,
     records={"100b": 20_000},
-    warm_records=1_000,
+    warm_runs={"100b": 1},
     latency_s=2,
     intervals_ms=(),
     flink_intervals_ms=(),

@@ -164,6 +164,8 @@ def plain_consumer(
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 200,
         "fetch.error.backoff.ms": 50,
+        # By default it waits for a second whenever 100,000 records of a partition are in its queue.
+        "fetch.queue.backoff.ms": 5,
     })  # fmt: skip
     with ExitStack() as on_error:
         on_error.callback(consumer.close)
