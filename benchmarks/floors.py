@@ -115,8 +115,15 @@ def of_ratio(
             return best
         spark = median(of(results.runs, "throughput", asked.work, SPARK_TUNED), "records_per_s")
         return None if spark is None else best * spark / note.theirs
+    return of_wait(asked, note, epochs)
+
+
+def of_wait(
+    asked: Asked, note: Ratio, epochs: Mapping[int, phases.Phases], *, left: str = phases.SPARK
+) -> float | None:
+    """Give the ratio of waits that is left if all but ``left`` took no time; None where no floor of it was measured."""
     found = epochs.get(asked.work.rate)
-    if asked.part != "latency" or found is None or not found.rows:
+    if asked.part != "latency" or found is None or left not in found.rows or not (note.ours and note.theirs):
         return None
-    least, now = (found.rows[which][asked.figure] for which in (phases.SPARK, phases.ALL))
+    least, now = (found.rows[which][asked.figure] for which in (left, phases.ALL))
     return note.ours / note.theirs * least / now

@@ -36,6 +36,7 @@ _REPORTED, _TRIGGERED, _ENDED = "epoch.reported", "trigger.began", "trigger.ende
 SPARK, KAFKA, OURS = "Spark", "Kafka", "onceonly"
 """Whose time it is."""
 ALL = "all"
+BOTH = "Spark and Kafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +193,9 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
 
 
 def reckoned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Give how long a row waits until it is visible, and how long it would (``SPARK``) if all but Spark took no time.
+    """Give how long a row waits until it is visible, and how long it would if some of it took no time.
+
+    ``BOTH``: if what onceonly itself does took none; ``SPARK``: if what Kafka does took none, too.
 
     Percentiles in ms, of rows that are due one each millisecond: a row waits for the end of the epoch that runs when it
     is due, and until the next one is visible. Empty without two whole epochs one after the other. Pure.
@@ -203,7 +206,7 @@ def reckoned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
             before = epochs.get(number - 1, {})
             if not (set(before) == set(WHOSE) and set(_UNTIL_VISIBLE) <= set(epoch)):
                 continue
-            for which, counted in ((ALL, set(WHOSE.values())), (SPARK, {SPARK})):
+            for which, counted in ((ALL, {SPARK, KAFKA, OURS}), (BOTH, {SPARK, KAFKA}), (SPARK, {SPARK})):
                 length = sum(ms for title, ms in before.items() if WHOSE[title] in counted)
                 visible = sum(epoch[title] for title in _UNTIL_VISIBLE if WHOSE[title] in counted)
                 waits[which].append(visible + np.arange(0.5, length))
@@ -320,7 +323,7 @@ def main(folder: Path, last_s: float | None, warm_s: float, path: Path | None) -
         )
     console.print(table)
     for which, waits in rows.items():
-        whole = "a row is visible after" if which == ALL else "if all but Spark took no time, after"
+        whole = "a row is visible after" if which == ALL else f"if all but {which} took no time, after"
         console.print(whole, ", ".join(f"{name[:-3]} {ms:.0f} ms" for name, ms in waits.items()))
     if path is not None:
         record = Phases(

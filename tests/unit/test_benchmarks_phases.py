@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchmarks.phases import (
     ALL,
     BETWEEN,
+    BOTH,
     HOLDS,
     KAFKA,
     OURS,
@@ -75,6 +76,7 @@ def test_a_row_waits_for_the_running_epochs_end_and_until_the_next_one_is_visibl
     found = reckoned([*events(1, 0), *events(2, 70), *events(3, 140)])
     assert found[ALL]["p50_ms"] == pytest.approx(63 + 34.5)
     assert found[ALL]["p99_ms"] == pytest.approx(63 + 69.5)
+    assert found[BOTH]["p50_ms"] == pytest.approx(58 + 29.5)
     assert found[SPARK]["p50_ms"] == pytest.approx(26 + 13.5)
     assert found[SPARK]["p99_ms"] == pytest.approx(26 + 27.5)
 
