@@ -323,7 +323,8 @@ class _Client:
                 if connection.transport is not None:
                     _join(connection.transport._write_buffer)  # noqa: SLF001
             answers: dict[str, Any | NotAnsweredError] = {}
-            for key, waiting in sent.items():
+            # A connection is answered in order: when its last answer is there, none of the others is waited for.
+            for key, waiting in reversed(sent.items()):
                 try:
                     answers[key] = await waiting
                 except (KafkaError, OSError) as error:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.end_txn import EndTxn
 
 _STABLE_S = 5.0
 _FENCE_S = 30.0
@@ -251,15 +252,15 @@ def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
         )
 
 
-def _end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is untyped
-    from kafka.protocol.producer.transaction import EndTxnRequest
+def _end(prepared: Prepared) -> EndTxn:
+    from onceonly.sinks.kafka.end_txn import EndTxn
 
     # The version is the handle's: after a v4 commit, a v5 request would be answered wrongly (measured).
-    return EndTxnRequest[prepared.end_txn_version](
-        transactional_id=prepared.transactional_id,
+    return EndTxn(
+        prepared.transactional_id,
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
-        committed=True,
+        version=prepared.end_txn_version,
     )
 
 
