@@ -146,7 +146,8 @@ def _is_ahead(bench: Bench, one: str, other: str) -> bool:
 @pytest.mark.long
 @pytest.mark.parametrize("sink", ["files", "sqlite"])
 def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -> None:
-    bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks()]
+    texts = ["--column", "string(key) as key", "--column", "string(value) as value"]
+    bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks(), *texts]
     bench.feed(ROWS)
     # At all of them these sinks are killed under one decision with Kafka; here, once in each kind of process.
     for point in BY_FORMAT:

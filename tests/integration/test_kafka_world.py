@@ -133,9 +133,31 @@ def test_a_topic_deleted_and_made_anew_while_nothing_was_pending_is_gone_on_with
     assert query.open_transactions() == []
 
 
-def vote(query: Query, plan: Plan, value: str) -> Vote:
+def test_after_a_topic_was_made_anew_with_fewer_partitions_one_attempt_fails_and_the_next_one_writes(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Both are in one process, which knows the topic by then."""
+    query = Query(broker, **{"kafka.delivery.timeout.ms": "2000"})
+    admin = broker.admin()
+    admin.create_partitions([NewPartitions(query.topic, 4)])[query.topic].result(30)
+    at_work = coordinator(query, tmp_path)
+    texts = [f"{number:02d}" for number in range(20)]
+    keyed = pa.RecordBatch.from_pydict({"key": texts, "value": texts})
+    plan = at_work.plan(0, run="run")
+    at_work.decide(plan, [vote(query, plan, keyed)])
+    recreate(broker, query.topic)
+    plan = at_work.plan(1, run="run", continues=plan.id)
+    with pytest.raises(UnavailableError, match="AddPartitionsToTxn"):
+        vote(query, plan, keyed)
+    at_work.decide(plan, [vote(query, plan, keyed)])
+    query.until_read(*texts)
+    assert query.open_transactions() == []
+
+
+def vote(query: Query, plan: Plan, rows: str | pa.RecordBatch) -> Vote:
     context = replace(query.attempt(epoch=plan.epoch), plan=plan.id)
-    return run_slot(query.sink, plan, context, [pa.RecordBatch.from_pydict({"value": [value]})])
+    batch = pa.RecordBatch.from_pydict({"value": [rows]}) if isinstance(rows, str) else rows
+    return run_slot(query.sink, plan, context, [batch])
 
 
 def coordinator(query: Query, folder: Path) -> Coordinator:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 from kafka.record import MemoryRecords
 
+from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import delivery, direct_producer
@@ -541,14 +542,18 @@ def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() 
     assert sum(map(len, broker.rows.values())) == 3
 
 
-def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
-    broker = Broker([])
+def pool_of(broker: Broker) -> Pool:
     admin = cast("Admin", broker)
     parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t"})
     context = WriteContext(
         query="q", sink="s", run="r", epoch=0, plan="p", slot=0, attempt="1", guarantee=Guarantee.EXACTLY_ONCE
     )
-    pool = Pool(context, parsed, admin, admin, 60_000)
+    return Pool(context, parsed, admin, admin, 60_000)
+
+
+def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
+    broker = Broker([])
+    pool = pool_of(broker)
     for epoch in range(3):
         made = pool.take(epoch).producer
         assert isinstance(made, DirectProducer)
@@ -557,6 +562,67 @@ def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
         broker.batches.clear()  # each begins its sequence anew
     assert len(broker.rows[0]) == 3
     assert broker.looked_up == 1
+
+
+def test_what_was_known_of_a_topic_outlives_no_attempt_whose_partitions_are_not_there() -> None:
+    """It was made anew with fewer; Spark's next attempt in the same process must not go by the former one."""
+    count = [PARTITIONS]
+
+    class Remade(Broker):
+        def send(self, _request: object, _node: int | None = None) -> Any:  # noqa: ANN401
+            places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(count[0])]
+            return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
+
+        def patiently(self, _seconds: float, thing: str, attempt: Any) -> Any:  # noqa: ANN401
+            try:
+                return attempt()
+            except NotAnsweredError as error:
+                raise UnavailableError(f"{thing}: {error}.", next_step="none") from error
+
+        def _add(self, request: Any) -> Any:  # noqa: ANN401
+            super()._add(request)
+            answered = [
+                SimpleNamespace(partition_index=number, partition_error_code=0 if number < count[0] else 3)
+                for topic in request.v3_and_below_topics
+                for number in topic.partitions
+            ]
+            topic = SimpleNamespace(results_by_partition=answered)
+            return SimpleNamespace(results_by_topic_v3_and_below=[topic])
+
+    broker = Remade([])
+    pool = pool_of(broker)
+    keys = [b"%d" % number for number in range(30)]
+    rows = pa.RecordBatch.from_pydict({"key": keys, "value": keys})
+
+    def attempt(epoch: int) -> None:
+        made = pool.take(epoch).producer
+        broker.batches.clear()
+        made.begin_transaction("group")
+        made.write(rows, "t", 0, mark=made.failures.begin(), wait_s=5)
+        assert made.flush(5) == 0
+
+    attempt(0)
+    count[0] = 1
+    with pytest.raises(UnavailableError, match="AddPartitionsToTxn"):
+        attempt(1)
+    broker.rows.clear()
+    attempt(2)
+    assert {number: len(taken) for number, taken in broker.rows.items()} == {0: len(keys)}
+
+
+def test_what_another_thread_forgets_while_it_is_asked_for_is_not_kept() -> None:
+    class Moving(Broker):
+        def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401
+            answer = super().send(request, node)
+            if self.looked_up == 1:
+                topics.forget("t")
+            return answer
+
+    broker = Moving([])
+    topics = delivery.Topics(cast("Admin", broker), 300)
+    for _ in range(3):
+        assert len(topics.leaders("t")) == PARTITIONS
+    assert broker.looked_up == 2
 
 
 def test_a_partition_that_is_added_is_seen_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ class Topics:
         self._admin = admin
         self._age_s = age_s
         self._leaders: dict[str, tuple[float, list[int]]] = {}
+        self._forgotten = 0
 
     def leaders(self, name: str) -> Sequence[int]:
         """Give each partition's leader, -1 where there is none now.
@@ -83,12 +84,16 @@ class Topics:
         asked, leaders = self._leaders.get(name, (-self._age_s, []))
         now = time.monotonic()
         if not leaders or now - asked >= self._age_s:
+            forgotten = self._forgotten
             leaders = self._ask(name)
-            self._leaders[name] = now, leaders
+            # What another thread forgets meanwhile may be this answer.
+            if self._forgotten == forgotten:
+                self._leaders[name] = now, leaders
         return leaders
 
     def forget(self, name: str) -> None:
         """Ask again next time."""
+        self._forgotten += 1
         self._leaders.pop(name, None)
 
     def _ask(self, name: str) -> list[int]:

@@ -154,7 +154,7 @@ class DirectProducer:
             self._first = first
         # What the rows before it have opened is most often answered by now.
         with self._noted():
-            self._transaction.settle(time.monotonic() + wait_s)
+            self._settle(time.monotonic() + wait_s)
         if self.failures.first(mark) is not None:
             return
         batch = batch.select([name for name in batch.schema.names if name in columns.NAMES])
@@ -205,7 +205,7 @@ class DirectProducer:
             if asked := self._send_offset():
                 self._transaction.wait_with(asked, end)
                 self._send_offset()
-            self._transaction.settle(end)
+            self._settle(end)
             delivery.move()
             while delivery.failure is None and (left := delivery.rows):
                 left_s = end - time.monotonic()
@@ -339,6 +339,16 @@ class DirectProducer:
     def _leaders(self, topic: str, wait_s: float) -> Any:  # noqa: ANN401
         return self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
 
+    def _settle(self, deadline: float) -> None:
+        """Wait until the partitions are in the transaction. Raises as ``Transaction.settle`` does."""
+        try:
+            self._transaction.settle(deadline)
+        except Exception:
+            # One may be there no longer: the topic was made anew with fewer. The next attempt shall not go by that.
+            for topic, _ in self._batches.lanes:
+                self._topics.forget(topic)
+            raise
+
     def _bound(self, wait_s: float) -> None:
         """Send what is full, and wait while more than the buffer holds is not acknowledged."""
         delivery = self._delivery
@@ -347,7 +357,7 @@ class DirectProducer:
         if not delivery.bytes:
             return
         end = time.monotonic() + wait_s
-        self._transaction.settle(end)
+        self._settle(end)
         delivery.move()
         before = delivery.bytes
         while delivery.failure is None and delivery.bytes > self._buffer_bytes:
