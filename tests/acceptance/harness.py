@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 JOB = Path(__file__).with_name("job.py")
 TIMEOUT_S = 180.0
+TEXTS = ["--column", "string(key) as key", "--column", "string(value) as value"]
+"""Arguments of a job whose rows are compared where bytes would not come out as texts: in JSON, they are base64."""
 
 
 @dataclass

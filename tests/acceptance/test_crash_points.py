@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import Watcher
+from harness import TEXTS, Watcher
 
 if TYPE_CHECKING:
     from harness import Bench
@@ -146,8 +146,7 @@ def _is_ahead(bench: Bench, one: str, other: str) -> bool:
 @pytest.mark.long
 @pytest.mark.parametrize("sink", ["files", "sqlite"])
 def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -> None:
-    texts = ["--column", "string(key) as key", "--column", "string(value) as value"]
-    bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks(), *texts]
+    bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks(), *TEXTS]
     bench.feed(ROWS)
     # At all of them these sinks are killed under one decision with Kafka; here, once in each kind of process.
     for point in BY_FORMAT:

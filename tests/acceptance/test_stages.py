@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import spark_log
 from audits import assert_clean
+from harness import TEXTS
 from standalone import Standalone
 from test_executors import executor_of
 
@@ -64,9 +65,7 @@ def start(bench: Bench, cluster: Standalone, failpoints: str, *arguments: str) -
         "ONCEONLY_FAILPOINTS_DIR": str(bench.folder / "fired-1"),
         "ONCEONLY_EVENTS": str(bench.events),
     }
-    # As texts: in JSON, bytes would be base64.
-    bench.args += ["--column", "string(key) as key", "--column", "string(value) as value"]
-    bench.args += ["--files", str(bench.files), *cluster.conf(env)]
+    bench.args += [*TEXTS, "--files", str(bench.files), *cluster.conf(env)]
     bench.args += spark_log.conf(bench.folder / "spark-log")
     bench.feed(ROWS)
     return bench.start(failpoints)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PARTITIONS = 3
 OUT_OF_ORDER = 45
 TOO_LARGE = 10
+UNKNOWN_TOPIC = 3
 NOT_LEADER = 6
 FENCED = 47
 # What may befall one request: lost before the broker has it, or after; refused by a leader that has moved; put off.
@@ -60,6 +61,7 @@ class Broker:
         self.forgotten: list[str] = []
         self.offsets: list[tuple[str, int]] = []
         self.looked_up = 0
+        self.partitions = PARTITIONS
 
     def client(self) -> Broker:
         return self
@@ -78,7 +80,7 @@ class Broker:
                 continue
 
     def send(self, request: Any, _node: int | None = None) -> Any:  # noqa: ANN401
-        places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(PARTITIONS)]
+        places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(self.partitions)]
         assert type(request).__name__ == "MetadataRequest"
         self.looked_up += 1
         return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
@@ -117,7 +119,14 @@ class Broker:
     def _add(self, request: Any) -> Any:  # noqa: ANN401
         for topic in request.v3_and_below_topics:
             self.added |= set(topic.partitions)
-        return SimpleNamespace(results_by_topic_v3_and_below=[])
+        answered = [
+            SimpleNamespace(
+                partition_index=number, partition_error_code=0 if number < self.partitions else UNKNOWN_TOPIC
+            )
+            for topic in request.v3_and_below_topics
+            for number in topic.partitions
+        ]
+        return SimpleNamespace(results_by_topic_v3_and_below=[SimpleNamespace(results_by_partition=answered)])
 
     def _add_group(self, request: Any) -> Any:  # noqa: ANN401
         code = next(self.group_codes, 0)
@@ -566,30 +575,15 @@ def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
 
 def test_what_was_known_of_a_topic_outlives_no_attempt_whose_partitions_are_not_there() -> None:
     """It was made anew with fewer; Spark's next attempt in the same process must not go by the former one."""
-    count = [PARTITIONS]
 
-    class Remade(Broker):
-        def send(self, _request: object, _node: int | None = None) -> Any:  # noqa: ANN401
-            places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(count[0])]
-            return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
-
+    class Impatient(Broker):
         def patiently(self, _seconds: float, thing: str, attempt: Any) -> Any:  # noqa: ANN401
             try:
                 return attempt()
             except NotAnsweredError as error:
                 raise UnavailableError(f"{thing}: {error}.", next_step="none") from error
 
-        def _add(self, request: Any) -> Any:  # noqa: ANN401
-            super()._add(request)
-            answered = [
-                SimpleNamespace(partition_index=number, partition_error_code=0 if number < count[0] else 3)
-                for topic in request.v3_and_below_topics
-                for number in topic.partitions
-            ]
-            topic = SimpleNamespace(results_by_partition=answered)
-            return SimpleNamespace(results_by_topic_v3_and_below=[topic])
-
-    broker = Remade([])
+    broker = Impatient([])
     pool = pool_of(broker)
     keys = [b"%d" % number for number in range(30)]
     rows = pa.RecordBatch.from_pydict({"key": keys, "value": keys})
@@ -602,7 +596,7 @@ def test_what_was_known_of_a_topic_outlives_no_attempt_whose_partitions_are_not_
         assert made.flush(5) == 0
 
     attempt(0)
-    count[0] = 1
+    broker.partitions = 1
     with pytest.raises(UnavailableError, match="AddPartitionsToTxn"):
         attempt(1)
     broker.rows.clear()
@@ -626,17 +620,12 @@ def test_what_another_thread_forgets_while_it_is_asked_for_is_not_kept() -> None
 
 
 def test_a_partition_that_is_added_is_seen_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, count = [0.0], [3]
+    now = [0.0]
     monkeypatch.setattr("onceonly.sinks.kafka.delivery.time.monotonic", lambda: now[0])
-
-    class Growing(Broker):
-        def send(self, _request: object, _node: int | None = None) -> Any:  # noqa: ANN401
-            places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(count[0])]
-            return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
-
-    topics = delivery.Topics(cast("Admin", Growing([])), 300)
+    broker = Broker([])
+    topics = delivery.Topics(cast("Admin", broker), 300)
     assert len(topics.leaders("t")) == 3
-    count[0] = 4
+    broker.partitions = 4
     now[0] = 299
     assert len(topics.leaders("t")) == 3
     now[0] = 300

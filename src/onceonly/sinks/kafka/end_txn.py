@@ -19,11 +19,11 @@ _VERSION_MIN = 3
 
 # Key, version, correlation id, length of the client's id; frames have their length before that.
 _HEAD = struct.Struct(">hhih")
-_LENGTH = struct.Struct(">i")
+# A frame's length, and a correlation id.
+_INT32 = struct.Struct(">i")
 # Producer id and epoch, whether to commit, number of tagged fields.
 _REST = struct.Struct(">qh?B")
 _UNTAGGED = b"\0"
-_CORRELATION_ID = struct.Struct(">i")
 # Throttled for so long, error; what follows is of no use here.
 _ANSWER = struct.Struct(">ih")
 
@@ -63,7 +63,7 @@ class EndTxn(EndTxnRequest, init=False):  # type: ignore[misc,call-arg]  # kafka
                 _REST.pack(self.producer_id, self.producer_epoch, self.committed, 0),
             )
         )
-        return _LENGTH.pack(len(text)) + text if framed else text
+        return _INT32.pack(len(text)) + text if framed else text
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class _Answer:
     @staticmethod
     def parse_header(received: Any) -> _AnswerHeader:  # noqa: ANN401  kafka-python's buffer
         """Read the header; kafka-python calls it, and ``decode`` then."""
-        header = _AnswerHeader(*_CORRELATION_ID.unpack(received.read(_CORRELATION_ID.size)))
+        header = _AnswerHeader(*_INT32.unpack(received.read(_INT32.size)))
         if received.read(len(_UNTAGGED)) != _UNTAGGED:
             received.seek(0)
             EndTxnResponse[_VERSION_MIN].parse_header(received)  # skips what is tagged
