@@ -117,7 +117,8 @@ bench: setup
 bench-quick: setup
 	$(BIN)/python -m benchmarks --size quick $(BENCH)
 
-# Records the latest results in docs/proof, and writes docs/explanation/performance.md, which docs/index.md must name.
+# Records the latest results in docs/proof, those of the full size beside the ones before, and writes
+# docs/explanation/performance.md, which docs/index.md must name.
 bench-page: setup
 	$(BIN)/python -m benchmarks.page benchmarks/results/latest.json
 

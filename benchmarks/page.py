@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import costs, floors, phases, plots
+from benchmarks import costs, floors, history, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import ASKED, FURTHER, is_missed, median, of, ratios
@@ -41,6 +41,7 @@ RECORD, PAGE = Path("docs/proof/benchmarks.json"), Path("docs/explanation/perfor
 PICTURES = Path("docs/proof")
 COSTS: Mapping[Record, Path] = {record: PICTURES / f"costs-{record}.json" for record in RECORD_BYTES}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
+HISTORY = PICTURES / "benchmark-history.json"
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
 _NAMES = {
@@ -53,15 +54,20 @@ _NAMES = {
 
 
 def page(
-    results: Results, spent: Sequence[costs.Costs] = (), epochs: Mapping[int, phases.Phases] | None = None
+    results: Results,
+    spent: Sequence[costs.Costs] = (),
+    epochs: Mapping[int, phases.Phases] | None = None,
+    so_far: history.History = history.NONE,
 ) -> str:
     """Give the page, in Markdown.
 
-    Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second.
+    Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second; ``so_far``
+    are the benchmarks before, and this one.
     """
     parts = [
         _head(results),
         _ratios(results, {each.record: each for each in spent}, epochs or {}),
+        _history(so_far),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
         _costs(results, spent),
@@ -82,7 +88,12 @@ def published(root: Path, results: Results) -> str:
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
     spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
-    return page(results, [each for each in spent if each is not None], epochs)
+    return page(results, [each for each in spent if each is not None], epochs, past(root))
+
+
+def past(root: Path) -> history.History:
+    """Give the benchmarks that the project in ``root`` has published."""
+    return recorded(root / HISTORY, history.History) or history.NONE
 
 
 def short(results: Results | None) -> str:
@@ -130,9 +141,11 @@ def _delay(results: Results, contender: str) -> str:
     return f"{half:,.0f}, {most:,.0f}{f' (checkpoints every {interval_ms} ms)' if interval_ms else ''}"
 
 
-def pictures(results: Results) -> dict[str, str]:
+def pictures(results: Results, so_far: history.History = history.NONE) -> dict[str, str]:
     """Give the SVGs by the name of their file. Pure; a part that was not measured has none."""
     found: dict[str, str] = {}
+    if len(so_far.runs) > 1:
+        found[_file("history")] = plots.panels("Full benchmarks so far", _panels(so_far))
     for part, figure, title, unit in _DRAWN:
         drawn = [line for line in lines(results.runs, (figure,)) if line.part == part]
         if drawn:
@@ -149,10 +162,12 @@ def write(root: Path, results: Results) -> None:
     """Write record, page and pictures into the project in ``root``. Any number of times."""
     (root / RECORD).parent.mkdir(parents=True, exist_ok=True)
     (root / RECORD).write_bytes(encode(results))
+    so_far = history.followed(past(root), results)
+    (root / HISTORY).write_bytes(encode(so_far))
     (root / PAGE).parent.mkdir(parents=True, exist_ok=True)
     (root / PAGE).write_text(published(root, results), encoding="utf-8")
     marks.write(root / README, short(results), name=MARKS)
-    for name, drawn in pictures(results).items():
+    for name, drawn in pictures(results, so_far).items():
         (root / PICTURES / name).write_text(drawn, encoding="utf-8")
 
 
@@ -162,6 +177,12 @@ _MISSED = (
     "none (*Where an epoch's time goes*), for a commit, if our process took none but for the decision (*The commit "
     "phase*)."
 )
+_HISTORY = (
+    "Every full benchmark that was published, the last one first. Each is an hour of a machine of this kind, and hours "
+    "differ: a figure moves from one row to the next also where no code has changed that it depends on. Bold is what "
+    "reaches its aim; the range is that of the last {}."
+)
+_LAST, _DRAWN_MAX = 5, 12
 _THROUGHPUT = (
     "Kafka to Kafka, nothing changed. All records are in the input before; the clock runs from the moment that an "
     "eighth of them is visible until the last step but one, as seen with `read_committed`: start and end of a query "
@@ -286,6 +307,51 @@ def _missed(name: str, asked: Asked, value: float, best: float | None, with_kafk
     elif with_kafka is not None and is_missed(asked, with_kafka):
         why = f"beyond it as long as Kafka takes what it takes: {with_kafka:.2f} then"
     return f"| `{name}` | {value:,.2f} | {asked.aim:g} | {shown} | {why} |"
+
+
+def _history(so_far: history.History) -> str:
+    """Say how the ratios grew, and how far apart they are from one benchmark to the next."""
+    if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the table above
+        return ""
+    asked = {**ASKED, **FURTHER}
+    aims = [f"{'≥' if each.better == 'higher' else '≤'} {each.aim:g}" for each in asked.values()]
+    rows = [
+        "| began | commit |" + "".join(f" {each.brief} |" for each in asked.values()),
+        "|---|---|" + "--:|" * len(asked),
+        "| | aim |" + "".join(f" {aim} |" for aim in aims),
+    ]
+    rows += [
+        f"| {each.started[:16].replace('T', ' ')} | `{each.commit[:7]}` |"
+        + "".join(f" {_valued(one, each.ratios.get(name))} |" for name, one in asked.items())
+        for each in reversed(so_far.runs)
+    ]
+    last = so_far.runs[-_LAST:]
+    ranges = [sorted(history.known(last, name)) for name in asked]
+    rows.append("| | range |" + "".join(f" {_range(values)} |" for values in ranges))
+    picture = f"![Full benchmarks so far](../proof/{_file('history')})"
+    return f"## Full benchmarks so far\n\n{_HISTORY.format(len(last))}\n\n{picture}\n\n" + "\n".join(rows)
+
+
+def _valued(asked: Asked, value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.3g}" if is_missed(asked, value) else f"**{value:,.3g}**"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{values[0]:,.3g} to {values[-1]:,.3g}" if values else ""
+
+
+def _panels(so_far: history.History) -> Sequence[plots.Panel]:
+    return [
+        plots.Panel(
+            title=asked.brief,
+            values=history.known(so_far.runs[-_DRAWN_MAX:], name),
+            aim=asked.aim,
+            is_more_better=asked.better == "higher",
+        )
+        for name, asked in {**ASKED, **FURTHER}.items()
+    ]
 
 
 def _not_whole(results: Results) -> str:

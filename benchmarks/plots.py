@@ -1,8 +1,9 @@
-"""The pictures of a page: bars with least and most, and lines over a doubling axis, as SVG. Pure."""
+"""The pictures of a page, as SVG: bars with least and most, lines over a doubling axis, figures beside aims. Pure."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,30 @@ if TYPE_CHECKING:
 _WIDTH, _LEFT, _RIGHT, _HEAD = 1000, 210, 120, 44
 _BAR, _GAP, _FOOT = 16, 10, 34
 _PANEL, _SIDE = 240, 70
+_SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_HEAD = 480, 110, 30
 _STYLE = """
 svg { color-scheme: light dark; font: 12px system-ui, "Segoe UI", "Noto Sans", sans-serif; }
 .page { fill: #ffffff; } text { fill: #1d2126; } .dim { fill: #68707a; } .axis { stroke: #d5d8dc; }
 .name { font-size: 15px; font-weight: 600; } .group { font-weight: 600; } .middle { text-anchor: middle; }
 .end { text-anchor: end; } .onceonly { fill: #4c7dd8; } .spark { fill: #d08c2e; } .flink { fill: #9a6bc4; }
 .spread { stroke: #1d2126; } .line { fill: none; stroke: #4c7dd8; stroke-width: 2; }
+.aim { stroke: #2f9e62; stroke-dasharray: 5 4; } .reached { fill: #2f9e62; } .missed { fill: #d08c2e; }
 @media (prefers-color-scheme: dark) {
 .page { fill: #1b1f25; } text { fill: #e6e8eb; } .dim { fill: #97a0ab; } .axis { stroke: #2c323a; }
 .onceonly { fill: #5d8ff0; } .spark { fill: #e3ae43; } .flink { fill: #b48be0; } .spread { stroke: #e6e8eb; }
-.line { stroke: #5d8ff0; }
+.line { stroke: #5d8ff0; } .aim { stroke: #4fc487; } .reached { fill: #4fc487; } .missed { fill: #e3ae43; }
 }
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A figure as it was found again and again, the oldest first, and what it is meant to be."""
+
+    title: str
+    values: Sequence[float]
+    aim: float
+    is_more_better: bool
 
 
 def bars(title: str, unit: str, lines: Sequence[Line]) -> str:
@@ -86,6 +99,52 @@ def curve(title: str, unit: str, across: str, points: Mapping[int, float]) -> st
     foot = f'<text class="dim middle" x="{_WIDTH / 2:.0f}" y="{base + 38}">{escape(across)}</text>'
     line = f'<polyline class="line" points="{path}"/>'
     return svg.picture(_WIDTH, base + 52, title, f"{head}{levels}{line}{marks}{foot}", _STYLE)
+
+
+def panels(title: str, shown: Sequence[Panel]) -> str:
+    """Draw each figure for itself, two in a row: a line through its values, and a broken one at its aim."""
+    height = _HEAD + math.ceil(len(shown) / 2) * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP) + _GAP
+    parts = [f'<text class="name" x="16" y="26">{escape(title)}, aims as broken lines</text>']
+    for number, panel in enumerate(shown):
+        x = 16 + number % 2 * _WIDTH / 2
+        y = _HEAD + number // 2 * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP)
+        parts.append(f'<g transform="translate({x:.0f} {y})">{_panel(panel)}</g>')
+    return svg.picture(_WIDTH, height, title, "".join(parts), _STYLE)
+
+
+def _panel(panel: Panel) -> str:
+    aim = f"{'≥' if panel.is_more_better else '≤'} {panel.aim:g}"
+    head = (
+        f'<text class="group" x="0" y="14">{escape(panel.title)}</text>'
+        f'<text class="dim end" x="{_SMALL_WIDTH - 30}" y="14">{escape(aim)}</text>'
+    )
+    if not panel.values:
+        return head
+    # Room above the highest for its number.
+    most = max(*panel.values, panel.aim) * 1.2
+    width, base = _SMALL_WIDTH - 60, _SMALL_HEAD + _SMALL_HEIGHT - 12
+    step = width / max(1, len(panel.values) - 1)
+
+    def height(value: float) -> float:
+        return base - (_SMALL_HEIGHT - 12) * value / most
+
+    places = [(10 + step * number, height(value), value) for number, value in enumerate(panel.values)]
+    marks = "".join(
+        f'<circle class="{"reached" if _reaches(panel, value) else "missed"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        f'<text class="middle" x="{x:.1f}" y="{y - 8:.1f}">{value:,.3g}</text>'
+        for x, y, value in places
+    )
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
+    level = height(panel.aim)
+    return (
+        f'{head}<line class="axis" x1="0" x2="{width + 20}" y1="{base}" y2="{base}"/>'
+        f'<line class="aim" x1="0" x2="{width + 20}" y1="{level:.1f}" y2="{level:.1f}"/>'
+        f'<polyline class="line" points="{path}"/>{marks}'
+    )
+
+
+def _reaches(panel: Panel, value: float) -> bool:
+    return value >= panel.aim if panel.is_more_better else value <= panel.aim
 
 
 def _bar(line: Line, y: int, most: int) -> str:

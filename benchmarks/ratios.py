@@ -28,6 +28,8 @@ class Asked:
     figure: str
     theirs: tuple[str, ...]
     meaning: str
+    brief: str
+    """The same in a few words."""
     aim: float
     """What it is meant to reach, or to stay below."""
     beside: Work | None = None
@@ -48,6 +50,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(SPARK_DEFAULT, SPARK_TUNED),
         meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+        brief="100 B, against Spark",
         aim=1.15,
     ),
     "throughput_100b_vs_flink_exactly_once": Asked(
@@ -56,6 +59,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(FLINK_EO,),
         meaning="records/s, ours exactly once / PyFlink exactly once",
+        brief="100 B, against PyFlink",
         aim=1.25,
     ),
     "throughput_1kb_vs_spark": Asked(
@@ -64,6 +68,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(SPARK_DEFAULT, SPARK_TUNED),
         meaning="records/s, ours exactly once / Spark's own sink, the faster of its defaults and our settings",
+        brief="1 KB, against Spark",
         aim=1.05,
     ),
     "latency_p50_200rps_vs_spark": Asked(
@@ -72,6 +77,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P50,
         theirs=(SPARK_DEFAULT,),
         meaning="ms, ours exactly once / Spark's own sink with Spark's defaults; default trigger",
+        brief="p50 at 200/s, against Spark as shipped",
         aim=0.8,
     ),
     "latency_p50_200rps_vs_spark_tuned": Asked(
@@ -80,6 +86,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P50,
         theirs=(SPARK_TUNED,),
         meaning="ms, ours exactly once / Spark's own sink with our settings; default trigger",
+        brief="p50 at 200/s, against Spark, equal settings",
         aim=1.4,
     ),
     "latency_p99_ms_200rps": Asked(
@@ -88,6 +95,7 @@ ASKED: Mapping[str, Asked] = {
         figure=_P99,
         theirs=(),
         meaning="ms, ours exactly once, no ratio; default trigger",
+        brief="p99 at 200/s, ms",
         aim=200,
     ),
 }
@@ -99,6 +107,7 @@ FURTHER: Mapping[str, Asked] = {
         figure=_THROUGHPUT,
         theirs=(FLINK_EO,),
         meaning="records/s, ours exactly once / PyFlink exactly once",
+        brief="1 KB, against PyFlink",
         aim=1.05,
     ),
     "latency_p99_5000rps_vs_spark_tuned": Asked(
@@ -107,6 +116,7 @@ FURTHER: Mapping[str, Asked] = {
         figure=_P99,
         theirs=(SPARK_TUNED,),
         meaning="ms, ours exactly once / Spark's own sink with our settings; default trigger",
+        brief="p99 at 5,000/s, against Spark, equal settings",
         aim=1.5,
     ),
     "latency_max_ms_4rps": Asked(
@@ -115,6 +125,7 @@ FURTHER: Mapping[str, Asked] = {
         figure="max_ms",
         theirs=(),
         meaning="ms, the longest wait of all runs, ours exactly once; default trigger",
+        brief="longest wait at 4/s, ms",
         aim=500,
         is_worst=True,
     ),
@@ -124,6 +135,7 @@ FURTHER: Mapping[str, Asked] = {
         figure="decide_ms",
         theirs=(ONCEONLY_EO,),
         meaning="ms, an epoch of 64 transactions / one of 4",
+        brief="64 transactions, against 4",
         aim=3,
         beside=Work(kind="commit", count=4),
     ),

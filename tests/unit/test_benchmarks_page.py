@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
-from benchmarks import costs, display, page, phases, plots
+from benchmarks import costs, display, history, page, phases, plots
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
@@ -28,7 +28,9 @@ def test_the_published_page_is_what_the_record_gives() -> None:
     if record.exists():
         found = decode(record.read_bytes())
         assert published.read_text(encoding="utf-8") == page.published(ROOT, found)
-        for name, drawn in page.pictures(found).items():
+        so_far = page.past(ROOT)
+        assert history.followed(so_far, found) == so_far
+        for name, drawn in page.pictures(found, so_far).items():
             assert (ROOT / page.PICTURES / name).read_text(encoding="utf-8") == drawn
 
 
@@ -222,6 +224,43 @@ def test_a_bar_is_as_long_as_its_median() -> None:
     assert [round(width / widths[0], 2) for width in widths] == [1.0, 0.5, 0.4]
 
 
+def _past(started: str, **ratios: float) -> history.Past:
+    return history.Past(started=started, commit="abcdef012345", ratios=ratios)
+
+
+def test_full_benchmarks_stand_one_below_the_other_with_how_far_the_last_ones_are_apart() -> None:
+    told = (1.0, 1.3, 1.125, 1.25, 1.15, 1.5)
+    so_far = history.History(
+        runs=tuple(
+            _past(f"2026-11-2{number}T10:20:30Z", throughput_100b_vs_spark=value)
+            for number, value in enumerate(told)
+        )
+    )
+    found = results(*runs())
+    text = page.page(found, so_far=so_far)
+    assert "| 2026-11-25 10:20 | `abcdef0` | **1.5** |  |" in text
+    assert "| 2026-11-22 10:20 | `abcdef0` | 1.12 |" in text
+    assert text.index("2026-11-25 10:20") < text.index("2026-11-20 10:20")
+    assert "| | range | 1.12 to 1.5 |  |" in text
+    assert "of the last 5." in text
+    drawn = page.pictures(found, so_far)["benchmark-history.svg"]
+    picture = ET.fromstring(drawn)  # noqa: S314  drawn a line above
+    kinds = [each.get("class") for each in picture.iter() if each.tag.endswith("circle")]
+    assert kinds == ["missed", "reached", "missed", "reached", "reached", "reached"]
+    alone = history.History(runs=so_far.runs[:1])
+    assert "so far" not in page.page(found, so_far=alone)
+    assert "benchmark-history.svg" not in page.pictures(found, alone)
+
+
+def test_a_figure_that_is_to_be_low_is_reached_below_its_aim_and_drawn_there() -> None:
+    panel = plots.Panel(title="t", values=(4.0, 2.0), aim=3.0, is_more_better=False)
+    picture = ET.fromstring(plots.panels("all", [panel]))  # noqa: S314  drawn here
+    circles = [each for each in picture.iter() if each.tag.endswith("circle")]
+    assert [each.get("class") for each in circles] == ["missed", "reached"]
+    aim = next(float(each.get("y1", "0")) for each in picture.iter() if each.get("class") == "aim")
+    assert float(circles[0].get("cy", "0")) < aim < float(circles[1].get("cy", "0"))
+
+
 def test_nothing_to_draw_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing to draw"):
         plots.bars("t", "u", [])
@@ -234,6 +273,7 @@ def test_writing_publishes_record_page_and_pictures(tmp_path: Path) -> None:
     (tmp_path / page.README).write_text("<!-- costs: begin --><!-- costs: end -->", encoding="utf-8")
     page.write(tmp_path, found)
     page.write(tmp_path, found)
+    assert page.past(tmp_path) == history.NONE
     assert decode((tmp_path / page.RECORD).read_bytes()) == found
     assert (tmp_path / page.PAGE).read_text() == page.page(found)
     assert (tmp_path / page.PICTURES / "benchmark-commit.svg").exists()
