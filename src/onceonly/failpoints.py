@@ -94,6 +94,13 @@ def hit(name: str, *, of: str = "") -> None:
             _act(arming)
 
 
+def hit_all(name: str, *, of: Iterable[str]) -> None:
+    """Pass the crash point ``name`` once for each of these sinks; as cheap as one pass when nothing is armed."""
+    if os.environ.get(_ENV):
+        for each in of:
+            hit(name, of=each)
+
+
 def arm(file: Path, armings: Iterable[str]) -> None:
     """Write the file that ``ONCEONLY_FAILPOINTS=@file`` names, in one step. Tests, campaign; one at a time.
 

@@ -433,8 +433,9 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A manifest says that an epoch is complete before all of its files are in place",
         file="runtime/coordinator.py",
-        before="        resolved: list[protocol.Event] = []\n",
-        after="        self._complete(commands[0].link)\n        resolved: list[protocol.Event] = []\n",
+        before="        found = list(self._commits.run(commands, recovery=recovery))\n",
+        after="        self._complete(commands[0].link)\n"
+        "        found = list(self._commits.run(commands, recovery=recovery))\n",
         tests=(
             SINKS + "test_a_sink_is_told_of_each_epoch_when_all_of_it_is_committed_and_before_the_receipt",
         ),
@@ -771,8 +772,8 @@ DEFECTS: Final = (
         group=KAFKA,
         what="The request that commits asks for an abort, and its answer is taken for a commit",
         file="sinks/kafka/end_txn.py",
-        before="            committed=True,\n",
-        after="            committed=False,\n",
+        before="_COMMIT = True\n",
+        after="_COMMIT = False\n",
         tests=("tests/unit/test_kafka_end_txn.py::test_a_commit_is_what_kafka_python_makes_of_it",),
     ),
     Defect(

@@ -131,6 +131,18 @@ def test_a_point_can_be_armed_for_one_sink_alone(monkeypatch: pytest.MonkeyPatch
         failpoints.hit("commit.before_handle", of="files")
 
 
+def test_points_passed_for_many_sinks_are_passed_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    sinks = ("files", "kafka", "kafka")
+    failpoints.hit_all("commit.before_handle", of=sinks)
+    monkeypatch.setenv(
+        "ONCEONLY_FAILPOINTS", "commit.before_handle[kafka]=raise@2, commit.after_handle=raise@3"
+    )
+    for point in ("commit.before_handle[kafka]", "commit.after_handle"):
+        with pytest.raises(failpoints.FailpointError, match=re.escape(point)):
+            failpoints.hit_all(point.partition("[")[0], of=sinks)
+    failpoints.hit_all("commit.before_handle", of=sinks)
+
+
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "armed"
     monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"@{file}")
@@ -189,7 +201,7 @@ def test_every_point_is_passed_somewhere_and_every_passing_is_known() -> None:
     passed: set[str] = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        for call in re.findall(r"failpoints\.hit\(([^)]*)\)|\bhit\(([^)]*)\)", text):
+        for call in re.findall(r"failpoints\.hit(?:_all)?\(([^)]*)\)|\bhit\(([^)]*)\)", text):
             passed |= set(re.findall(r'"([a-z]+\.[a-z_]+)"', "".join(call)))
 
     assert passed == failpoints.NAMES.keys()

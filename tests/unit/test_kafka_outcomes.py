@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
-from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
@@ -24,6 +24,7 @@ from onceonly.sinks.kafka.admin import (
     _Selector,
     transaction_partition,
 )
+from onceonly.sinks.kafka.end_txn import EndTxn
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
 
@@ -71,7 +72,7 @@ class Coordinators(Admin):
 
     def to_coordinator(self, kind: int, key: str, request: object) -> object:
         match request:
-            case EndTxnRequest():
+            case EndTxn():
                 self.asked.append("end")
                 if self.end is None:
                     raise NotAnsweredError("no answer")

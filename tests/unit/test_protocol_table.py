@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, Lost, M
 from onceonly.protocol import planning, transitions
 from onceonly.protocol import states as s
 from onceonly.protocol.matching import difference, match, totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def vote(
@@ -42,7 +46,7 @@ STATES: tuple[p.State, ...] = (
     s.ClaimingNext(CONTEXT, LINK),
     s.SweepingNext(CONTEXT, LINK),
     s.Syncing(CONTEXT, LINK),
-    s.Resolving(CONTEXT, LINK),
+    s.Resolving(CONTEXT, LINK, len(LINK.pending)),
     s.Receipting(LINK, CONTEXT),
     s.Running(PLAN),
     s.Checking(PLAN, LINK),
@@ -110,12 +114,34 @@ def test_a_guarantee_that_changed_stops_a_repair() -> None:
     other = Link(
         epoch=1, index=0, kind=LinkKind.COMMIT, plan="p", run="r", votes=(vote(), vote(1, handle="u"))
     )
-    state: p.State = s.Resolving(context, other)
+    state: p.State = s.Resolving(context, other, len(other.pending))
     state, _ = p.step(state, p.Resolved(other.votes[0], Committed()))
     _, commands = p.step(state, p.Resolved(other.votes[1], Lost("proof")))
 
     assert isinstance(commands[0], p.Stop)
     assert commands[0].reason is p.StopReason.SETTINGS
+
+
+def test_each_answer_of_many_is_taken_in_without_a_look_at_all_of_them() -> None:
+    class Counted(tuple[Vote, ...]):
+        looks = 0
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Vote]:
+            Counted.looks += 1
+            return super().__iter__()
+
+    votes = Counted(vote(slot, handle=str(slot)) for slot in range(50))
+    link = Link(epoch=1, index=0, kind=LinkKind.COMMIT, plan="p", run="r", votes=votes)
+    for begun in (s.Resolving(CONTEXT, link, len(votes)), s.Committing(PLAN, link, len(votes))):
+        state: p.State = begun
+        Counted.looks = 0
+        for each in tuple(votes)[:-1]:
+            state, _ = p.step(state, p.Resolved(each, Committed()))
+        assert type(state) is type(begun)
+        assert Counted.looks <= 1, "that of this test"
+        state, _ = p.step(state, p.Resolved(votes[-1], Committed()))
+        assert isinstance(state, s.Receipting)
 
 
 def test_a_claim_in_advance_says_nothing_of_offsets_that_are_not_planned_yet() -> None:

@@ -94,7 +94,7 @@ def committing(state: s.Committing, event: e.Resolved) -> Move:
     """Collect the outcomes of the commits; with the last one, settle the epoch or stop."""
     outcomes = (*state.outcomes, (event.vote, event.outcome))
     if len(outcomes) < state.expected:
-        return replace(state, outcomes=outcomes), ()
+        return s.Committing(state.plan, state.link, state.expected, outcomes), ()
     if state.link.guarantee is not Guarantee.AT_MOST_ONCE:
         stopped = undecidable(outcomes)
         if stopped:

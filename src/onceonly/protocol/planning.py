@@ -204,14 +204,14 @@ def synced(state: s.Syncing, event: e.LinkPersisted) -> Move:
     if link.guarantee is Guarantee.AT_MOST_ONCE:
         # The link was the intent and the one try is over; what is still open goes with the next sweep.
         return settle(link, state.context, outcomes={"given_up": len(link.pending)})
-    return s.Resolving(state.context, link), commits(link)
+    return s.Resolving(state.context, link, len(link.pending)), commits(link)
 
 
 def resolving(state: s.Resolving, event: e.Resolved) -> Move:
     """Collect the outcomes of recovery; with the last one, settle, claim again or stop."""
     outcomes = (*state.outcomes, (event.vote, event.outcome))
-    if len(outcomes) < len(state.link.pending):
-        return s.Resolving(state.context, state.link, outcomes), ()
+    if len(outcomes) < state.expected:
+        return s.Resolving(state.context, state.link, state.expected, outcomes), ()
     stopped = undecidable(outcomes)
     if stopped:
         return stopped

@@ -110,10 +110,11 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Resolving:
-    """Commits of a found decision are under way."""
+    """Commits of a found decision are under way; ``expected`` is how many there are."""
 
     context: Context
     link: Link
+    expected: int
     outcomes: tuple[tuple[Vote, Outcome], ...] = ()
 
 

@@ -75,10 +75,8 @@ class CommitLoop:
         self, share: Mapping[int, CommitHandle], deadline: float, *, recovery: bool
     ) -> dict[int, Outcome]:
         """Commit a share: all of one sink. Those that are to be tried later are asked again until the deadline."""
-        for command in share.values():
-            failpoints.hit(
-                "plan.before_recommit" if recovery else "commit.before_handle", of=command.vote.sink
-            )
+        sinks = [command.vote.sink for command in share.values()]
+        failpoints.hit_all("plan.before_recommit" if recovery else "commit.before_handle", of=sinks)
         outcomes: dict[int, Outcome] = {}
         left = dict(share)
         delay = DELAY_FIRST_S
@@ -97,8 +95,7 @@ class CommitLoop:
                 break
             self._clock.sleep(delay)
             delay = min(2 * delay, DELAY_MAX_S)
-        for command in share.values():
-            failpoints.hit("plan.after_recommit" if recovery else "commit.after_handle", of=command.vote.sink)
+        failpoints.hit_all("plan.after_recommit" if recovery else "commit.after_handle", of=sinks)
         return outcomes
 
     def _ask_all(self, commands: Sequence[CommitHandle]) -> Sequence[Outcome]:

@@ -331,8 +331,8 @@ class Coordinator:
 
     def _commit(self, commands: list[protocol.CommitHandle], *, recovery: bool) -> list[protocol.Event]:
         """Commit handles in parallel; an answer that raised is an unknown outcome, not a failure."""
-        resolved: list[protocol.Event] = []
-        for command, outcome in self._commits.run(commands, recovery=recovery):
+        found = list(self._commits.run(commands, recovery=recovery))
+        for command, outcome in found if self._is_watched() else ():
             vote = command.vote
             self._record(
                 "handle.resolved" if recovery else "handle.committed",
@@ -344,8 +344,7 @@ class Coordinator:
                 outcome=type(outcome).__name__,
                 reason=outcome.reason if isinstance(outcome, Unknown) else "",
             )
-            resolved.append(protocol.Resolved(vote, outcome))
-        return resolved
+        return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
 
     def _complete(self, link: Link) -> None:
         """Tell each sink of a link that its epoch is committed as a whole."""
@@ -389,9 +388,12 @@ class Coordinator:
 
     def _names(self, votes: Sequence[Vote]) -> str:
         """Name the transactions of votes for the record; not worked out where nobody listens."""
-        if self._watch is None and not events.enabled():
+        if not self._is_watched():
             return ""
         return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
+
+    def _is_watched(self) -> bool:
+        return self._watch is not None or events.enabled()
 
     def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
         more["plan"] = self._trying  # who acts: see docs/explanation/model.md

@@ -7,8 +7,10 @@ must be sent as it is. Used on the driver, and on executors for reading markers.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
+import operator
 import os
 import selectors
 import struct
@@ -83,11 +85,17 @@ def refuse_forbidden(code: int, thing: str) -> None:
         )
 
 
+@functools.lru_cache
+def _powers(count: int) -> Sequence[int]:
+    """Give what so many units of a text are multiplied by: powers of 31, modulo 2**32."""
+    return [pow(31, exponent, 1 << 32) for exponent in reversed(range(count))]
+
+
 def transaction_partition(transactional_id: str, partitions: int) -> int:
     """Give the partition of ``__transaction_state`` that holds an id, as Kafka's ``TransactionStateManager`` does."""
-    code = 0  # Java's String.hashCode, over units of 16 bits
-    for (unit,) in struct.iter_unpack(">H", transactional_id.encode("utf-16-be")):
-        code = (31 * code + unit) & 0xFFFFFFFF
+    text = transactional_id.encode("utf-16-be")
+    units = struct.unpack(f">{len(text) // 2}H", text)
+    code = sum(map(operator.mul, units, _powers(len(units)))) & 0xFFFFFFFF  # Java's String.hashCode
     signed = code - (1 << 32) if code >= 1 << 31 else code
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from kafka.protocol.producer.transaction import EndTxnRequest, EndTxnResponse
+from kafka.protocol.producer.transaction import EndTxnResponse
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
 
 # The first in which tagged fields may follow; no handle names an older one.
 _VERSION_MIN = 3
+
+_API_KEY = 26
+_COMMIT = True
 
 # Key, version, correlation id, length of the client's id; frames have their length before that.
 _HEAD = struct.Struct(">hhih")
@@ -28,39 +31,49 @@ _UNTAGGED = b"\0"
 _ANSWER = struct.Struct(">ih")
 
 
-class EndTxn(EndTxnRequest, init=False):  # type: ignore[misc,call-arg]  # kafka-python is untyped
-    """A request to commit a prepared transaction. Raises ``ValueError`` for versions before 3."""
+@dataclass(slots=True)
+class EndTxn:
+    """A request to commit a prepared transaction. Raises ``ValueError`` for versions before 3.
 
-    def __init__(self, transactional_id: str, *, producer_id: int, producer_epoch: int, version: int) -> None:
-        if version < _VERSION_MIN:
-            raise ValueError(f"EndTxn of version {version} is too old: it is spelled otherwise before 3")
-        super().__init__(
-            version=version,
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=True,
-        )
+    It has what kafka-python looks at: its requests are made of a schema, which takes as long as to encode one.
+    """
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    version: int
+    header: _Header = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.version < _VERSION_MIN:
+            raise ValueError(f"EndTxn of version {self.version} is too old: it is spelled otherwise before 3")
+
+    @property
+    def API_VERSION(self) -> int:  # noqa: N802  kafka-python's name
+        """Give the version."""
+        return self.version
+
+    @staticmethod
+    def expect_response() -> bool:
+        """Say so; kafka-python asks."""
+        return True
+
+    def with_header(self, correlation_id: int, client_id: str) -> None:
         """Take a header; kafka-python calls it, and asks the header how to read the answer."""
-        self._header = _Header(self.API_VERSION, correlation_id, client_id)
+        self.header = _Header(correlation_id, client_id)
 
-    def encode(self, version: int | None = None, *, header: bool = False, framed: bool = False) -> bytes:
-        """Encode as kafka-python does, which calls it."""
-        if version is not None:
-            self.API_VERSION = version
-        if not header:
-            return bytes(super().encode(framed=framed))
-        name, client = self.transactional_id.encode(), self._header.client_id.encode()
+    def encode(self, *, header: bool, framed: bool) -> bytes:
+        """Encode as kafka-python does, which calls it; there is no commit without a header."""
+        assert header  # noqa: S101  kafka-python always sends one
+        name, client = self.transactional_id.encode(), self.header.client_id.encode()
         text = b"".join(
             (
-                _HEAD.pack(self.API_KEY, self.API_VERSION, self._header.correlation_id, len(client)),
+                _HEAD.pack(_API_KEY, self.version, self.header.correlation_id, len(client)),
                 client,
                 _UNTAGGED,
                 _length(len(name)),
                 name,
-                _REST.pack(self.producer_id, self.producer_epoch, self.committed, 0),
+                _REST.pack(self.producer_id, self.producer_epoch, _COMMIT, 0),
             )
         )
         return _INT32.pack(len(text)) + text if framed else text
@@ -68,10 +81,8 @@ class EndTxn(EndTxnRequest, init=False):  # type: ignore[misc,call-arg]  # kafka
 
 @dataclass(slots=True)
 class _Header:
-    request_api_version: int
     correlation_id: int
     client_id: str
-    request_api_key: int = EndTxnRequest.API_KEY
 
     def get_response_class(self) -> type[_Answer]:
         """Say what reads the answer; kafka-python calls it."""
