@@ -226,7 +226,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Client:
-    """What is used of kafka-python, and the only place that knows its insides."""
+    """What is used of kafka-python, and the place that knows its insides, beside requests that spell themselves."""
 
     def __init__(self, options: KafkaOptions) -> None:
         import_kafka()

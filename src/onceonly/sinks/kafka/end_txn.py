@@ -14,8 +14,8 @@ from typing import Any
 from kafka.protocol.producer.transaction import EndTxnResponse
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
 
-# The first in which tagged fields may follow; no handle names an older one.
-_VERSION_MIN = 3
+# In those before, no tagged fields may follow; of those after, nothing is known. No handle of ours names another.
+_VERSION_MIN, _VERSION_MAX = 3, 5
 
 _API_KEY = 26
 _COMMIT = True
@@ -31,9 +31,9 @@ _UNTAGGED = b"\0"
 _ANSWER = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EndTxn:
-    """A request to commit a prepared transaction. Raises ``ValueError`` for versions before 3.
+    """A request to commit a prepared transaction. Raises ``ValueError`` for versions before 3 and after 5.
 
     It has what kafka-python looks at: its requests are made of a schema, which takes as long as to encode one.
     """
@@ -45,8 +45,10 @@ class EndTxn:
     header: _Header = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.version < _VERSION_MIN:
-            raise ValueError(f"EndTxn of version {self.version} is too old: it is spelled otherwise before 3")
+        if not _VERSION_MIN <= self.version <= _VERSION_MAX:
+            raise ValueError(
+                f"EndTxn of version {self.version} cannot be spelled, only {_VERSION_MIN} to {_VERSION_MAX}"
+            )
 
     @property
     def API_VERSION(self) -> int:  # noqa: N802  kafka-python's name
