@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.plan import FULL
-from benchmarks.ratios import ASKED, FURTHER, ratios
+from benchmarks.ratios import EVERY, ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def followed(history: History, results: Results) -> History:
     """Add results of the full size, however often; others change nothing."""
     if results.size != FULL.name:
         return history
-    values, _ = ratios(results.runs, results.not_run, {**ASKED, **FURTHER})
+    values, _ = ratios(results.runs, results.not_run, EVERY)
     own = Past(started=results.started, commit=results.versions.get("commit", ""), ratios=values)
     others = (each for each in history.runs if each.started != own.started)
     return History(runs=tuple(sorted((*others, own), key=lambda each: each.started)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks import costs, floors, history, phases, plots
 from benchmarks.contenders.base import ROOT
 from benchmarks.figures import PERCENTILES
-from benchmarks.ratios import ASKED, FURTHER, is_missed, median, of, ratios
+from benchmarks.ratios import EVERY, FURTHER, is_missed, median, of, ratios
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
@@ -145,7 +145,8 @@ def pictures(results: Results, so_far: history.History = history.NONE) -> dict[s
     """Give the SVGs by the name of their file. Pure; a part that was not measured has none."""
     found: dict[str, str] = {}
     if len(so_far.runs) > 1:
-        found[_file("history")] = plots.panels("Full benchmarks so far", _panels(so_far))
+        told = [(asked, history.known(so_far.runs[-_DRAWN_MAX:], name)) for name, asked in EVERY.items()]
+        found[_file("history")] = plots.panels("Full benchmarks so far", told)
     for part, figure, title, unit in _DRAWN:
         drawn = [line for line in lines(results.runs, (figure,)) if line.part == part]
         if drawn:
@@ -279,14 +280,12 @@ def _ratios(
     rows, missed = [], []
     values, notes = ratios(results.runs, results.not_run, FURTHER)
     values, notes = {**results.ratios, **values}, {**results.ratio_notes, **notes}
-    for name, asked in {**ASKED, **FURTHER}.items():
+    for name, asked in EVERY.items():
         value, note = values[name], notes[name]
         shown = "not measured" if value is None else f"**{value:,.2f}**"
         against = f" (against {note.against})" if note.against and not asked.beside else ""
         what = note.why or f"{note.is_}{against}"
-        rows.append(
-            f"| `{name}` | {shown} | {'≥' if note.better == 'higher' else '≤'} {asked.aim:g} | {_cell(what)} |\n"
-        )
+        rows.append(f"| `{name}` | {shown} | {asked.bound} | {_cell(what)} |\n")
         if value is not None and is_missed(asked, value):
             best = floors.of_ratio(asked, note, results, spent, epochs)
             with_kafka = floors.of_wait(asked, note, epochs, left=phases.BOTH)
@@ -313,20 +312,18 @@ def _history(so_far: history.History) -> str:
     """Say how the ratios grew, and how far apart they are from one benchmark to the next."""
     if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the table above
         return ""
-    asked = {**ASKED, **FURTHER}
-    aims = [f"{'≥' if each.better == 'higher' else '≤'} {each.aim:g}" for each in asked.values()]
     rows = [
-        "| began | commit |" + "".join(f" {each.brief} |" for each in asked.values()),
-        "|---|---|" + "--:|" * len(asked),
-        "| | aim |" + "".join(f" {aim} |" for aim in aims),
+        "| began | commit |" + "".join(f" {each.brief} |" for each in EVERY.values()),
+        "|---|---|" + "--:|" * len(EVERY),
+        "| | aim |" + "".join(f" {each.bound} |" for each in EVERY.values()),
     ]
     rows += [
         f"| {each.started[:16].replace('T', ' ')} | `{each.commit[:7]}` |"
-        + "".join(f" {_valued(one, each.ratios.get(name))} |" for name, one in asked.items())
+        + "".join(f" {_valued(asked, each.ratios.get(name))} |" for name, asked in EVERY.items())
         for each in reversed(so_far.runs)
     ]
     last = so_far.runs[-_LAST:]
-    ranges = [sorted(history.known(last, name)) for name in asked]
+    ranges = [sorted(history.known(last, name)) for name in EVERY]
     rows.append("| | range |" + "".join(f" {_range(values)} |" for values in ranges))
     picture = f"![Full benchmarks so far](../proof/{_file('history')})"
     return f"## Full benchmarks so far\n\n{_HISTORY.format(len(last))}\n\n{picture}\n\n" + "\n".join(rows)
@@ -340,18 +337,6 @@ def _valued(asked: Asked, value: float | None) -> str:
 
 def _range(values: Sequence[float]) -> str:
     return f"{values[0]:,.3g} to {values[-1]:,.3g}" if values else ""
-
-
-def _panels(so_far: history.History) -> Sequence[plots.Panel]:
-    return [
-        plots.Panel(
-            title=asked.brief,
-            values=history.known(so_far.runs[-_DRAWN_MAX:], name),
-            aim=asked.aim,
-            is_more_better=asked.better == "higher",
-        )
-        for name, asked in {**ASKED, **FURTHER}.items()
-    ]
 
 
 def _not_whole(results: Results) -> str:

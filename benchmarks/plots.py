@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from benchmarks.ratios import is_missed
 from onceonly.testing.campaign import svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks.ratios import Asked
     from benchmarks.summary import Line
 
 _WIDTH, _LEFT, _RIGHT, _HEAD = 1000, 210, 120, 44
@@ -31,16 +32,6 @@ svg { color-scheme: light dark; font: 12px system-ui, "Segoe UI", "Noto Sans", s
 .line { stroke: #5d8ff0; } .aim { stroke: #4fc487; } .reached { fill: #4fc487; } .missed { fill: #e3ae43; }
 }
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """A figure as it was found again and again, the oldest first, and what it is meant to be."""
-
-    title: str
-    values: Sequence[float]
-    aim: float
-    is_more_better: bool
 
 
 def bars(title: str, unit: str, lines: Sequence[Line]) -> str:
@@ -101,50 +92,45 @@ def curve(title: str, unit: str, across: str, points: Mapping[int, float]) -> st
     return svg.picture(_WIDTH, base + 52, title, f"{head}{levels}{line}{marks}{foot}", _STYLE)
 
 
-def panels(title: str, shown: Sequence[Panel]) -> str:
-    """Draw each figure for itself, two in a row: a line through its values, and a broken one at its aim."""
+def panels(title: str, shown: Sequence[tuple[Asked, Sequence[float]]]) -> str:
+    """Draw each figure for itself, two in a row: a line through its values, oldest first, a broken one at its aim."""
     height = _HEAD + math.ceil(len(shown) / 2) * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP) + _GAP
     parts = [f'<text class="name" x="16" y="26">{escape(title)}, aims as broken lines</text>']
-    for number, panel in enumerate(shown):
+    for number, (asked, values) in enumerate(shown):
         x = 16 + number % 2 * _WIDTH / 2
         y = _HEAD + number // 2 * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP)
-        parts.append(f'<g transform="translate({x:.0f} {y})">{_panel(panel)}</g>')
+        parts.append(f'<g transform="translate({x:.0f} {y})">{_panel(asked, values)}</g>')
     return svg.picture(_WIDTH, height, title, "".join(parts), _STYLE)
 
 
-def _panel(panel: Panel) -> str:
-    aim = f"{'≥' if panel.is_more_better else '≤'} {panel.aim:g}"
+def _panel(asked: Asked, values: Sequence[float]) -> str:
     head = (
-        f'<text class="group" x="0" y="14">{escape(panel.title)}</text>'
-        f'<text class="dim end" x="{_SMALL_WIDTH - 30}" y="14">{escape(aim)}</text>'
+        f'<text class="group" x="0" y="14">{escape(asked.brief)}</text>'
+        f'<text class="dim end" x="{_SMALL_WIDTH - 30}" y="14">{escape(asked.bound)}</text>'
     )
-    if not panel.values:
+    if not values:
         return head
     # Room above the highest for its number.
-    most = max(*panel.values, panel.aim) * 1.2
+    most = max(*values, asked.aim) * 1.2
     width, base = _SMALL_WIDTH - 60, _SMALL_HEAD + _SMALL_HEIGHT - 12
-    step = width / max(1, len(panel.values) - 1)
+    step = width / max(1, len(values) - 1)
 
     def height(value: float) -> float:
         return base - (_SMALL_HEIGHT - 12) * value / most
 
-    places = [(10 + step * number, height(value), value) for number, value in enumerate(panel.values)]
+    places = [(10 + step * number, height(value), value) for number, value in enumerate(values)]
     marks = "".join(
-        f'<circle class="{"reached" if _reaches(panel, value) else "missed"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        f'<circle class="{"missed" if is_missed(asked, value) else "reached"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
         f'<text class="middle" x="{x:.1f}" y="{y - 8:.1f}">{value:,.3g}</text>'
         for x, y, value in places
     )
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
-    level = height(panel.aim)
+    level = height(asked.aim)
     return (
         f'{head}<line class="axis" x1="0" x2="{width + 20}" y1="{base}" y2="{base}"/>'
         f'<line class="aim" x1="0" x2="{width + 20}" y1="{level:.1f}" y2="{level:.1f}"/>'
         f'<polyline class="line" points="{path}"/>{marks}'
     )
-
-
-def _reaches(panel: Panel, value: float) -> bool:
-    return value >= panel.aim if panel.is_more_better else value <= panel.aim
 
 
 def _bar(line: Line, y: int, most: int) -> str:

@@ -42,6 +42,11 @@ class Asked:
         """Say which direction is the good one."""
         return "higher" if self.figure == _THROUGHPUT else "lower"
 
+    @property
+    def bound(self) -> str:
+        """Give the aim as it is written."""
+        return f"{'≥' if self.better == 'higher' else '≤'} {self.aim:g}"
+
 
 ASKED: Mapping[str, Asked] = {
     "throughput_100b_vs_spark": Asked(
@@ -141,6 +146,7 @@ FURTHER: Mapping[str, Asked] = {
     ),
 }
 """What has an aim, too, but is no key of the summary's ``ratios``."""
+EVERY: Mapping[str, Asked] = {**ASKED, **FURTHER}
 
 
 def ratios(

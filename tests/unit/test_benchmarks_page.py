@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results, run, runs
 
 from benchmarks import costs, display, history, page, phases, plots
+from benchmarks.ratios import EVERY
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
@@ -253,8 +254,8 @@ def test_full_benchmarks_stand_one_below_the_other_with_how_far_the_last_ones_ar
 
 
 def test_a_figure_that_is_to_be_low_is_reached_below_its_aim_and_drawn_there() -> None:
-    panel = plots.Panel(title="t", values=(4.0, 2.0), aim=3.0, is_more_better=False)
-    picture = ET.fromstring(plots.panels("all", [panel]))  # noqa: S314  drawn here
+    asked = EVERY["commit_64_vs_4_transactions"]
+    picture = ET.fromstring(plots.panels("all", [(asked, (4.0, 2.0))]))  # noqa: S314  drawn here
     circles = [each for each in picture.iter() if each.tag.endswith("circle")]
     assert [each.get("class") for each in circles] == ["missed", "reached"]
     aim = next(float(each.get("y1", "0")) for each in picture.iter() if each.get("class") == "aim")
