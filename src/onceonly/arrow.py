@@ -46,14 +46,16 @@ def in_larger(
     comes without rows.
     """
     some: list[pa.RecordBatch] = []
-    has_begun = False
+    rows_left, size_left = 0, 0  # of the first one
     for batch in batches:
         if batch.num_rows == 0:
             continue
         some.append(batch)
-        if not has_begun or sum(map(len, some)) >= rows or sum(each.nbytes for each in some) >= size:
+        rows_left -= batch.num_rows
+        size_left -= batch.nbytes
+        if rows_left <= 0 or size_left <= 0:
             yield _one(some)
-            has_begun, some = True, []
+            some, rows_left, size_left = [], rows, size
     if some:
         yield _one(some)
 

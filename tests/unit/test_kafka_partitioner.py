@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as of_kafka_python
 
-from onceonly.sinks.kafka.partitioner import NO_KEY, hashes, murmur2
+from onceonly import compiled
+from onceonly.sinks.kafka.partitioner import NO_KEY, hashes, murmur2, order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # From the tests of kafka-clients, UtilsTest.testMurmur2, as numbers without a sign.
 JAVA = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
 
 
+@pytest.fixture(params=["by numpy", "by a loop"], scope="module", autouse=True)
+def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways put keys into the same partitions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        yield
+
+
 @pytest.mark.parametrize("key", JAVA)
 def test_the_hash_is_javas(key: bytes) -> None:
-    assert murmur2(pa.array([key], pa.binary())).tolist() == [JAVA[key] % (1 << 32)]
+    column = pa.array([key], pa.binary())
+    assert murmur2(column).tolist() == [JAVA[key] % (1 << 32)]
+    assert hashes(column).tolist() == [JAVA[key] & 0x7FFFFFFF]
 
 
 @given(
@@ -35,3 +52,9 @@ def test_a_column_of_keys_is_hashed_as_its_keys_are_one_by_one(
         else:
             assert hashed == of_kafka_python(key) % (1 << 32)
             assert positive == of_kafka_python(key) & 0x7FFFFFFF
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=200))
+def test_rows_of_a_partition_keep_their_order(partitions: list[int]) -> None:
+    found = order(np.array(partitions))
+    assert found.tolist() == sorted(range(len(partitions)), key=lambda row: partitions[row])

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
+from onceonly import compiled
 from onceonly.sinks.kafka import record_batches
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX, Fields, Identity, Row
+from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, Row, spelled
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TEXTS = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), TEXTS), max_size=3)
@@ -24,9 +26,17 @@ KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
 BY = Identity(7_000_000_000, 12)
 
 
+@pytest.fixture(params=["by views", "by a loop"], scope="module", autouse=True)
+def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways give the same records: neither knows of the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        yield
+
+
 def sealed(fields: Fields) -> bytes:
     count = len(fields)
-    found, bounds = record_batches.records(fields, np.arange(count), np.arange(count))
+    found, bounds = record_batches.records(fields).make(np.arange(count), np.arange(count))
     assert bounds[0] == 0
     piece = found.slice(0, int(bounds[-1]))
     return b"".join(record_batches.seal([piece], count, by=BY, sequence=3, time_ms=1_700_000_000_123))
@@ -63,7 +73,7 @@ def test_what_is_written_is_what_is_read(
     fields = Fields.of(
         in_pieces([b"before", *values], kind, 1, cut),
         in_pieces([b"before", *keys], kind, 1, cut + 3) if "key" in present else None,
-        list(map(record_batches.headers, headers)) if "headers" in present else None,
+        list(map(spelled, headers)) if "headers" in present else None,
     )
     found = read(sealed(fields))
     assert [each.offset for each in found] == list(range(len(rows)))
@@ -92,7 +102,7 @@ def test_rows_are_written_in_the_order_that_is_asked_for(order: list[int], count
     values, keys = [b"v" * (size * row % 301) for row in range(12)], [b"%d" % row for row in range(12)]
     rows = np.array(order[: max(count, 1)])
     fields = Fields.of(in_pieces(values, pa.binary(), 0, 5), in_pieces(keys, pa.string(), 0, 7), None)
-    found, bounds = record_batches.records(fields, rows, np.arange(len(rows)))
+    found, bounds = record_batches.records(fields).make(rows, np.arange(len(rows)))
     batch = b"".join(record_batches.seal([found], len(rows), by=BY, sequence=0, time_ms=1))
     assert len(found) == bounds[-1]
     assert [(each.key, each.value) for each in read(batch)] == [(keys[row], values[row]) for row in rows]
@@ -113,7 +123,9 @@ def test_records_of_several_calls_make_one_batch() -> None:
     pieces = []
     for first, values in ((0, [b"a", b"b"]), (2, [b"c"] * 100), (102, [b"d"])):
         rows = np.arange(len(values))
-        found, bounds = record_batches.records(Fields.of([pa.array(values)], None, None), rows, first + rows)
+        found, bounds = record_batches.records(Fields.of([pa.array(values)], None, None)).make(
+            rows, first + rows
+        )
         pieces.append(found.slice(0, int(bounds[-1])))
     batch = b"".join(record_batches.seal(pieces, 103, by=BY, sequence=0, time_ms=1))
     assert [each.value for each in read(batch)] == [b"a", b"b", *[b"c"] * 100, b"d"]
@@ -147,7 +159,7 @@ def test_a_record_is_never_longer_than_said(
     rows: list[Row],
 ) -> None:
     fields = Fields.of_rows(rows)
-    _, bounds = record_batches.records(fields, np.arange(len(rows)), np.full(len(rows), 2**31 - 1))
+    _, bounds = record_batches.records(fields).make(np.arange(len(rows)), np.full(len(rows), 2**31 - 1))
     assert (np.diff(bounds) <= fields.sizes + RECORD_BYTES_MAX).all()
     assert BATCH_BYTES == 61
 
@@ -157,7 +169,7 @@ def test_records_that_are_not_sent_yet_can_be_read_back(
     rows: list[Row],
 ) -> None:
     fields = Fields.of_rows(rows)
-    found, bounds = record_batches.records(fields, np.arange(len(rows)), np.arange(len(rows)))
+    found, bounds = record_batches.records(fields).make(np.arange(len(rows)), np.arange(len(rows)))
     assert list(record_batches.rows([found.slice(0, int(bounds[-1]))], len(rows))) == rows
 
 

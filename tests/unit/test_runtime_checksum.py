@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceonly import compiled
 from onceonly.model import Vote
 from onceonly.runtime.checksum import MURMUR, XXH3, RowChecksum, algorithm_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.string()), ("count", pa.int64())])
@@ -24,6 +29,14 @@ ROWS = st.lists(
     ),
     max_size=8,
 )
+
+
+@pytest.fixture(params=["by numpy", "by a loop"], scope="module", autouse=True)
+def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways give the same checksum."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        yield
 
 
 def checksum(*batches: pa.RecordBatch, algorithm: str = MURMUR) -> tuple[int, str]:

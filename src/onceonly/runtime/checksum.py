@@ -3,8 +3,8 @@
 A row's hash chains its columns' hashes in column order: each is the seed of the next. The algorithm's name is part of
 the checksum, and a replay computes what it is compared with: an older version's decision keeps its meaning.
 
-- ``murmur64``: MurmurHash64A (Appleby, SMHasher) of values up to 128 bytes, for all rows of a batch at once by numpy;
-  xxh3 (Collet, xxHash 0.8) of longer ones, one by one.
+- ``murmur64``: MurmurHash64A (Appleby, SMHasher) of values up to 128 bytes, for all rows of a batch at once, by numpy
+  or by a compiled loop; xxh3 (Collet, xxHash 0.8) of longer ones, one by one.
 - ``xxh3`` (no name, 16 digits): xxh3 of every value; of decisions made before.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from onceonly import compiled
 from onceonly.arrow import is_plain, layout
 from onceonly.errors import LogError
 
@@ -143,9 +144,12 @@ def _murmur64a(
     """Give MurmurHash64A of each row: word after word, for all rows that have one."""
     import numpy as np
 
+    words = compiled.words(raw)
+    if (loops := compiled.loops("onceonly.runtime.checksum_loops")) is not None:
+        found = np.empty_like(seeds)
+        loops.murmur64a(raw, words, starts, lengths, seeds, found)
+        return found
     m = np.uint64(_M)
-    # The eight bytes at every offset: rows are not aligned.
-    words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, strides=(1,))
     hashes = seeds ^ (lengths.astype(np.uint64) * m)
     whole = lengths >> 3
     least, most = (int(whole.min()), int(whole.max())) if len(whole) else (0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceonly import events, failpoints
+from onceonly import compiled, events, failpoints
 from onceonly.arrow import in_larger
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Mode, Plan, Vote
@@ -39,6 +39,7 @@ def run_slot(
     checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in in_larger(batches):
+            compiled.expect(checksum.rows)
             checksum.add(batch)
         return _vote(context, checksum, None)
     transaction: Any = None
@@ -53,6 +54,7 @@ def run_slot(
                 transaction = sink.begin_transaction(context)
                 begun = True
                 _record("slot.begun", context)
+            compiled.expect(checksum.rows)
             checksum.add(batch)
             deadline.check("writing")
             sink.write(transaction, batch)

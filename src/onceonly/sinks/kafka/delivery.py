@@ -17,7 +17,7 @@ from onceonly.sinks.kafka import columns, record_batches
 from onceonly.sinks.kafka.admin import NONE, NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
-from onceonly.sinks.kafka.record_batches import Fields
+from onceonly.sinks.kafka.fields import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.fields import Row
     from onceonly.sinks.kafka.record_batches import Codec, Identity, Sealed
 
 # Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
@@ -320,7 +321,7 @@ def _is_retriable(code: int) -> bool:
     return bool(getattr(for_code(code), "retriable", False))
 
 
-def _rows(batch: Batch) -> list[record_batches.Row]:
+def _rows(batch: Batch) -> list[Row]:
     return list(record_batches.rows(batch.records, batch.count))
 
 
@@ -332,7 +333,7 @@ def _halves(batch: Batch) -> list[Batch]:
     made = []
     for some in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
         all_of_them = np.arange(len(some))
-        found, bounds = record_batches.records(Fields.of_rows(some), all_of_them, all_of_them)
+        found, bounds = record_batches.records(Fields.of_rows(some)).make(all_of_them, all_of_them)
         # The bound stays the sum of the two, so that what is counted adds up.
         size = batch.size * len(some) // len(rows)
         made.append(Batch(len(some), size, [found.slice(0, int(bounds[-1]))]))

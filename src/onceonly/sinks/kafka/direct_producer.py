@@ -18,8 +18,8 @@ from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import TOO_LARGE, Delivery
 from onceonly.sinks.kafka.failures import Failure, Failures
+from onceonly.sinks.kafka.fields import Fields, spelled
 from onceonly.sinks.kafka.open_batches import OpenBatches
-from onceonly.sinks.kafka.record_batches import Fields
 from onceonly.sinks.kafka.transaction import Transaction, take_id
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class DirectProducer:
         fields = Fields.of(
             [each.column("value") for each in batches],
             [each.column("key") for each in batches] if "key" in batch.schema.names else None,
-            None if headers is None else [record_batches.headers(each) for each in headers],
+            None if headers is None else [spelled(each) for each in headers],
         )
         hashes = None
         if fields.keys is not None:
@@ -290,9 +290,10 @@ class DirectProducer:
         ]
         # Under way while the records are made.
         self._transaction.add(self._batches.lanes)
+        records = record_batches.records(fields)
         for each in dealt:
             if each is not None:
-                self._batches.make(fields, each)
+                self._batches.make(records, each)
 
     def _deal(
         self,
@@ -326,9 +327,9 @@ class DirectProducer:
             self._topics.forget(topic)  # partitions may have been added
             count = len(self._leaders(topic, wait_s))
         self._turn += 1
-        partitions = np.full(rows, self._turn % count)
-        if hashes is not None:
-            partitions = np.where(hashes == partitioner.NO_KEY, partitions, hashes % count)
+        partitions = np.full(rows, self._turn % count) if hashes is None else hashes % count
+        if hashes is not None and int(hashes.min()) == partitioner.NO_KEY:
+            partitions[hashes == partitioner.NO_KEY] = self._turn % count
         if named is not None:
             if int(named.max()) >= count or int(named.min()) < columns.BY_KEY:
                 self._refuse(import_confluent().KafkaError._UNKNOWN_PARTITION, None)  # noqa: SLF001  its public name

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.sinks.kafka import record_batches
+from onceonly.sinks.kafka import partitioner
 from onceonly.sinks.kafka.delivery import Batch, Lane
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, RECORD_BYTES_MAX
+from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onceonly.sinks.kafka.delivery import Delivery
-    from onceonly.sinks.kafka.record_batches import Fields
+    from onceonly.sinks.kafka.record_batches import Records
 
     Numbers = npt.NDArray[np.int64]
 
@@ -53,7 +54,7 @@ class OpenBatches:
 
         count = len(rows)
         if (partitions != partitions[0]).any():
-            order = np.argsort(partitions, kind="stable")
+            order = partitioner.order(partitions)
             rows, sizes, partitions = rows[order], sizes[order], partitions[order]
         ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
         deltas = np.empty(count, np.int64)
@@ -71,9 +72,9 @@ class OpenBatches:
             begin = end
         return Dealt(rows, deltas, shares)
 
-    def make(self, fields: Fields, dealt: Dealt) -> None:
+    def make(self, records: Records, dealt: Dealt) -> None:
         """Make the records of rows that were dealt out, before any of their batches moves on."""
-        found, places = record_batches.records(fields, dealt.rows, dealt.deltas)
+        found, places = records.make(dealt.rows, dealt.deltas)
         for batch, start, stop in dealt.shares:
             piece = found.slice(int(places[start]), int(places[stop] - places[start]))
             # A piece keeps all of what it is a part of; a small one of its own is less to keep.

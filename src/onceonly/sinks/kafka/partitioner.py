@@ -1,12 +1,13 @@
-"""Where Java's default partitioner puts a key: murmur2, over a whole column at once. Pure.
+"""Where Java's default partitioner puts a key: murmur2, over a whole column at once; and rows by partition. Pure.
 
 As ``murmur2`` in kafka-clients' ``org.apache.kafka.common.utils.Utils``, after Austin Appleby's MurmurHash2.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onceonly import compiled
 from onceonly.arrow import layout
 
 if TYPE_CHECKING:
@@ -78,11 +79,34 @@ def hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
     """Give each key's number, of which the remainder by their count is its partition; ``NO_KEY`` for a null."""
     import numpy as np
 
-    # toPositive of Java: without the sign.
-    found = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    if (loops := _loops()) is not None:
+        bounds, memory = layout(keys)
+        data, found = (
+            np.frombuffer(b"" if memory is None else memory, np.uint8),
+            np.empty(len(keys), np.int64),
+        )
+        loops.murmur2(data, compiled.words(data, _WORD), bounds, found)
+    else:
+        # toPositive of Java: without the sign.
+        found = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
     if keys.null_count:
         found[keys.is_null().to_numpy(zero_copy_only=False)] = NO_KEY
     return found
+
+
+def order(partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Give the rows by partition, each one's in their order."""
+    import numpy as np
+
+    if (loops := _loops()) is None:
+        return np.argsort(partitions, kind="stable")
+    found = np.empty(len(partitions), np.int64)
+    loops.sort(partitions, np.zeros(int(partitions.max()) + 2, np.int64), found)
+    return found
+
+
+def _loops() -> Any:  # noqa: ANN401  a module of loops, or None
+    return compiled.loops("onceonly.sinks.kafka.partition_loops")
 
 
 def _finished(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -15,7 +15,7 @@ import psutil
 
 from onceonly.embedded.java import find_java
 
-_PACKAGES = ("onceonly", "pyspark", "confluent-kafka", "kafka-python")
+_PACKAGES = ("onceonly", "pyspark", "confluent-kafka", "kafka-python", "numba")
 
 
 def machine() -> dict[str, str | int | float]:
