@@ -37,9 +37,10 @@ _rows_min = {"auto": ROWS_MIN, "always": 0, "never": None}
 
 
 class _State:
-    """Of this process: whether loops are compiled. It never goes back."""
+    """Of this process: whether loops are asked for, which never goes back, and whether one was loaded."""
 
     is_on = False
+    is_used = False
 
 
 def expect(rows: int) -> None:
@@ -55,6 +56,11 @@ def expect(rows: int) -> None:
 def loops(module: str) -> Any:  # noqa: ANN401  a module whose functions numba has made
     """Give a module of loops; None where it is not the time for them, or where they cannot be had."""
     return _load(module) if _State.is_on else None
+
+
+def is_used() -> bool:
+    """Say whether this process has loops that are compiled."""
+    return _State.is_used
 
 
 def jit(result: str, *arguments: str) -> Callable[[F], F]:
@@ -98,8 +104,8 @@ def _enough(mode: str) -> int | None:
 @functools.cache
 def _load(module: str) -> ModuleType | None:
     try:
-        return importlib.import_module(module)
-    except ImportError as error:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
         log.debug("Loops are not compiled: %s.", error)
     except Exception as error:  # noqa: BLE001  a compiler has many ways to fail, and nothing depends on it
         log.warning(
@@ -107,6 +113,9 @@ def _load(module: str) -> ModuleType | None:
             type(error).__name__,
             error,
         )
+    else:
+        _State.is_used = True
+        return found
     return None
 
 

@@ -68,10 +68,11 @@ def test_every_row_is_there_once_after_a_kill_at_each_step(bench: Bench) -> None
 
 @pytest.mark.parametrize("settings", ["configured", pytest.param("as shipped", marks=pytest.mark.long)])
 def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(
-    bench: Bench, settings: str
+    bench: Bench, settings: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One decision for all three; a reader that watches the files meanwhile never sees a part of anything."""
     fast = ["--configured"] if settings == "configured" else []
+    monkeypatch.setenv("ONCEONLY_COMPILED", "always" if fast else "never")
     bench.args = ["--road", "epoch", *fast, *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(MORE_ROWS)
     with Watcher(bench) as watcher:
@@ -84,6 +85,7 @@ def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(
     assert watcher.looks > 100
     bench.assert_exactly_once(MORE_ROWS, *ALL)
     bench.assert_nothing_left_open(*ALL)
+    assert {vote["compiled"] for vote in bench.seen_events("slot.voted")} == {str(bool(fast))}
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 
+from onceonly import compiled
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, WriteFailedError
 from onceonly.model import Guarantee
@@ -44,10 +45,12 @@ def strict() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(params=["direct", "batch", "row"])
-def producer(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["direct", "direct, compiled", "batch", "row"])
+def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way in which rows reach Kafka; what arrives is the same."""
-    return str(request.param)
+    way, _, loops = str(request.param).partition(", ")
+    monkeypatch.setattr(compiled._State, "is_on", bool(loops))
+    return way
 
 
 def query_context(*columns: tuple[str, str], guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> QueryContext:

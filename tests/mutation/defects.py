@@ -28,6 +28,7 @@ LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
@@ -734,6 +735,33 @@ DEFECTS: Final = (
         after="        lane.not_before = time.monotonic() + lane.pause_s\n"
         "        lane.sequence = record_batches.next_sequence(lane.sequence, lane.waiting[0].count)\n",
         tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+    ),
+    Defect(
+        name="compiled-null-is-empty",
+        group=KAFKA,
+        what="A compiled loop writes a key that is null as an empty one",
+        file="sinks/kafka/record_loops.py",
+        before="        key, value, header = key_lengths[row], ",
+        after="        key, value, header = max(key_lengths[row], 0), ",
+        tests=(RECORDS + "test_what_is_written_is_what_is_read",),
+    ),
+    Defect(
+        name="compiled-order",
+        group=KAFKA,
+        what="A compiled loop turns the order of a partition's rows round",
+        file="sinks/kafka/partition_loops.py",
+        before="    for row in range(len(partitions)):\n",
+        after="    for row in range(len(partitions) - 1, -1, -1):\n",
+        tests=("tests/unit/test_kafka_partitioner.py::test_rows_of_a_partition_keep_their_order",),
+    ),
+    Defect(
+        name="compiled-tail-not-hashed",
+        group=RECOVERY,
+        what="A compiled loop leaves the last bytes of a value out of its row's checksum",
+        file="runtime/checksum_loops.py",
+        before="        if length & 7:\n",
+        after="        if length & 8:\n",
+        tests=("tests/unit/test_runtime_checksum.py::test_values_are_hashed_by_murmurhash64a",),
     ),
     Defect(
         name="rows-before-their-partition",

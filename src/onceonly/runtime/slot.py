@@ -87,7 +87,7 @@ def _owes(plan: Plan, sink: str) -> bool:
 
 
 def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:
-    _record("slot.voted", context, handle, rows=str(checksum.rows))
+    _record("slot.voted", context, handle, rows=str(checksum.rows), compiled=str(compiled.is_used()))
     return Vote(
         sink=context.sink,
         epoch=context.epoch,
