@@ -28,8 +28,8 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 MODE_ENV = "ONCEONLY_COMPILED"
 """``auto``, the default; ``always``, from the first row on; ``never``."""
-ROWS_MIN = 200_000
-"""Of an attempt, from which on its process compiles: they take some 0.2 s, and so does such an epoch anyway."""
+ROWS_MIN = 50_000
+"""Of an attempt, from which on its process compiles: such an epoch is none of the short ones."""
 
 WORD = 8
 
