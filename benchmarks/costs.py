@@ -8,9 +8,11 @@ does in Python is then done without Spark, to see its parts.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,10 +41,12 @@ from benchmarks.values import (
     Work,
     encode,
 )
+from onceonly import compiled
 from onceonly.embedded.jars import ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.kafka import record_batches
 from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign.result import save
 
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-VERSION = 1
+VERSION = 2
 READING = "reading alone"
 RECEIVING = "rows to Python alone"
 SINKS = (READING, RECEIVING, ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED)
@@ -63,6 +67,21 @@ _LOOK_S = 0.02
 _MICRO = 1_000_000
 # As many as Spark puts into an Arrow batch by our settings.
 _BATCH_ROWS = 4_000
+_LOADED = 5
+# What a worker has imported anyway, and then the loops.
+_LOAD = """
+import json, time
+import numpy, psutil, pyarrow
+from onceonly import compiled
+from onceonly.runtime import checksum
+from onceonly.sinks.kafka import partitioner, record_batches
+process = psutil.Process()
+before, began = process.memory_info().rss, time.perf_counter()
+compiled.expect(compiled.ROWS_MIN)
+for loops in (checksum.LOOPS, partitioner.LOOPS, record_batches.LOOPS):
+    assert compiled.loops(loops) is not None
+print(json.dumps([time.perf_counter() - began, (process.memory_info().rss - before) / 2**20]))
+"""
 CHECKSUM, MAKING, SENDING = "checksum", "record batches made", "requests sent by another thread"
 
 
@@ -82,6 +101,13 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.jvm_us + self.python_us + self.broker_us
 
 
+class Loading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the compiled loops take of a process, once: medians, of processes that find them in numba's cache."""
+
+    seconds: float
+    mib: float
+
+
 class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of costs."""
 
@@ -94,6 +120,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     record: Record
     parts: Mapping[str, float]
     """Of what ours costs in Python: microseconds of a processor for each row, medians."""
+    parts_by_numpy: Mapping[str, float]
+    """Where loops are not compiled."""
+    loading: Loading
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -110,12 +139,15 @@ def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | N
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = Path(tempfile.mkdtemp(prefix="c-"))
     try:
-        found, parts = _measure(folder, records, RECORD_BYTES[record], rounds, warm)
+        found, parts, by_numpy = _measure(folder, records, RECORD_BYTES[record], rounds, warm)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table(found))
-    console.print(", ".join(f"{name} {us:.2f}" for name, us in parts.items()))
+    loading = _loading()
+    for way, each in (("by loops that are compiled", parts), ("by numpy", by_numpy)):
+        console.print(f"in Python, {way}: " + ", ".join(f"{name} {us:.2f}" for name, us in each.items()))
+    console.print(f"loops are loaded in {loading.seconds:.1f} s, and take {loading.mib:.0f} MiB")
     if path is not None:
         costs = Costs(
             version=VERSION,
@@ -126,6 +158,8 @@ def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | N
             versions=host.versions(),
             costs=tuple(found),
             parts=parts,
+            parts_by_numpy=by_numpy,
+            loading=loading,
         )
         save(path, encode(costs))
 
@@ -151,7 +185,7 @@ def table(costs: list[Cost]) -> Table:
 
 def _measure(
     folder: Path, records: int, record_bytes: int, rounds: int, warm: int
-) -> tuple[list[Cost], dict[str, float]]:
+) -> tuple[list[Cost], dict[str, float], dict[str, float]]:
     os.environ |= {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
     with EmbeddedKafka(folder / "kafka") as kafka:
         kafka.create_topic("input", _PARTITIONS, {"retention.ms": "-1"})
@@ -168,10 +202,27 @@ def _measure(
             found = _rounds(spark, kafka, folder, records, rounds=rounds, warm=warm)
         finally:
             spark.stop()
-        return found, _parts(kafka, records // 2, record_bytes, rounds)
+        # This process has no loops before it is asked to, and has them from then on.
+        by_numpy = _parts(kafka, "by-numpy", records // 2, record_bytes, rounds)
+        compiled.expect(compiled.ROWS_MIN)
+        if compiled.loops(record_batches.LOOPS) is None:
+            raise click.ClickException("numba does not work here; run: pip install 'onceonly[fast]'")
+        return found, _parts(kafka, "by-loops", records // 2, record_bytes, rounds), by_numpy
 
 
-def _parts(kafka: EmbeddedKafka, records: int, record_bytes: int, rounds: int) -> dict[str, float]:
+def _loading() -> Loading:
+    found = [
+        json.loads(subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, check=True).stdout)
+        for _ in range(_LOADED + 1)
+    ]
+    # The first one may have to compile.
+    seconds, mib = (statistics.median(each) for each in zip(*found[1:], strict=True))
+    return Loading(seconds=round(seconds, 3), mib=round(mib, 1))
+
+
+def _parts(
+    kafka: EmbeddedKafka, topic: str, records: int, record_bytes: int, rounds: int
+) -> dict[str, float]:
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
 
@@ -181,9 +232,9 @@ def _parts(kafka: EmbeddedKafka, records: int, record_bytes: int, rounds: int) -
     from onceonly.spark import memory
 
     memory.keep()  # as in a worker
-    kafka.create_topic("parts", _PARTITIONS)
-    sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "parts"})
-    query = QueryContext(query="costs", sink="kafka", guarantee=Guarantee.EXACTLY_ONCE, columns=())
+    kafka.create_topic(topic, _PARTITIONS)
+    sink = KafkaSink({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic})
+    query = QueryContext(query=topic, sink="kafka", guarantee=Guarantee.EXACTLY_ONCE, columns=())
     facts = sink.check(query)
     rows = min(records, _BATCH_ROWS)
     keys = pa.array([b"%011d" % number for number in range(rows)], pa.binary())

@@ -409,7 +409,20 @@ def _costs_of(results: Results, spent: costs.Costs) -> str:
         "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
         f"{rows}\nOf what ours costs in Python, by its parts measured without Spark: "
         + ", ".join(f"{name} {share:.0%}" for name, share in floors.shares(spent).items())
-        + f".\n\n{_row_floor(results, spent)}"
+        + f". {_loops(spent)}\n\n{_row_floor(results, spent)}"
+    )
+
+
+def _loops(spent: costs.Costs) -> str:
+    """Say what compiled loops are worth, and what they take."""
+    ways = {"compiled": spent.parts, "by numpy": spent.parts_by_numpy}
+    told = "; ".join(
+        f"{way} {' and '.join(f'{parts[name]:.2f} ({name})' for name in (costs.CHECKSUM, costs.MAKING))}"
+        for way, parts in ways.items()
+    )
+    return (
+        f"With its loops over rows [compiled](../how-to/many-rows.md), as here, or not, in microseconds: {told}. A "
+        f"worker has them ready in {spent.loading.seconds:.1f} s, once, and {spent.loading.mib:.0f} MiB."
     )
 
 

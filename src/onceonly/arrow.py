@@ -36,6 +36,13 @@ def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
     return bounds[column.offset : column.offset + len(column) + 1].astype(np.int64), data
 
 
+def at_each_byte(data: npt.NDArray[np.uint8], width: int = 8) -> npt.NDArray[Any]:
+    """Give as many bytes at each offset, aligned or not, as one number, the lowest first. Nothing is copied. Pure."""
+    import numpy as np
+
+    return np.ndarray((max(len(data) - width + 1, 0),), f"<u{width}", data, strides=(1,))
+
+
 def in_larger(
     batches: Iterable[pa.RecordBatch], *, rows: int = 20_000, size: int = 1 << 21
 ) -> Iterator[pa.RecordBatch]:
@@ -46,7 +53,7 @@ def in_larger(
     comes without rows.
     """
     some: list[pa.RecordBatch] = []
-    rows_left, size_left = 0, 0  # of the first one
+    rows_left, size_left = 0, 0  # so the first one comes at once
     for batch in batches:
         if batch.num_rows == 0:
             continue

@@ -1,8 +1,8 @@
 """Loops over rows that numba compiles, where it is installed (``pip install 'onceonly[fast]'``). Any process.
 
 numpy and Arrow do the same without it, in passes over the memory of which a loop has one (ADR 12). It is for attempts
-with many rows: the import takes more than half a second and some 100 MB of memory, once for the process (measured),
-which a job whose epochs are short must not meet.
+with many rows: numba takes about a second to load and some 100 MB, once for the process (``benchmarks.costs``), which
+a job whose epochs are short must not meet.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ import functools
 import importlib
 import logging
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-
-    import numpy as np
-    import numpy.typing as npt
 
 log = logging.getLogger("onceonly")
 
@@ -31,20 +28,19 @@ MODE_ENV = "ONCEONLY_COMPILED"
 ROWS_MIN = 50_000
 """Of an attempt, from which on its process compiles: such an epoch is none of the short ones."""
 
-WORD = 8
-
 _rows_min = {"auto": ROWS_MIN, "always": 0, "never": None}
 
 
 class _State:
-    """Of this process: whether loops are asked for, which never goes back, and whether one was loaded."""
+    """Of this process: whether loops are asked for, which never goes back; which were loaded; what has been told."""
 
     is_on = False
-    is_used = False
+    is_told = False
+    used: ClassVar[set[str]] = set()
 
 
 def expect(rows: int) -> None:
-    """Say how many rows an attempt has had so far. Executor, once a batch; cheap.
+    """Say how many rows an attempt has had so far, with those that it has now. Executor, once a batch; cheap.
 
     Raises ``ConfigurationError`` where ``ONCEONLY_COMPILED`` says what is not known.
     """
@@ -58,9 +54,19 @@ def loops(module: str) -> Any:  # noqa: ANN401  a module whose functions numba h
     return _load(module) if _State.is_on else None
 
 
-def is_used() -> bool:
-    """Say whether this process has loops that are compiled."""
-    return _State.is_used
+def used() -> list[str]:
+    """Name the modules of loops that this process has."""
+    return sorted(_State.used)
+
+
+def check(found: object, expected: object) -> None:
+    """Refuse a module of loops, at its import, that does not do what it must.
+
+    numba's cache is of this code and this processor by its own account; a folder that several machines share, or a
+    process that was killed while it wrote there, shall not be able to change what is written of rows.
+    """
+    if found != expected:
+        raise ImportError(f"a loop gives {found!r}, and {expected!r} is right")
 
 
 def jit(result: str, *arguments: str) -> Callable[[F], F]:
@@ -84,13 +90,6 @@ def jit(result: str, *arguments: str) -> Callable[[F], F]:
     return compiled
 
 
-def words(data: npt.NDArray[np.uint8], width: int = WORD) -> npt.NDArray[Any]:
-    """Give the eight bytes, or the four, at each offset, aligned or not, as a number. Nothing is copied. Pure."""
-    import numpy as np
-
-    return np.ndarray((max(len(data) - width + 1, 0),), f"<u{width}", data, strides=(1,))
-
-
 @functools.cache
 def _enough(mode: str) -> int | None:
     if mode not in _rows_min:
@@ -105,18 +104,18 @@ def _enough(mode: str) -> int | None:
 def _load(module: str) -> ModuleType | None:
     try:
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        log.debug("Loops are not compiled: %s.", error)
     except Exception as error:  # noqa: BLE001  a compiler has many ways to fail, and nothing depends on it
-        log.warning(
-            "numba is installed and does not work here, so rows are taken by numpy: %s: %s.",
-            type(error).__name__,
-            error,
-        )
-    else:
-        _State.is_used = True
-        return found
-    return None
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
+        if not is_missing and not _State.is_told:
+            _State.is_told = True
+            log.warning(
+                "numba is installed and does not work here, so rows are taken by numpy: %s: %s.",
+                type(error).__name__,
+                error,
+            )
+        return None
+    _State.used.add(module.rpartition(".")[2])
+    return found
 
 
 def _numba() -> Any:  # noqa: ANN401  its types are for a part of it only

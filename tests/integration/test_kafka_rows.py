@@ -15,7 +15,7 @@ from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import KafkaSink
+from onceonly.sinks.kafka import KafkaSink, record_batches
 from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import make_producer, transactional_client
@@ -50,6 +50,7 @@ def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Each way in which rows reach Kafka; what arrives is the same."""
     way, _, loops = str(request.param).partition(", ")
     monkeypatch.setattr(compiled._State, "is_on", bool(loops))
+    assert (compiled.loops(record_batches.LOOPS) is not None) is bool(loops)
     return way
 
 

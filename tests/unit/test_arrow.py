@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceonly.arrow import in_larger
+from onceonly.arrow import at_each_byte, in_larger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +71,12 @@ def test_a_batch_that_is_large_enough_is_given_as_it_is() -> None:
     given_ones = _of(1, 9)
     found = list(in_larger(given_ones, rows=5, size=1 << 30))
     assert all(one is other for one, other in zip(found, given_ones, strict=True))
+
+
+def test_words_are_read_at_every_offset() -> None:
+    data = np.arange(11, dtype=np.uint8)
+    assert [word.to_bytes(8, "little") for word in at_each_byte(data).tolist()] == [
+        bytes(range(first, first + 8)) for first in range(4)
+    ]
+    assert len(at_each_byte(data, 4)) == 8
+    assert len(at_each_byte(data[:7])) == 0

@@ -11,7 +11,7 @@ from benchmarks.ratios import EVERY, ratios
 from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Measured, Work
 
 COSTS = costs.Costs(
-    version=1,
+    version=2,
     command="c",
     started="2026-11-22",
     machine={},
@@ -27,6 +27,8 @@ COSTS = costs.Costs(
     ),
     record="100b",
     parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
+    parts_by_numpy={costs.CHECKSUM: 0.5, costs.MAKING: 1.0, costs.SENDING: 0.75},
+    loading=costs.Loading(seconds=1.25, mib=100.4),
 )
 
 

@@ -80,7 +80,7 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         )
     ]
     record = costs.Costs(
-        version=1,
+        version=2,
         command="c",
         started="2026-11-22",
         machine={},
@@ -88,14 +88,20 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         costs=tuple(spent),
         record="100b",
         parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
+        parts_by_numpy={costs.CHECKSUM: 0.5, costs.MAKING: 1.0, costs.SENDING: 0.75},
+        loading=costs.Loading(seconds=1.25, mib=100.4),
     )
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
     text = page.page(results(*runs()), [record])
     assert "### Rows of 100 bytes" in text
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 1.00 | 3.00 | 1.25 |" in text
     assert (
-        "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%." in text
+        "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%. " in text
     )
+    assert (
+        "compiled 0.25 (checksum) and 0.25 (record batches made); by numpy 0.50 (checksum) and 1.00 (" in text
+    )
+    assert "ready in 1.2 s, once, and 100 MiB." in text
     assert (
         "The floor of a sink in Python is 2.25: 1.75 until Python has the row, and the broker's least, 0.50."
         in text

@@ -3,73 +3,106 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from onceonly import compiled
 from onceonly.errors import ConfigurationError
+from onceonly.runtime import checksum
 from onceonly.runtime.checksum import RowChecksum
+from onceonly.sinks.kafka import partitioner, record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-LOOPS = "onceonly.runtime.checksum_loops"
-ROWS = pa.record_batch({"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]})
+ALL = (checksum.LOOPS, partitioner.LOOPS, record_batches.LOOPS)
+BROKEN = "numba is installed and does not work here, so rows are taken by numpy: "
 IN_A_PROCESS = """
 import logging, sys
 import pyarrow as pa
 from onceonly import compiled
-from onceonly.runtime.checksum import RowChecksum
+from onceonly.runtime.checksum import LOOPS, RowChecksum
+from onceonly.sinks.kafka import partitioner, record_batches
 logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
-compiled.expect(10**9)
+{before}
+compiled.expect(compiled.ROWS_MIN - 1)
 checksum = RowChecksum()
-checksum.add(pa.record_batch({"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}))
-print(checksum.value, compiled.is_used())
+checksum.add(pa.record_batch({{"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}}))
+print(checksum.value, "numba" in sys.modules and not {before!r})
+compiled.expect({rows})
+again = RowChecksum()
+again.add(pa.record_batch({{"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}}))
+print(again.value, *compiled.used())
+"""
+NO_CACHE = "import numba.core.caching as caching; caching.CacheImpl._locator_classes = []"
+FULL_DISK = """
+import numba.core.caching as caching
+def full(*_): raise OSError(28, "No space left on device")
+caching.IndexDataCacheFile.save = full
+caching.IndexDataCacheFile.load = lambda *_: None
 """
 
 
 @pytest.fixture(autouse=True)
 def _as_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(compiled.MODE_ENV, raising=False)
-    monkeypatch.setattr(compiled._State, "is_on", False)
-    monkeypatch.setattr(compiled._State, "is_used", False)
+    for name, value in (("is_on", False), ("is_told", False), ("used", set())):
+        monkeypatch.setattr(compiled._State, name, value)
     compiled._load.cache_clear()
     yield
     compiled._load.cache_clear()
 
 
 def by_numpy() -> str:
-    checksum = RowChecksum()
-    checksum.add(ROWS)
-    return checksum.value
+    found = RowChecksum()
+    found.add(pa.record_batch({"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}))
+    return found.value
 
 
-def test_few_rows_import_nothing_and_many_do() -> None:
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ALL:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def in_a_process(before: str = "", rows: int = compiled.ROWS_MIN, **environment: str) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS.format(before=before, rows=rows)],
+        env=os.environ | environment,
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    return run.stdout.splitlines()
+
+
+def test_few_rows_do_not_import_numba_and_many_do() -> None:
+    assert in_a_process() == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops"]
+
+
+def test_once_compiled_they_serve_attempts_with_few_rows_too() -> None:
     compiled.expect(compiled.ROWS_MIN - 1)
-    assert compiled.loops(LOOPS) is None
-    assert not compiled.is_used()
-
+    assert [compiled.loops(module) for module in ALL] == [None] * 3
     compiled.expect(compiled.ROWS_MIN)
-    assert compiled.loops(LOOPS) is not None
-    assert compiled.is_used()
-
     compiled.expect(0)  # the next attempt, in the same process
-    assert compiled.loops(LOOPS) is not None
+    assert None not in [compiled.loops(module) for module in ALL]
+    assert compiled.used() == ["checksum_loops", "partition_loops", "record_loops"]
 
 
 @pytest.mark.parametrize(
-    ("mode", "rows", "used"), [("always", 0, True), ("never", 10**9, False), ("auto", 0, False)]
+    ("mode", "rows", "is_used"), [("always", 0, True), ("never", 10**9, False), ("auto", 0, False)]
 )
-def test_the_environment_says_when(mode: str, rows: int, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001  a table
+def test_the_environment_says_when(
+    mode: str,
+    rows: int,
+    is_used: bool,  # noqa: FBT001  a table
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(compiled.MODE_ENV, mode)
     compiled.expect(rows)
-    assert (compiled.loops(LOOPS) is not None) is used
+    assert (compiled.loops(checksum.LOOPS) is not None) is is_used
 
 
 def test_an_unknown_mode_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +116,12 @@ def test_without_numba_rows_are_taken_by_numpy_in_silence(
 ) -> None:
     expected = by_numpy()
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, LOOPS, raising=False)
+    forget(monkeypatch)
     compiled.expect(compiled.ROWS_MIN)
     with caplog.at_level(logging.WARNING):
         assert by_numpy() == expected
-    assert not compiled.is_used()
+        assert [compiled.loops(module) for module in ALL] == [None] * 3
+    assert compiled.used() == []
     assert caplog.records == []
 
 
@@ -96,40 +130,45 @@ def test_a_numba_that_does_not_work_is_told_of_once_and_done_without(
 ) -> None:
     expected = by_numpy()
     monkeypatch.setattr("numba.njit", lambda *_, **__: 1 / 0)
-    monkeypatch.delitem(sys.modules, LOOPS, raising=False)
+    forget(monkeypatch)
     compiled.expect(compiled.ROWS_MIN)
     with caplog.at_level(logging.WARNING):
-        assert [by_numpy(), by_numpy()] == [expected] * 2
-    assert not compiled.is_used()
+        assert by_numpy() == expected
+        assert [compiled.loops(module) for module in ALL] == [None] * 3
+    assert compiled.used() == []
     assert [record.getMessage() for record in caplog.records] == [
-        "numba is installed and does not work here, so rows are taken by numpy: ZeroDivisionError: division by zero."
+        BROKEN + "ZeroDivisionError: division by zero."
     ]
 
 
-@pytest.mark.parametrize(
-    ("variable", "used"),
-    [
-        ("NUMBA_DISABLE_JIT", False),  # its functions would be Python's, row by row
-        ("NUMBA_CACHE_DIR", True),  # a cache that cannot be written
-    ],
-)
-def test_what_the_environment_of_numba_says_costs_no_row(variable: str, used: bool, tmp_path: Path) -> None:  # noqa: FBT001  a table
-    (tmp_path / "file").touch()
-    value = str(tmp_path / "file" / "below") if used else "1"
-    run = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS],
-        env={"PATH": "", variable: value},
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    *warnings, found = run.stdout.splitlines()
-    assert found == f"{by_numpy()} {used}"
-    assert ["NUMBA_DISABLE_JIT is set" in line for line in warnings] == [True] * (not used)
+def test_a_numba_that_has_moved_what_is_used_of_it_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba.extending", None)
+    forget(monkeypatch)
+    compiled.expect(compiled.ROWS_MIN)
+    assert compiled.loops(record_batches.LOOPS) is None
+    assert BROKEN + "ModuleNotFoundError" in caplog.text
 
 
-def test_words_are_read_at_every_offset() -> None:
-    data = np.arange(11, dtype=np.uint8)
-    assert [word.to_bytes(8, "little") for word in compiled.words(data).tolist()] == [
-        bytes(range(first, first + 8)) for first in range(4)
-    ]
-    assert len(compiled.words(data, 4)) == 8
-    assert len(compiled.words(data[:7])) == 0
+@pytest.mark.parametrize("module", ALL)
+def test_a_loop_that_does_not_do_what_it_must_is_not_used(
+    module: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of another processor, or of an older version: what numba's cache gives is not taken on trust."""
+    monkeypatch.setattr("numba.njit", lambda *_, **__: lambda _loop: lambda *_arguments: 0)
+    forget(monkeypatch)
+    compiled.expect(compiled.ROWS_MIN)
+    assert compiled.loops(module) is None
+    assert BROKEN + "ImportError: a loop gives " in caplog.text
+
+
+@pytest.mark.parametrize("before", [NO_CACHE, FULL_DISK], ids=["nowhere to keep it", "a full disk"])
+def test_loops_that_cannot_be_kept_are_compiled_by_each_process(before: str) -> None:
+    assert in_a_process(before) == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops"]
+
+
+def test_where_numba_is_told_not_to_compile_rows_are_taken_by_numpy() -> None:
+    first, warning, again = in_a_process(NUMBA_DISABLE_JIT="1")
+    assert (first, again) == (f"{by_numpy()} False", by_numpy())
+    assert "NUMBA_DISABLE_JIT is set" in warning

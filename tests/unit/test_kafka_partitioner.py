@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as of_kafka_python
 
 from onceonly import compiled
-from onceonly.sinks.kafka.partitioner import NO_KEY, hashes, murmur2, order
+from onceonly.sinks.kafka.partitioner import LOOPS, NO_KEY, hashes, murmur2, order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways put keys into the same partitions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
         yield
 
 
@@ -58,3 +59,11 @@ def test_a_column_of_keys_is_hashed_as_its_keys_are_one_by_one(
 def test_rows_of_a_partition_keep_their_order(partitions: list[int]) -> None:
     found = order(np.array(partitions))
     assert found.tolist() == sorted(range(len(partitions)), key=lambda row: partitions[row])
+
+
+def test_a_null_has_no_partition_whatever_bytes_stand_behind_it() -> None:
+    bounds, valid = np.array([0, 3, 6], np.int32), np.array([0b01], np.uint8)
+    column = pa.Array.from_buffers(
+        pa.binary(), 2, [*map(pa.py_buffer, (valid, bounds)), pa.py_buffer(b"abcabc")]
+    )
+    assert hashes(column).tolist() == [JAVA[b"abc"] & 0x7FFFFFFF, NO_KEY]

@@ -15,7 +15,7 @@ from kafka.record import MemoryRecords
 from onceonly import compiled
 from onceonly.sinks.kafka import record_batches
 from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, Row, spelled
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, Identity
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES, LOOPS, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways give the same records: neither knows of the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
         yield
 
 
@@ -177,3 +178,47 @@ def test_a_sequence_number_begins_anew_after_the_highest() -> None:
     assert record_batches.next_sequence(2**31 - 1, 1) == 0
     assert record_batches.next_sequence(2**31 - 10, 20) == 10
     assert record_batches.next_sequence(5, 3) == 8
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS, HEADERS), min_size=1, max_size=20),
+    st.lists(st.sampled_from([0, 63, 64, 8191, 8192, 1 << 20, 1 << 27, 2**31 - 1]), min_size=20, max_size=20),
+    st.booleans(),
+    st.booleans(),
+)
+def test_views_and_loops_make_the_same_records(
+    rows: list[Row],
+    deltas: list[int],
+    has_keys: bool,  # noqa: FBT001  drawn
+    has_headers: bool,  # noqa: FBT001  drawn
+) -> None:
+    from onceonly.sinks.kafka import record_loops, record_views
+
+    keys, values, headers = zip(*rows, strict=True)
+    fields = Fields.of(
+        in_pieces(values, pa.binary(), 0, 7),
+        in_pieces(keys, pa.large_binary(), 0, 5) if has_keys else None,
+        list(map(spelled, headers)) if has_headers else None,
+    )
+    order, places = np.arange(len(rows))[::-1], np.array(deltas[: len(rows)])
+    found, bounds = record_loops.Records(fields).make(order, places)
+    expected, others = record_views.Records(fields).make(order, places)
+    assert found.to_pybytes() == expected.to_pybytes()[: int(others[-1])]
+    assert bounds.tolist() == others.tolist()
+    assert (np.diff(bounds) <= fields.sizes[order] + RECORD_BYTES_MAX).all()
+
+
+def with_bytes_behind_nulls() -> pa.Array:
+    """Four texts, of which Arrow says that two are null, and has bytes of them."""
+    bounds, valid = np.array([0, 3, 6, 8, 20], np.int32), np.array([0b1001], np.uint8)
+    return pa.Array.from_buffers(
+        pa.binary(), 4, [*map(pa.py_buffer, (valid, bounds)), pa.py_buffer(b"x" * 20)]
+    )
+
+
+def test_null_is_null_whatever_bytes_stand_behind_it() -> None:
+    column = with_bytes_behind_nulls()
+    found = read(sealed(Fields.of([column], [column], None)))
+    assert [(each.key, each.value) for each in found] == [
+        (text, text) for text in (b"xxx", None, None, b"x" * 12)
+    ]

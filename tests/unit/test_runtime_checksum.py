@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onceonly import compiled
 from onceonly.model import Vote
-from onceonly.runtime.checksum import MURMUR, XXH3, RowChecksum, algorithm_of
+from onceonly.runtime.checksum import LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,7 @@ def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways give the same checksum."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled._State, "is_on", request.param == "by a loop")
+        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
         yield
 
 
@@ -174,3 +175,11 @@ def test_every_type_that_spark_sends_is_taken(kind: pa.DataType, value: object) 
     schema = pa.schema([("x", kind)])
 
     assert checksum(batch([(value,)], schema)) != checksum(batch([(None,)], schema))
+
+
+def test_a_null_counts_as_a_null_whatever_bytes_stand_behind_it() -> None:
+    bounds, valid = pa.py_buffer(b"\0\0\0\0\3\0\0\0\6\0\0\0"), pa.py_buffer(b"\1")
+    column = pa.Array.from_buffers(pa.binary(), 2, [valid, bounds, pa.py_buffer(b"abcabc")])
+    plain = pa.array([b"abc", None], pa.binary())
+    found, expected = (checksum(pa.record_batch({"key": each, "value": each})) for each in (column, plain))
+    assert found == expected

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from onceonly import compiled
-from onceonly.arrow import is_plain, layout
+from onceonly.arrow import at_each_byte, is_plain, layout
 from onceonly.errors import LogError
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     _Words = npt.NDArray[np.uint64]
 
 MURMUR, XXH3 = "murmur64", ""
+LOOPS = "onceonly.runtime.checksum_loops"
+"""Compiled, they do the same (``onceonly.compiled``)."""
 _MODULUS = 2**64
 _NULL = b"\x00onceonly:null"
 _NULL_WORD = 0x6F6E63656F6E6C79
@@ -144,8 +146,8 @@ def _murmur64a(
     """Give MurmurHash64A of each row: word after word, for all rows that have one."""
     import numpy as np
 
-    words = compiled.words(raw)
-    if (loops := compiled.loops("onceonly.runtime.checksum_loops")) is not None:
+    words = at_each_byte(raw)  # rows are not aligned
+    if (loops := compiled.loops(LOOPS)) is not None:
         found = np.empty_like(seeds)
         loops.murmur64a(raw, words, starts, lengths, seeds, found)
         return found

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onceonly.compiled import jit
+from onceonly.arrow import at_each_byte
+from onceonly.compiled import check, jit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,3 +43,13 @@ def murmur64a(
             found = (found ^ tail) * _M
         found = (found ^ (found >> _R)) * _M
         hashes[row] = found ^ (found >> _R)
+
+
+def _hello() -> int:
+    data, hashes = np.frombuffer(b"hello world", np.uint8), np.zeros(1, np.uint64)
+    start, length = np.array([0, 11], np.int64).reshape(2, 1)
+    murmur64a(data, at_each_byte(data), start, length, hashes.copy(), hashes)
+    return int(hashes[0])
+
+
+check(_hello(), 0xD3BA2368A832AFCE)  # as by SMHasher

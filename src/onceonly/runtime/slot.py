@@ -39,7 +39,7 @@ def run_slot(
     checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in in_larger(batches):
-            compiled.expect(checksum.rows)
+            compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
         return _vote(context, checksum, None)
     transaction: Any = None
@@ -54,7 +54,7 @@ def run_slot(
                 transaction = sink.begin_transaction(context)
                 begun = True
                 _record("slot.begun", context)
-            compiled.expect(checksum.rows)
+            compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
             deadline.check("writing")
             sink.write(transaction, batch)
@@ -87,7 +87,7 @@ def _owes(plan: Plan, sink: str) -> bool:
 
 
 def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:
-    _record("slot.voted", context, handle, rows=str(checksum.rows), compiled=str(compiled.is_used()))
+    _record("slot.voted", context, handle, rows=str(checksum.rows), compiled=",".join(compiled.used()))
     return Vote(
         sink=context.sink,
         epoch=context.epoch,

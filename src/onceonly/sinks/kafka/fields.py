@@ -20,8 +20,9 @@ NO_HEADERS = b"\0"
 NEITHER = b"\0\0"
 """No attributes, and no time beyond the batch's."""
 
-RECORD_BYTES_MAX = 21
-"""Of a record without key, value and headers: four lengths of up to 5 bytes each, and attributes."""
+RECORD_BYTES_MAX = 23
+"""Of a record without key, value and headers: four numbers of up to 5 bytes each (its length, its place in its
+batch, the lengths of key and value), attributes, time, and that it has no headers."""
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Key, value and headers."""

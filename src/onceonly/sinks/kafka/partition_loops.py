@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onceonly.compiled import jit
+from onceonly.arrow import at_each_byte
+from onceonly.compiled import check, jit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,3 +53,19 @@ def sort(partitions: Numbers, places: Numbers, order: Numbers) -> None:
         partition = partitions[row]
         order[places[partition]] = row
         places[partition] += 1
+
+
+def _foobar() -> int:
+    data, hashes = np.frombuffer(b"foobar", np.uint8), np.zeros(1, np.int64)
+    murmur2(data, at_each_byte(data, 4), np.array([0, 6], np.int64), hashes)
+    return int(hashes[0])
+
+
+def _sorted() -> list[int]:
+    order = np.zeros(4, np.int64)
+    sort(np.array([2, 0, 2, 0], np.int64), np.zeros(4, np.int64), order)
+    return [int(row) for row in order]
+
+
+check(_foobar(), -790332482 & 0x7FFFFFFF)  # as in kafka-clients' UtilsTest
+check(_sorted(), [1, 3, 0, 2])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly import compiled
-from onceonly.arrow import layout
+from onceonly.arrow import at_each_byte, layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +19,9 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _R = 24
 _WORD = 4
+
+LOOPS = "onceonly.sinks.kafka.partition_loops"
+"""Compiled, they do the same (``onceonly.compiled``)."""
 
 NO_KEY = -1
 """In place of the hash of a null."""
@@ -36,8 +39,7 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
         return _finished(hashes)
     if int(lengths.min()) == int(lengths.max()):
         return _of_one_length(found[int(places[0]) :], int(lengths[0]), hashes)
-    # A word begins at every byte; each is read from where it lies.
-    words = np.ndarray((max(len(found) - _WORD + 1, 0),), "<u4", found, strides=(1,))
+    words = at_each_byte(found, _WORD)
     whole = lengths // _WORD
     m = np.uint32(_M)
     for number in range(int(whole.max(initial=0))):
@@ -85,7 +87,7 @@ def hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
             np.frombuffer(b"" if memory is None else memory, np.uint8),
             np.empty(len(keys), np.int64),
         )
-        loops.murmur2(data, compiled.words(data, _WORD), bounds, found)
+        loops.murmur2(data, at_each_byte(data, _WORD), bounds, found)
     else:
         # toPositive of Java: without the sign.
         found = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
@@ -106,7 +108,7 @@ def order(partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _loops() -> Any:  # noqa: ANN401  a module of loops, or None
-    return compiled.loops("onceonly.sinks.kafka.partition_loops")
+    return compiled.loops(LOOPS)
 
 
 def _finished(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -32,6 +32,9 @@ _VERSION = 2
 _TRANSACTIONAL = 0x10
 _NO_LEADER_EPOCH = -1
 
+LOOPS = "onceonly.sinks.kafka.record_loops"
+"""Compiled, they do the same (``onceonly.compiled``)."""
+
 BATCH_BYTES = _HEAD.size + _CHECKED.size
 """Of a batch without records."""
 
@@ -70,7 +73,7 @@ class Records(Protocol):
 
 def records(fields: Fields) -> Records:
     """Give what makes records of these rows: a compiled loop where there is one, else numpy and Arrow."""
-    loops = compiled.loops("onceonly.sinks.kafka.record_loops")
+    loops = compiled.loops(LOOPS)
     return record_views.Records(fields) if loops is None else loops.Records(fields)
 
 

@@ -13,20 +13,22 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from onceonly import compiled
-from onceonly.arrow import layout
-from onceonly.compiled import WORD, jit
-from onceonly.sinks.kafka.fields import NO_HEADERS, RECORD_BYTES_MAX
+from onceonly.arrow import at_each_byte, layout
+from onceonly.compiled import check, jit
+from onceonly.sinks.kafka.fields import NO_HEADERS, RECORD_BYTES_MAX, Fields, varint
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from onceonly.sinks.kafka.fields import Fields, Numbers, Texts
+    from onceonly.sinks.kafka.fields import Numbers, Texts
 
     Bytes = npt.NDArray[np.uint8]
     Words = npt.NDArray[np.uint64]
-    Places = tuple[Numbers, Numbers, Bytes]
-    """Where each text begins, its length, -1 for null, and the bytes."""
+    Places = tuple[Numbers, Numbers]
+    """The address of each text, and its length, -1 for null."""
+
+_WORD_BYTES = 8
+_NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
 
 
 class Records:
@@ -34,40 +36,42 @@ class Records:
 
     def __init__(self, fields: Fields) -> None:
         count = len(fields)
-        self._sizes = fields.sizes
+        self._fields = fields  # whose memory the addresses are of
         self._values = _places(fields.values)
-        self._keys = _same(-1, b"", count) if fields.keys is None else _places(fields.keys)
+        self._keys = _same(_NO_HEADERS, -1, count) if fields.keys is None else _places(fields.keys)
         self._headers = (
-            _same(len(NO_HEADERS), NO_HEADERS, count) if fields.headers is None else _places(fields.headers)
+            _same(_NO_HEADERS, len(_NO_HEADERS), count) if fields.headers is None else _places(fields.headers)
         )
 
     def make(self, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
         """Give these rows as records, one behind the other, and where each begins; at last, where they end."""
         # A number is written as a word, of which the rest is written over, or stays behind the last record.
-        most = int(self._sizes[rows].sum()) + len(rows) * RECORD_BYTES_MAX + WORD
+        most = int(self._fields.sizes[rows].sum()) + len(rows) * RECORD_BYTES_MAX + _WORD_BYTES
         # malloc's memory, which a worker keeps (``spark.memory``).
         memory = pa.allocate_buffer(most, memory_pool=pa.system_memory_pool())
         data = np.frombuffer(memory, np.uint8)
         bounds = np.empty(len(rows) + 1, np.int64)
-        _make(rows, deltas, *self._keys, *self._values, *self._headers, data, compiled.words(data), bounds)
+        _make(rows, deltas, *self._keys, *self._values, *self._headers, data, at_each_byte(data), bounds)
         return memory.slice(0, int(bounds[-1])), bounds
 
 
 def _places(texts: Texts) -> Places:
-    pieces = texts.pieces
-    column = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces, memory_pool=pa.system_memory_pool())
-    bounds, memory = layout(column)
-    return bounds[:-1], texts.lengths, np.frombuffer(b"" if memory is None else memory, np.uint8)
+    addresses = np.empty(len(texts.lengths), np.int64)
+    begin = 0
+    for piece in texts.pieces:
+        bounds, memory = layout(piece)
+        # Without memory, no text has a byte that could be looked for.
+        addresses[begin : begin + len(piece)] = bounds[:-1] + (0 if memory is None else memory.address)
+        begin += len(piece)
+    return addresses, texts.lengths
 
 
-def _same(length: int, text: bytes, count: int) -> Places:
-    """Give all rows one text."""
-    return np.zeros(count, np.int64), np.full(count, length), np.frombuffer(text, np.uint8)
+def _same(text: Bytes, length: int, count: int) -> Places:
+    """Give all rows one text, whose memory stays."""
+    return np.full(count, text.ctypes.data, np.int64), np.full(count, length, np.int64)
 
 
-memcpy: Any = cgutils.raw_memcpy  # without types
-
-# Helpers take numbers only: an array that is handed on is counted as used, and that takes longer than the rest.
+# Helpers take numbers only: to hand on an array is to count it as used, which takes longer than all the rest (ADR 12).
 
 
 @jit("number", "number")
@@ -86,36 +90,34 @@ def _spelled(number: int, width: int) -> Any:  # noqa: ANN401  numba's word
     return np.uint64(sevens | 0x80808080 & ((1 << 8 * (width - 1)) - 1))
 
 
-def _copied(_context: Any, to: Any, place: Any, data: Any, start: Any, length: Any) -> Any:  # noqa: ANN401  numba's
-    """Copy bytes from one array into another one, by ``memcpy``."""
+memcpy: Any = cgutils.raw_memcpy  # without types
+
+
+def _copied(_context: Any, to: Any, place: Any, address: Any, length: Any) -> Any:  # noqa: ANN401  numba's
+    """Copy bytes from an address into an array, by ``memcpy``."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401  numba's
-        into, out_of = (
-            builder.gep(context.make_array(kind)(context, builder, array).data, [begin])
-            for kind, array, begin in ((signature.args[0], *given[:2]), (signature.args[2], *given[2:4]))
-        )
-        memcpy(builder, into, out_of, given[4], 1)
+        array, begin, of, count = given
+        data = context.make_array(signature.args[0])(context, builder, array).data
+        memcpy(builder, builder.gep(data, [begin]), builder.inttoptr(of, data.type), count, 1)
         return context.get_dummy_value()
 
-    return types.void(to, place, data, start, length), generate
+    return types.void(to, place, address, length), generate
 
 
 _copy: Any = intrinsic(_copied)
 
 
-@jit("nothing", *["numbers"] * 2, *["numbers", "numbers", "bytes"] * 3, "to bytes", "to words", "to numbers")
+@jit("nothing", *["numbers"] * 8, "to bytes", "to words", "to numbers")
 def _make(  # noqa: PLR0913, PLR0917  three columns as they lie in memory; numba's loops know no objects
     rows: Numbers,
     deltas: Numbers,
-    key_starts: Numbers,
+    keys: Numbers,
     key_lengths: Numbers,
-    keys: Bytes,
-    value_starts: Numbers,
+    values: Numbers,
     value_lengths: Numbers,
-    values: Bytes,
-    header_starts: Numbers,
+    headers: Numbers,
     header_lengths: Numbers,
-    headers: Bytes,
     data: Bytes,
     words: Words,
     bounds: Numbers,
@@ -137,13 +139,25 @@ def _make(  # noqa: PLR0913, PLR0917  three columns as they lie in memory; numba
         words[place] = _spelled(key, of_key)
         place += of_key
         if key > 0:
-            _copy(data, place, keys, key_starts[row], key)
+            _copy(data, place, keys[row], key)
             place += key
         words[place] = _spelled(value, of_value)
         place += of_value
         if value > 0:
-            _copy(data, place, values, value_starts[row], value)
+            _copy(data, place, values[row], value)
             place += value
-        _copy(data, place, headers, header_starts[row], header)
+        _copy(data, place, headers[row], header)
         place += header
     bounds[len(rows)] = place
+
+
+def _one() -> bytes:
+    rows = np.zeros(1, np.int64)
+    found, _ = Records(Fields.of([pa.array([b"value"])], [pa.array([None], pa.binary())], None)).make(
+        rows, rows
+    )
+    text: bytes = found.to_pybytes()
+    return text
+
+
+check(_one(), varint(11) + b"\0\0\0" + varint(-1) + varint(5) + b"value" + NO_HEADERS)
