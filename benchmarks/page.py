@@ -415,14 +415,14 @@ def _costs_of(results: Results, spent: costs.Costs) -> str:
 
 def _loops(spent: costs.Costs) -> str:
     """Say what compiled loops are worth, and what they take."""
-    ways = {"compiled": spent.parts, "by numpy": spent.parts_by_numpy}
-    told = "; ".join(
-        f"{way} {' and '.join(f'{parts[name]:.2f} ({name})' for name in (costs.CHECKSUM, costs.MAKING))}"
-        for way, parts in ways.items()
+    compiled, by_numpy = (
+        " and ".join(f"{parts[name]:.2f}" for name in (costs.CHECKSUM, costs.MAKING))
+        for parts in (spent.parts, spent.parts_by_numpy)
     )
     return (
-        f"With its loops over rows [compiled](../how-to/many-rows.md), as here, or not, in microseconds: {told}. A "
-        f"worker has them ready in {spent.loading.seconds:.1f} s, once, and {spent.loading.mib:.0f} MiB."
+        f"The first two are loops over rows, [compiled](../how-to/many-rows.md): {compiled} microseconds; by numpy "
+        f"they take {by_numpy}. A worker has the loops ready in {spent.loading.seconds:.1f} s, once, and they take "
+        f"{spent.loading.mib:.0f} MiB of it."
     )
 
 

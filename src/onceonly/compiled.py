@@ -1,7 +1,7 @@
 """Loops over rows that numba compiles, where it is installed (``pip install 'onceonly[fast]'``). Any process.
 
 numpy and Arrow do the same without it, in passes over the memory of which a loop has one (ADR 12). It is for attempts
-with many rows: numba takes about a second to load and some 100 MB, once for the process (``benchmarks.costs``), which
+with many rows: numba takes about a second to load and some 160 MB, once for the process (``benchmarks.costs``), which
 a job whose epochs are short must not meet.
 """
 

@@ -98,10 +98,8 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     assert (
         "without Spark: checksum 20%, record batches made 20%, requests sent by another thread 60%. " in text
     )
-    assert (
-        "compiled 0.25 (checksum) and 0.25 (record batches made); by numpy 0.50 (checksum) and 1.00 (" in text
-    )
-    assert "ready in 1.2 s, once, and 100 MiB." in text
+    assert ": 0.25 and 0.25 microseconds; by numpy they take 0.50 and 1.00. A worker" in text
+    assert "ready in 1.2 s, once, and they take 100 MiB of it." in text
     assert (
         "The floor of a sink in Python is 2.25: 1.75 until Python has the row, and the broker's least, 0.50."
         in text
