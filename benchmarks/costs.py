@@ -46,7 +46,6 @@ from onceonly.embedded.jars import ensure_jars
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import record_batches
 from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign.result import save
 
@@ -136,6 +135,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | None) -> None:
     """Measure what a row costs from Kafka to Kafka, and in which process."""
     ensure_jars(used_by="broker")
+    loading = _loading()  # before minutes of work that needs the loops
     started = datetime.now(UTC).isoformat(timespec="seconds")
     folder = Path(tempfile.mkdtemp(prefix="c-"))
     try:
@@ -144,7 +144,6 @@ def main(*, records: int, record: Record, rounds: int, warm: int, path: Path | N
         shutil.rmtree(folder, ignore_errors=True)
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table(found))
-    loading = _loading()
     for way, each in (("by loops that are compiled", parts), ("by numpy", by_numpy)):
         console.print(f"in Python, {way}: " + ", ".join(f"{name} {us:.2f}" for name, us in each.items()))
     console.print(f"loops are loaded in {loading.seconds:.1f} s, and take {loading.mib:.0f} MiB")
@@ -205,16 +204,19 @@ def _measure(
         # This process has no loops before it is asked to, and has them from then on.
         by_numpy = _parts(kafka, "by-numpy", records // 2, record_bytes, rounds)
         compiled.expect(compiled.ROWS_MIN)
-        if compiled.loops(record_batches.LOOPS) is None:
-            raise click.ClickException("numba does not work here; run: pip install 'onceonly[fast]'")
         return found, _parts(kafka, "by-loops", records // 2, record_bytes, rounds), by_numpy
 
 
 def _loading() -> Loading:
-    found = [
-        json.loads(subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, check=True).stdout)
-        for _ in range(_LOADED + 1)
-    ]
+    try:
+        found = [
+            json.loads(subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, check=True).stdout)
+            for _ in range(_LOADED + 1)
+        ]
+    except subprocess.CalledProcessError:
+        raise click.ClickException(
+            f"loops are not compiled here; run: pip install 'onceonly[fast]', without {compiled.MODE_ENV}"
+        ) from None
     # The first one may have to compile.
     seconds, mib = (statistics.median(each) for each in zip(*found[1:], strict=True))
     return Loading(seconds=round(seconds, 3), mib=round(mib, 1))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
+from tests.ways import taken
 
-from onceonly import compiled
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, WriteFailedError
 from onceonly.model import Guarantee
@@ -46,12 +46,11 @@ def strict() -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture(params=["direct", "direct, compiled", "batch", "row"])
-def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def producer(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each way in which rows reach Kafka; what arrives is the same."""
     way, _, loops = str(request.param).partition(", ")
-    monkeypatch.setattr(compiled._State, "is_on", bool(loops))
-    assert (compiled.loops(record_batches.LOOPS) is not None) is bool(loops)
-    return way
+    with taken(record_batches.LOOPS, by_loops=bool(loops)):
+        yield way
 
 
 def query_context(*columns: tuple[str, str], guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> QueryContext:

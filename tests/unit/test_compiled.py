@@ -34,7 +34,7 @@ compiled.expect(compiled.ROWS_MIN - 1)
 checksum = RowChecksum()
 checksum.add(pa.record_batch({{"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}}))
 print(checksum.value, "numba" in sys.modules and not {before!r})
-compiled.expect({rows})
+compiled.expect(compiled.ROWS_MIN)
 again = RowChecksum()
 again.add(pa.record_batch({{"key": [b"a", None, b"c" * 100], "value": ["x" * 9, "", "z" * 200]}}))
 print(again.value, *compiled.used())
@@ -64,14 +64,16 @@ def by_numpy() -> str:
     return found.value
 
 
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def ask_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have loops imported again, with what numba is now."""
     for module in ALL:
         monkeypatch.delitem(sys.modules, module, raising=False)
+    compiled.expect(compiled.ROWS_MIN)
 
 
-def in_a_process(before: str = "", rows: int = compiled.ROWS_MIN, **environment: str) -> list[str]:
+def in_a_process(before: str = "", **environment: str) -> list[str]:
     run = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS.format(before=before, rows=rows)],
+        [sys.executable, "-c", IN_A_PROCESS.format(before=before)],
         env=os.environ | environment,
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
@@ -116,8 +118,7 @@ def test_without_numba_rows_are_taken_by_numpy_in_silence(
 ) -> None:
     expected = by_numpy()
     monkeypatch.setitem(sys.modules, "numba", None)
-    forget(monkeypatch)
-    compiled.expect(compiled.ROWS_MIN)
+    ask_anew(monkeypatch)
     with caplog.at_level(logging.WARNING):
         assert by_numpy() == expected
         assert [compiled.loops(module) for module in ALL] == [None] * 3
@@ -130,8 +131,7 @@ def test_a_numba_that_does_not_work_is_told_of_once_and_done_without(
 ) -> None:
     expected = by_numpy()
     monkeypatch.setattr("numba.njit", lambda *_, **__: 1 / 0)
-    forget(monkeypatch)
-    compiled.expect(compiled.ROWS_MIN)
+    ask_anew(monkeypatch)
     with caplog.at_level(logging.WARNING):
         assert by_numpy() == expected
         assert [compiled.loops(module) for module in ALL] == [None] * 3
@@ -145,8 +145,7 @@ def test_a_numba_that_has_moved_what_is_used_of_it_is_told_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba.extending", None)
-    forget(monkeypatch)
-    compiled.expect(compiled.ROWS_MIN)
+    ask_anew(monkeypatch)
     assert compiled.loops(record_batches.LOOPS) is None
     assert BROKEN + "ModuleNotFoundError" in caplog.text
 
@@ -157,8 +156,7 @@ def test_a_loop_that_does_not_do_what_it_must_is_not_used(
 ) -> None:
     """Of another processor, or of an older version: what numba's cache gives is not taken on trust."""
     monkeypatch.setattr("numba.njit", lambda *_, **__: lambda _loop: lambda *_arguments: 0)
-    forget(monkeypatch)
-    compiled.expect(compiled.ROWS_MIN)
+    ask_anew(monkeypatch)
     assert compiled.loops(module) is None
     assert BROKEN + "ImportError: a loop gives " in caplog.text
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as of_kafka_python
+from tests.ways import taken
 
-from onceonly import compiled
 from onceonly.sinks.kafka.partitioner import LOOPS, NO_KEY, hashes, murmur2, order
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ JAVA = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -
 @pytest.fixture(params=["by numpy", "by a loop"], scope="module", autouse=True)
 def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways put keys into the same partitions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
-        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
+    with taken(LOOPS, by_loops=request.param == "by a loop"):
         yield
 
 

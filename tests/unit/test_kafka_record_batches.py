@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
+from tests.ways import taken
 
-from onceonly import compiled
 from onceonly.sinks.kafka import record_batches
 from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, Row, spelled
 from onceonly.sinks.kafka.record_batches import BATCH_BYTES, LOOPS, Identity
@@ -29,9 +29,7 @@ BY = Identity(7_000_000_000, 12)
 @pytest.fixture(params=["by views", "by a loop"], scope="module", autouse=True)
 def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways give the same records: neither knows of the other."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
-        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
+    with taken(LOOPS, by_loops=request.param == "by a loop"):
         yield
 
 

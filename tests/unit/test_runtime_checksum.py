@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.ways import taken
 
-from onceonly import compiled
 from onceonly.model import Vote
 from onceonly.runtime.checksum import LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
 
@@ -34,9 +34,7 @@ ROWS = st.lists(
 @pytest.fixture(params=["by numpy", "by a loop"], scope="module", autouse=True)
 def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways give the same checksum."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled._State, "is_on", request.param == "by a loop")
-        assert (compiled.loops(LOOPS) is not None) is compiled._State.is_on
+    with taken(LOOPS, by_loops=request.param == "by a loop"):
         yield
 
 

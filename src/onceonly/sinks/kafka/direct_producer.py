@@ -327,9 +327,12 @@ class DirectProducer:
             self._topics.forget(topic)  # partitions may have been added
             count = len(self._leaders(topic, wait_s))
         self._turn += 1
-        partitions = np.full(rows, self._turn % count) if hashes is None else hashes % count
-        if hashes is not None and int(hashes.min()) == partitioner.NO_KEY:
-            partitions[hashes == partitioner.NO_KEY] = self._turn % count
+        without_key = self._turn % count
+        if hashes is None:
+            partitions = np.full(rows, without_key, np.int64)
+        else:
+            partitions = hashes % count
+            partitions[hashes == partitioner.NO_KEY] = without_key
         if named is not None:
             if int(named.max()) >= count or int(named.min()) < columns.BY_KEY:
                 self._refuse(import_confluent().KafkaError._UNKNOWN_PARTITION, None)  # noqa: SLF001  its public name
