@@ -22,7 +22,7 @@ class Capabilities:
 
     ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
     query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
-    where there are many.
+    at most.
     """
 
     guarantees: frozenset[Guarantee]

@@ -77,6 +77,32 @@ def test_a_commit_whose_answer_is_missing_or_that_arrives_twice_commits_once(
     query.until_read("a", "b")
 
 
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.DROP_ANSWER, Fault.TWICE])
+def test_of_many_commits_by_several_connections_those_of_one_that_breaks_are_asked_again(
+    wire: Wire, fault: Fault
+) -> None:
+    query = wire.query()
+
+    def all_end(handles: list[Handle]) -> bool:
+        return set(query.sink.commit_many(handles)) <= ENDED
+
+    def prepare(value: str, epoch: int) -> list[Handle]:
+        return [query.prepare(value, epoch=epoch, slot=slot) for slot in range(8)]
+
+    for epoch in range(3):  # by then the further connections are there
+        assert all_end(prepare("a", epoch))
+    handles = prepare("b", epoch=3)
+    before = wire.proxy.done[Api.END_TXN, fault]
+    wire.proxy.arm(Api.END_TXN, fault)
+    outcomes = query.sink.commit_many(handles)
+    assert wire.proxy.done[Api.END_TXN, fault] == before + 1
+    assert sum(outcome in ENDED for outcome in outcomes) >= 7, "each had a connection of its own"
+    if fault is not Fault.TWICE:
+        assert sum(isinstance(outcome, RetryLater) for outcome in outcomes) == 1
+    wait_for(lambda: all_end(handles), "all commits")
+    query.until_read(*["a"] * 24, *["b"] * 8)
+
+
 def test_an_answer_that_is_late_is_neither_success_nor_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

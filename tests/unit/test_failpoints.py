@@ -143,6 +143,18 @@ def test_points_passed_for_many_sinks_are_passed_for_each(monkeypatch: pytest.Mo
     failpoints.hit_all("commit.before_handle", of=sinks)
 
 
+def test_what_is_armed_for_any_sink_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = ("commit.before_handle", "commit.after_handle")
+    assert not failpoints.is_armed(points)
+    for text, is_armed in (
+        ("link.after_put=kill", False),
+        ("link.after_put=kill, commit.after_handle=kill@7", True),
+        ("commit.before_handle[files]=raise", True),
+    ):
+        monkeypatch.setenv("ONCEONLY_FAILPOINTS", text)
+        assert failpoints.is_armed(points) is is_armed
+
+
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "armed"
     monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"@{file}")

@@ -29,7 +29,7 @@ from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
 FENCED, STILL_ENDING, UNSTABLE = 90, 51, 88  # of org.apache.kafka.common.protocol.Errors
@@ -388,56 +388,30 @@ def _prepared(count: int) -> list[Handle]:
     return [replace(PREPARED, transactional_id=f"id-{number}").handle() for number in range(count)]
 
 
-class Connection(Coordinators):
-    """Answers EndTxn of many: ``wrong`` says that it is not their coordinator."""
+class Some(Coordinators):
+    """Answers EndTxn of many; ``elsewhere`` are ids that another broker coordinates."""
 
-    def __init__(self, *, wrong: bool = False, leaders: Sequence[int] = ()) -> None:
-        super().__init__()
-        self.wrong, self.known = wrong, list(leaders)
-        self.ended: list[str] = []
-
-    @property
-    def leaders(self) -> Sequence[int]:
-        return self.known
-
-    def learn_leaders(self, leaders: Sequence[int]) -> None:
-        self.known = list(leaders)
+    elsewhere: Collection[str] = ()
 
     def guess_coordinators(self, keys: Iterable[str]) -> None:
-        self.asked.append(f"guess by {self.known}")
+        self.asked.append(f"guess {len(list(keys))}")
 
     def to_coordinators(self, _kind: int, requests: Mapping[str, Any]) -> dict[str, Any]:
-        self.ended += requests
-        return {key: Answer(error_code=16 if self.wrong else 0) for key in requests}
+        return {key: Answer(error_code=16 if key in self.elsewhere else 0) for key in requests}
 
 
-def test_very_many_commits_are_dealt_out_to_all_connections() -> None:
-    first, second = Connection(leaders=[3, 4]), Connection()
-    handles = _prepared(40)
-    assert committer.commit_many([first, second], handles) == [Committed()] * 40
-    assert sorted(first.ended + second.ended) == sorted(each.transaction for each in handles)
-    assert len(first.ended) == len(second.ended) == 20
-    assert first.asked == second.asked == ["guess by [3, 4]"]
-
-
-def test_fewer_commits_are_left_to_one_connection() -> None:
-    first, second = Connection(), Connection()
-    assert committer.commit_many([first, second], _prepared(31)) == [Committed()] * 31
-    assert (len(first.ended), second.ended) == (31, [])
-
-
-def test_the_connection_that_asked_the_wrong_broker_forgets_it_and_no_other() -> None:
-    first, second = Connection(), Connection(wrong=True)
-    outcomes = committer.commit_many([first, second], _prepared(32))
-    assert outcomes[::2] == [Committed()] * 16
-    assert all(isinstance(each, RetryLater) for each in outcomes[1::2])
-    assert second.asked.count("forget") == 16
-    assert "forget" not in first.asked
+def test_of_many_commits_those_that_asked_the_wrong_broker_are_asked_again_and_it_is_forgotten() -> None:
+    some = Some()
+    some.elsewhere = {"id-3", "id-20"}
+    outcomes = committer.commit_many(some, _prepared(32))
+    assert [place for place, each in enumerate(outcomes) if isinstance(each, RetryLater)] == [3, 20]
+    assert outcomes.count(Committed()) == 30
+    assert some.asked == ["guess 32", "forget", "forget"]
 
 
 def test_two_handles_of_one_transaction_are_not_committed_together() -> None:
     with pytest.raises(InDoubtError, match="same transactional id"):
-        committer.commit_many([Admin(OPTIONS)], [PREPARED.handle(), PREPARED.handle()])
+        committer.commit_many(Admin(OPTIONS), [PREPARED.handle(), PREPARED.handle()])
 
 
 class _Unspoken(socket.socket):

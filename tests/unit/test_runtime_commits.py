@@ -116,10 +116,34 @@ def test_many_are_given_together_and_each_once() -> None:
     assert outcomes == {f"t{number}": Committed() for number in range(MANY)} | others
 
 
-def test_few_are_committed_one_by_one() -> None:
+def test_few_are_given_together_too_and_one_is_not() -> None:
+    sink = Together()
+    run(commands(2), a=sink)
+    run(commands(1), a=sink)
+    assert (sink.given, sink.alone) == ([["t0", "t1"]], ["t0"])
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["commit.before_handle", "commit.after_handle@2", "plan.before_recommit[a]", "plan.after_recommit"],
+)
+def test_few_are_committed_one_by_one_where_a_crash_is_to_come_between_two(
+    monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    name, _, nth = point.partition("@")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{name}=raise@{nth or 1}0")
     sink = Together()
     run(commands(FEW_MAX), a=sink)
     assert (sink.given, len(sink.alone)) == ([], FEW_MAX)
+    run(commands(FEW_MAX + 1), a=sink)
+    assert len(sink.given) == 1
+
+
+def test_few_are_given_together_where_a_crash_is_to_come_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
+    sink = Together()
+    run(commands(FEW_MAX), a=sink)
+    assert len(sink.given) == 1
 
 
 @pytest.mark.parametrize("who", ["the caller", "another thread"])

@@ -20,9 +20,11 @@ log = logging.getLogger("onceonly")
 
 THREADS_MAX = 16
 FEW_MAX = 4
-"""So many handles of a sink are committed one by one: as quick in threads, and a crash can come between any two."""
+"""So many handles of a sink are committed one by one where a crash is to come between any two of them."""
 DELAY_FIRST_S = 0.02
 DELAY_MAX_S = 2.0
+
+_CRASHES = ("commit.before_handle", "commit.after_handle", "plan.before_recommit", "plan.after_recommit")
 
 
 class CommitLoop:
@@ -58,7 +60,8 @@ class CommitLoop:
         yield from ((command, outcomes[place]) for place, command in enumerate(commands))
 
     def _shares(self, commands: Sequence[CommitHandle]) -> list[list[int]]:
-        """Deal the commands out, by their places: one by one; by as many as a sink takes where there are many."""
+        """Deal the commands out, by their places: by as many as a sink takes at once."""
+        few_max = FEW_MAX if failpoints.is_armed(_CRASHES) else 1
         by_sink: dict[tuple[str, bool], list[int]] = {}
         for place, command in enumerate(commands):
             alone = command.once or command.vote.handle is None
@@ -66,7 +69,7 @@ class CommitLoop:
         shares: list[list[int]] = []
         for (name, alone), places in by_sink.items():
             sink = self._sinks.get(name)
-            many = sink is not None and not alone and len(places) > FEW_MAX
+            many = sink is not None and not alone and len(places) > few_max
             size = sink.capabilities.commits_at_once if sink is not None and many else 1
             shares += [places[first : first + size] for first in range(0, len(places), size)]
         return sorted(shares)

@@ -20,10 +20,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.sinks.kafka.connections import Connections
 from onceonly.sinks.kafka.security import security
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
@@ -161,12 +161,6 @@ class Admin:
             client.forget(kind, key)
             client.leaders = []
 
-    @property
-    def leaders(self) -> Sequence[int]:
-        """Give what was learnt last; nothing where there is no connection."""
-        client = self._client
-        return client.leaders if client is not None else ()
-
     def learn_leaders(self, leaders: Sequence[int]) -> None:
         """Take in who leads each partition of ``__transaction_state``: each coordinates the ids of its partition."""
         self.client().leaders = list(leaders)
@@ -258,6 +252,7 @@ class _Client:
                     "kafka.sasl.password and kafka.sasl.mechanism)"
                 )
             raise NotAnsweredError(reason) from error
+        self._connections = Connections(self.kafka._manager)  # noqa: SLF001  no public name
 
     def _begin(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:  # noqa: ANN401
         """Begin a call in the thread of kafka-python. What it gives or ``NotAnsweredError`` comes later."""
@@ -321,15 +316,16 @@ class _Client:
             with contextlib.suppress(KafkaError, OSError):
                 await find(list(requests), CoordinatorType(kind))
             sent: dict[str, Any] = {}
+            by_node: dict[int, dict[str, Any]] = {}
             for key, request in requests.items():
                 node = manager.cluster.get_coordinator(key, CoordinatorType(kind))
-                # A task of its own only for who has to look: it costs as much as the request.
-                sent[key] = (
-                    manager.call_soon(one, key, request) if node is None else manager.send(request, node)
-                )
-            for connection in manager._conns.values():  # noqa: SLF001  as above
-                if connection.transport is not None:
-                    _join(connection.transport._write_buffer)  # noqa: SLF001
+                if node is None:
+                    # A task of its own only for who has to look: it costs as much as the request.
+                    sent[key] = manager.call_soon(one, key, request)
+                else:
+                    by_node.setdefault(node, {})[key] = request
+            for node, share in by_node.items():
+                sent.update(self._connections.send(node, share))
             answers: dict[str, Any | NotAnsweredError] = {}
             # A connection is answered in order: when its last answer is there, none of the others is waited for.
             for key, waiting in reversed(sent.items()):
@@ -387,14 +383,6 @@ class _Client:
 
     def close(self) -> None:
         self.kafka.close()
-
-
-def _join(pieces: deque[bytes]) -> None:
-    """Make one piece of those that are about to be sent: each is a system call, and wakes the broker for little."""
-    if len(pieces) > 1:
-        joined = b"".join(pieces)
-        pieces.clear()
-        pieces.append(joined)
 
 
 def _judged(error: BaseException) -> NotAnsweredError | ConfigurationError:

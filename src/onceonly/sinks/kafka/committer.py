@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _STABLE_S = 5.0
 _FENCE_S = 30.0
 _LOOK_UPS_MAX = 16
-# Fewer are ended as soon by one connection as by two.
-_SHARE_MIN = 16
 _LIST_S = 10.0
 # Only needed in the request: the producer that takes the id next sets its own.
 _FENCE_TIMEOUT_MS = 1000
@@ -91,11 +89,10 @@ def commit(admin: Admin, handle: Handle) -> Outcome:
     return _judge(admin, prepared, answer)
 
 
-def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outcome]:
+def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
     """As ``commit``, of many: one look for their coordinators, all requests on the wire, then one wait.
 
-    Very many are dealt out to the connections: a broker takes up a request of a connection when it has answered the one
-    before. Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
+    Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
     """
     many = [Prepared.of(handle) for handle in handles]
     if len({each.transactional_id for each in many}) < len(many):
@@ -103,21 +100,10 @@ def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outc
             "Two handles of one epoch name the same transactional id.",
             next_step="report a defect in onceonly",
         )
-    used = admins[: max(1, len(many) // _SHARE_MIN)]
-    shares = [(admin, many[place :: len(used)]) for place, admin in enumerate(used)]
-    leaders = admins[0].leaders
-
-    def end(share: tuple[Admin, Sequence[Prepared]]) -> dict[str, Any]:
-        return _end_all(*share, leaders)
-
-    answers: dict[str, Any] = {}
-    for found in background.spread("onceonly-commit", end, shares, threads_max=len(shares)):
-        answers |= found
-    # A connection that asked the wrong broker is the one that has to look for the right one.
-    asked = {each.transactional_id: admin for admin, share in shares for each in share}
+    answers = _end_all(admin, many)
 
     def outcome(each: Prepared) -> Outcome:
-        return _judge(asked[each.transactional_id], each, answers[each.transactional_id])
+        return _judge(admin, each, answers[each.transactional_id])
 
     if all(isinstance(each, NotAnsweredError) or each.error_code == NONE for each in answers.values()):
         return [outcome(each) for each in many]
@@ -125,12 +111,11 @@ def commit_many(admins: Sequence[Admin], handles: Sequence[Handle]) -> list[Outc
     return background.spread("onceonly-look-up", outcome, many, threads_max=_LOOK_UPS_MAX)
 
 
-def _end_all(admin: Admin, many: Sequence[Prepared], leaders: Sequence[int]) -> dict[str, Any]:
-    """Send EndTxn of all by one connection, and give the answers by transactional id."""
+def _end_all(admin: Admin, many: Sequence[Prepared]) -> dict[str, Any]:
+    """Send EndTxn of all, and give the answers by transactional id."""
     try:
         for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
             _require_cluster(admin, cluster_id, transactional_id)
-        admin.learn_leaders(leaders)
         admin.guess_coordinators(each.transactional_id for each in many)
         return admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
     except NotAnsweredError as error:

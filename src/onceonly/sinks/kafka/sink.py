@@ -39,8 +39,6 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         super().__init__(options)
         self._kafka = KafkaOptions.parse(options)
         self._admin = Admin(self._kafka)
-        # The second one is used, and made, where very many are committed.
-        self._admins = (self._admin, Admin(self._kafka))
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns, topics, permissions and time-outs, and pin what the cluster speaks."""
@@ -92,7 +90,7 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Send EndTxn of all, and then wait: half the time of one by one."""
-        return committer.commit_many(self._admins, handles)
+        return committer.commit_many(self._admin, handles)
 
     def abort(self, handle: Handle) -> None:
         """Abort and fence by InitProducerId."""
@@ -114,5 +112,4 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     def close(self) -> None:
         """Close the driver's connections."""
-        for admin in self._admins:
-            admin.close()
+        self._admin.close()
