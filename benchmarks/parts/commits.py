@@ -24,8 +24,8 @@ from onceonly.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from benchmarks.contenders.base import Place
     from benchmarks.values import Run
     from benchmarks.world import World
     from onceonly.model import Plan
@@ -40,7 +40,7 @@ def measure(world: World, run: Run) -> Measured:
     """Decide some epochs of ``run.work.count`` transactions each, and time what happens after the last vote."""
     rows = run.work.count * _ROWS * (EPOCHS + 1)
     with world.place(run) as place:
-        epochs = _epochs(place, run.work.count, world)
+        epochs = decide(place.servers, place.target, run.work.count, world.folder, broker=world.kafka.pid)
         found = reading.read(place.servers, place.target, place.partitions)
     lost, doubled = reading.missing_and_again(found, rows)
     return Measured(
@@ -53,16 +53,22 @@ def measure(world: World, run: Run) -> Measured:
     )
 
 
-def _epochs(place: Place, count: int, world: World) -> list[dict[str, float]]:
+def decide(
+    servers: str, topic: str, count: int, folder: Path, *, broker: int | None = None
+) -> list[dict[str, float]]:
+    """Decide some epochs of so many transactions each; give, of each but the first, when its steps were taken.
+
+    ``broker`` is the process whose time on a processor is given, too.
+    """
     query = uuid.uuid4().hex
-    pids = (world.kafka.pid or 0, os.getpid())
-    sink = KafkaSink({"kafka.bootstrap.servers": place.servers, "topic": place.target})
+    pids = {"cpu_own_ms": os.getpid()} | ({"cpu_broker_ms": broker} if broker is not None else {})
+    sink = KafkaSink({"kafka.bootstrap.servers": servers, "topic": topic})
     watched: list[tuple[str, float]] = []
 
     def watch(step: Mapping[str, str | int]) -> None:
         watched.append((str(step["kind"]), time.monotonic()))
 
-    checkpoint = str(world.folder / f"commits-{query}")
+    checkpoint = str(folder / f"commits-{query}")
     coordinator = Coordinator(log=open_log(checkpoint, query=query, create=True), actor="driver", watch=watch)
     coordinator.join(_SINK, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE))
     found: list[dict[str, float]] = []
@@ -74,21 +80,13 @@ def _epochs(place: Place, count: int, world: World) -> list[dict[str, float]]:
                 _vote(sink, plan, query, slot, first=(epoch * count + slot) * _ROWS) for slot in range(count)
             ]
             watched.clear()
-            before = [on_cpu_s(pid) for pid in pids]
+            before = {name: on_cpu_s(pid) for name, pid in pids.items()}
             began = time.monotonic()
             coordinator.decide(plan, votes)
             ended = time.monotonic()
-            after = [on_cpu_s(pid) for pid in pids]
+            spent = {name: (on_cpu_s(pid) - before[name]) * 1000 for name, pid in pids.items()}
             if epoch:
-                spent = [(end - begin) * 1000 for begin, end in zip(before, after, strict=True)]
-                found.append(
-                    {
-                        "decide_ms": (ended - began) * 1000,
-                        "cpu_broker_ms": spent[0],
-                        "cpu_own_ms": spent[1],
-                        **_phases(watched, began),
-                    }
-                )
+                found.append({"decide_ms": (ended - began) * 1000, **spent, **_phases(watched, began)})
     finally:
         sink.close()
     return found

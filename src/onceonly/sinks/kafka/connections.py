@@ -1,8 +1,8 @@
 """Further connections to a broker, for many requests at a time. Driver; only in the thread of kafka-python.
 
 A broker takes up a request of a connection when it has answered the one before. Meanwhile it hands it from thread to
-thread, and waits for the replicas of its log: on three brokers, 64 commits take twice as long by kafka-python's one
-connection to each (measured).
+thread, and waits for the replicas of its log: on three brokers, 64 commits take three times as long by one connection
+to each, as kafka-python has (``benchmarks.replicas``; docs/adr/0013-commits-by-several-connections.md).
 """
 
 from __future__ import annotations
