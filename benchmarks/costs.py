@@ -38,6 +38,7 @@ from benchmarks.values import (
     RECORD_BYTES,
     SPARK_TUNED,
     Record,
+    Recorded,
     Work,
     encode,
 )
@@ -107,14 +108,9 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     mib: float
 
 
-class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Costs(Recorded, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of costs."""
 
-    version: int
-    command: str
-    started: str
-    machine: Mapping[str, str | int | float]
-    versions: Mapping[str, str]
     costs: tuple[Cost, ...]
     record: Record
     parts: Mapping[str, float]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.parts import commits
-from benchmarks.values import encode
+from benchmarks.values import Recorded, encode
 from onceonly.embedded.kafka_cluster import EmbeddedCluster
 from onceonly.sinks.kafka import connections
 from onceonly.testing.campaign import machine as host
@@ -46,14 +45,9 @@ class Committing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rounds: int
 
 
-class Replicas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Replicas(Recorded, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of them."""
 
-    version: int
-    command: str
-    started: str
-    machine: Mapping[str, str | int | float]
-    versions: Mapping[str, str]
     found: tuple[Committing, ...]
 
 

@@ -103,6 +103,16 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     why: str = ""
 
 
+class Recorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file of figures says first: which command found them, when, where and by which versions."""
+
+    version: int
+    command: str
+    started: str
+    machine: Mapping[str, str | int | float]
+    versions: Mapping[str, str]
+
+
 class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of results. ``fingerprint`` is of all that must be the same for an interrupted one to be gone on with."""
 
