@@ -78,7 +78,7 @@ from onceonly.sinks.kafka import partitioner, record_batches
 process = psutil.Process()
 before, began = process.memory_info().rss, time.perf_counter()
 compiled.expect(compiled.ROWS_MIN)
-for loops in (checksum.LOOPS, partitioner.LOOPS, record_batches.LOOPS):
+for loops in (checksum.LOOPS, checksum.LONG_LOOPS, partitioner.LOOPS, record_batches.LOOPS):
     assert compiled.loops(loops) is not None
 print(json.dumps([time.perf_counter() - began, (process.memory_info().rss - before) / 2**20]))
 """

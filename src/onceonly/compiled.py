@@ -31,6 +31,10 @@ ROWS_MIN = 50_000
 _rows_min = {"auto": ROWS_MIN, "always": 0, "never": None}
 
 
+class NotHereError(ImportError):
+    """What a module of loops needs is not on this machine, and nothing is wrong with that."""
+
+
 class _State:
     """Of this process: whether loops are asked for, which never goes back; which were loaded; what has been told."""
 
@@ -106,7 +110,7 @@ def _load(module: str) -> ModuleType | None:
         found = importlib.import_module(module)
     except Exception as error:  # noqa: BLE001  a compiler has many ways to fail, and nothing depends on it
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "numba"
-        if not is_missing and not _State.is_told:
+        if not is_missing and not isinstance(error, NotHereError) and not _State.is_told:
             _State.is_told = True
             log.warning(
                 "numba is installed and does not work here, so rows are taken by numpy: %s: %s.",

@@ -764,6 +764,15 @@ DEFECTS: Final = (
         tests=("tests/unit/test_runtime_checksum.py::test_values_are_hashed_by_murmurhash64a",),
     ),
     Defect(
+        name="compiled-long-not-chained",
+        group=RECOVERY,
+        what="A compiled loop drops a bit of the hash that a long value is chained to",
+        file="runtime/xxh3_loops.py",
+        before="memory + starts[row], lengths[row], seeds[row])",
+        after="memory + starts[row], lengths[row], seeds[row] >> np.uint64(1) << np.uint64(1))",
+        tests=("tests/unit/test_runtime_checksum.py::test_long_values_are_hashed_by_xxh3",),
+    ),
+    Defect(
         name="rows-before-their-partition",
         group=KAFKA,
         what="Rows are sent before their partition is in the transaction",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from google_crc32c import _crc32c
 
 from onceonly import compiled
 from onceonly.errors import ConfigurationError
@@ -20,7 +21,7 @@ from onceonly.sinks.kafka import partitioner, record_batches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ALL = (checksum.LOOPS, partitioner.LOOPS, record_batches.LOOPS)
+ALL = (checksum.LOOPS, checksum.LONG_LOOPS, partitioner.LOOPS, record_batches.LOOPS)
 BROKEN = "numba is installed and does not work here, so rows are taken by numpy: "
 IN_A_PROCESS = """
 import logging, sys
@@ -81,16 +82,16 @@ def in_a_process(before: str = "", **environment: str) -> list[str]:
 
 
 def test_few_rows_do_not_import_numba_and_many_do() -> None:
-    assert in_a_process() == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops"]
+    assert in_a_process() == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops xxh3_loops"]
 
 
 def test_once_compiled_they_serve_attempts_with_few_rows_too() -> None:
     compiled.expect(compiled.ROWS_MIN - 1)
-    assert [compiled.loops(module) for module in ALL] == [None] * 3
+    assert [compiled.loops(module) for module in ALL] == [None] * len(ALL)
     compiled.expect(compiled.ROWS_MIN)
     compiled.expect(0)  # the next attempt, in the same process
     assert None not in [compiled.loops(module) for module in ALL]
-    assert compiled.used() == ["checksum_loops", "partition_loops", "record_loops"]
+    assert compiled.used() == ["checksum_loops", "partition_loops", "record_loops", "xxh3_loops"]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,20 @@ def test_without_numba_rows_are_taken_by_numpy_in_silence(
     ask_anew(monkeypatch)
     with caplog.at_level(logging.WARNING):
         assert by_numpy() == expected
-        assert [compiled.loops(module) for module in ALL] == [None] * 3
+        assert [compiled.loops(module) for module in ALL] == [None] * len(ALL)
     assert compiled.used() == []
+    assert caplog.records == []
+
+
+def test_an_xxhash_that_keeps_its_function_in_c_to_itself_is_called_for_each_value_in_silence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = by_numpy()
+    monkeypatch.setattr("xxhash._xxhash.__file__", _crc32c.__file__)  # has none of that name
+    ask_anew(monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        assert by_numpy() == expected
+    assert compiled.used() == ["checksum_loops"]
     assert caplog.records == []
 
 
@@ -134,7 +147,7 @@ def test_a_numba_that_does_not_work_is_told_of_once_and_done_without(
     ask_anew(monkeypatch)
     with caplog.at_level(logging.WARNING):
         assert by_numpy() == expected
-        assert [compiled.loops(module) for module in ALL] == [None] * 3
+        assert [compiled.loops(module) for module in ALL] == [None] * len(ALL)
     assert compiled.used() == []
     assert [record.getMessage() for record in caplog.records] == [
         BROKEN + "ZeroDivisionError: division by zero."
@@ -163,7 +176,7 @@ def test_a_loop_that_does_not_do_what_it_must_is_not_used(
 
 @pytest.mark.parametrize("before", [NO_CACHE, FULL_DISK], ids=["nowhere to keep it", "a full disk"])
 def test_loops_that_cannot_be_kept_are_compiled_by_each_process(before: str) -> None:
-    assert in_a_process(before) == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops"]
+    assert in_a_process(before) == [f"{by_numpy()} False", f"{by_numpy()} checksum_loops xxh3_loops"]
 
 
 def test_where_numba_is_told_not_to_compile_rows_are_taken_by_numpy() -> None:

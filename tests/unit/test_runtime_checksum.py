@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ways import taken
 
 from onceonly.model import Vote
-from onceonly.runtime.checksum import LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
+from onceonly.runtime.checksum import LONG_LOOPS, LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,8 @@ ROWS = st.lists(
 @pytest.fixture(params=["by numpy", "by a loop"], scope="module", autouse=True)
 def _ways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways give the same checksum."""
-    with taken(LOOPS, by_loops=request.param == "by a loop"):
+    by_loops = request.param == "by a loop"
+    with taken(LOOPS, by_loops=by_loops), taken(LONG_LOOPS, by_loops=by_loops):
         yield
 
 
@@ -113,6 +115,21 @@ def test_values_are_hashed_by_murmurhash64a(values: list[bytes], cut: int, wide:
     column = pa.array(values, pa.large_binary() if wide else pa.binary())
     rows = pa.RecordBatch.from_arrays([column, column], names=["a", "b"]).slice(cut)
     expected = sum(murmurhash64a(value, murmurhash64a(value, 0)) for value in values[cut:])
+
+    assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
+
+
+@QUICK
+@given(
+    values=st.lists(st.binary(min_size=129, max_size=600), min_size=1, max_size=6),
+    cut=st.integers(0, 6),
+    wide=st.booleans(),
+)
+def test_long_values_are_hashed_by_xxh3(values: list[bytes], cut: int, wide: bool) -> None:  # noqa: FBT001  drawn
+    column = pa.array(values, pa.large_binary() if wide else pa.binary())
+    rows = pa.RecordBatch.from_arrays([column, column], names=["a", "b"]).slice(cut)
+    hashed = xxhash.xxh3_64_intdigest
+    expected = sum(hashed(value, hashed(value, 0)) for value in values[cut:])
 
     assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
 

@@ -4,7 +4,7 @@ A row's hash chains its columns' hashes in column order: each is the seed of the
 the checksum, and a replay computes what it is compared with: an older version's decision keeps its meaning.
 
 - ``murmur64``: MurmurHash64A (Appleby, SMHasher) of values up to 128 bytes, for all rows of a batch at once, by numpy
-  or by a compiled loop; xxh3 (Collet, xxHash 0.8) of longer ones, one by one.
+  or by a compiled loop; xxh3 (Collet, xxHash 0.8) of longer ones, one by one or by a compiled loop.
 - ``xxh3`` (no name, 16 digits): xxh3 of every value; of decisions made before.
 """
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     _Words = npt.NDArray[np.uint64]
 
 MURMUR, XXH3 = "murmur64", ""
-LOOPS = "onceonly.runtime.checksum_loops"
-"""Compiled, they do the same (``onceonly.compiled``)."""
+LOOPS, LONG_LOOPS = "onceonly.runtime.checksum_loops", "onceonly.runtime.xxh3_loops"
+"""Compiled, they do the same (``onceonly.compiled``): for short values and for long ones."""
 _MODULUS = 2**64
 _NULL = b"\x00onceonly:null"
 _NULL_WORD = 0x6F6E63656F6E6C79
@@ -128,8 +128,11 @@ def _hash_bytes(column: pa.Array, seeds: _Words) -> _Words:
     hashes = np.empty_like(seeds)
     short = np.flatnonzero(~long)
     hashes[short] = _murmur64a(raw, starts[short], lengths[short], seeds[short])
-    memory, digest = raw.data, xxhash.xxh3_64_intdigest
     places = np.flatnonzero(long)
+    if (loops := compiled.loops(LONG_LOOPS)) is not None:
+        loops.xxh3(raw, starts, lengths, seeds, places, hashes)
+        return hashes
+    memory, digest = raw.data, xxhash.xxh3_64_intdigest
     rows = zip(starts[places].tolist(), lengths[places].tolist(), seeds[places].tolist(), strict=True)
     hashes[places] = np.fromiter(
         (digest(memory[start : start + length], seed) for start, length, seed in rows), np.uint64, len(places)
