@@ -770,7 +770,7 @@ DEFECTS: Final = (
         file="runtime/xxh3_loops.py",
         before="memory + starts[row], lengths[row], seeds[row])",
         after="memory + starts[row], lengths[row], seeds[row] >> np.uint64(1) << np.uint64(1))",
-        tests=("tests/unit/test_runtime_checksum.py::test_long_values_are_hashed_by_xxh3",),
+        tests=("tests/unit/test_runtime_checksum.py::test_short_long_and_null_values_are_hashed_row_by_row",),
     ),
     Defect(
         name="rows-before-their-partition",

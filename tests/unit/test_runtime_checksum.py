@@ -107,6 +107,13 @@ def test_the_algorithms_stay_what_decisions_on_disk_were_made_with(algorithm: st
     assert checksum(batch(rows), algorithm=algorithm) == (2, expected)
 
 
+def test_long_values_stay_hashed_as_decisions_on_disk_were_made_with() -> None:
+    values = [bytes(number % 251 for number in range(size)) for size in (129, 240, 241, 1024, 1025, 3000)]
+    rows = pa.record_batch({"a": pa.array(values, pa.binary()), "b": pa.array(values[::-1], pa.binary())})
+
+    assert checksum(rows) == (6, "murmur64:504bf2473eb47db4")
+
+
 @QUICK
 @given(
     values=st.lists(st.binary(max_size=40), min_size=1, max_size=6), cut=st.integers(0, 6), wide=st.booleans()
@@ -119,16 +126,34 @@ def test_values_are_hashed_by_murmurhash64a(values: list[bytes], cut: int, wide:
     assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
 
 
+def hashed(value: bytes | None, seed: int) -> int:
+    """Short values by MurmurHash64A, long ones by xxh3, and null as one word of its own."""
+    if value is None:
+        m, mask = 0xC6A4A7935BD1E995, 2**64 - 1
+        k = 0x6F6E63656F6E6C79 * m & mask
+        h = (((k ^ k >> 47) * m & mask) ^ seed) * m & mask
+        h = (h ^ h >> 47) * m & mask
+        return h ^ h >> 47
+    return murmurhash64a(value, seed) if len(value) <= 128 else xxhash.xxh3_64_intdigest(value, seed)
+
+
+LENGTHS = st.sampled_from([0, 7, 128, 129, 240, 241, 1024, 1025, 3000]) | st.integers(0, 5000)
+
+
 @QUICK
 @given(
-    values=st.lists(st.binary(min_size=129, max_size=600), min_size=1, max_size=6),
-    cut=st.integers(0, 6),
+    lengths=st.lists(st.none() | LENGTHS, min_size=1, max_size=9),
+    cut=st.integers(0, 9),
     wide=st.booleans(),
 )
-def test_long_values_are_hashed_by_xxh3(values: list[bytes], cut: int, wide: bool) -> None:  # noqa: FBT001  drawn
+def test_short_long_and_null_values_are_hashed_row_by_row(
+    lengths: list[int | None],
+    cut: int,
+    wide: bool,  # noqa: FBT001  drawn
+) -> None:
+    values = [None if n is None else bytes((n + i) % 251 for i in range(n)) for n in lengths]
     column = pa.array(values, pa.large_binary() if wide else pa.binary())
     rows = pa.RecordBatch.from_arrays([column, column], names=["a", "b"]).slice(cut)
-    hashed = xxhash.xxh3_64_intdigest
     expected = sum(hashed(value, hashed(value, 0)) for value in values[cut:])
 
     assert checksum(rows)[1] == f"murmur64:{expected % 2**64:016x}" or not rows.num_rows
@@ -192,9 +217,10 @@ def test_every_type_that_spark_sends_is_taken(kind: pa.DataType, value: object) 
     assert checksum(batch([(value,)], schema)) != checksum(batch([(None,)], schema))
 
 
-def test_a_null_counts_as_a_null_whatever_bytes_stand_behind_it() -> None:
-    bounds, valid = pa.py_buffer(b"\0\0\0\0\3\0\0\0\6\0\0\0"), pa.py_buffer(b"\1")
-    column = pa.Array.from_buffers(pa.binary(), 2, [valid, bounds, pa.py_buffer(b"abcabc")])
-    plain = pa.array([b"abc", None], pa.binary())
+@pytest.mark.parametrize("text", [b"abc", b"x" * 300])
+def test_a_null_counts_as_a_null_whatever_bytes_stand_behind_it(text: bytes) -> None:
+    bounds = pa.array([0, len(text), 2 * len(text)], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\1"), bounds, pa.py_buffer(text * 2)])
+    plain = pa.array([text, None], pa.binary())
     found, expected = (checksum(pa.record_batch({"key": each, "value": each})) for each in (column, plain))
     assert found == expected
