@@ -30,6 +30,8 @@ class RowFloor:
     """How many times as fast a sink would be that takes nothing itself."""
     sent: float
     """And one that takes what sending takes ours."""
+    looped: float
+    """And, for checksum and record batches, what these take ours when it has a process and rows for itself."""
 
     @property
     def us(self) -> float:
@@ -45,12 +47,14 @@ def of_row(spent: costs.Costs) -> RowFloor:
     broker = min(each.broker_us for each in writing) - receiving.broker_us
     floor = receiving.all_us + broker
     sending = (ours.python_us - receiving.python_us) * shares(spent)[costs.SENDING]
+    loops = spent.parts[costs.CHECKSUM] + spent.parts[costs.MAKING]
     return RowFloor(
         received_us=receiving.all_us,
         broker_us=broker,
         sending_us=sending,
         most=spark.all_us / floor,
         sent=spark.all_us / (floor + sending),
+        looped=spark.all_us / (floor + sending + loops),
     )
 
 
@@ -109,13 +113,29 @@ def of_ratio(
     if asked.part == "commit":
         commit = of_commit(results)
         return None if commit is None else commit.ms / commit.few_ms
-    if asked.part == "throughput" and asked.work.record in spent:
-        best = of_row(spent[asked.work.record]).sent
-        if FLINK_EO not in asked.theirs:
-            return best
-        spark = median(of(results.runs, "throughput", asked.work, SPARK_TUNED), "records_per_s")
-        return None if spark is None else best * spark / note.theirs
-    return of_wait(asked, note, epochs)
+    return of_rows(asked, note, results, spent) or of_wait(asked, note, epochs)
+
+
+def of_rows(
+    asked: Asked,
+    note: Ratio,
+    results: Results,
+    spent: Mapping[Record, costs.Costs],
+    *,
+    with_loops: bool = False,
+) -> float | None:
+    """Give the ratio of records a second of a sink that only sends, or sends what its loops have made.
+
+    None where rows of that size were not taken apart.
+    """
+    if asked.part != "throughput" or asked.work.record not in spent or not note.theirs:
+        return None
+    floor = of_row(spent[asked.work.record])
+    best = floor.looped if with_loops else floor.sent
+    if FLINK_EO not in asked.theirs:
+        return best
+    spark = median(of(results.runs, "throughput", asked.work, SPARK_TUNED), "records_per_s")
+    return None if spark is None else best * spark / note.theirs
 
 
 def of_wait(

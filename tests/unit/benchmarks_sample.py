@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from benchmarks import store
+from benchmarks import costs, store
 from benchmarks.plan import QUICK
 from benchmarks.ratios import ASKED
 from benchmarks.values import (
@@ -19,6 +19,28 @@ from benchmarks.values import (
     Run,
     Work,
 )
+
+COSTS = costs.Costs(
+    version=2,
+    command="c",
+    started="2026-11-22",
+    machine={},
+    versions={},
+    costs=tuple(
+        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=python, broker_us=broker)
+        for sink, jvm, python, broker in (
+            (costs.READING, 1.0, 0.5, 0.25),
+            (costs.RECEIVING, 1.25, 0.25, 0.25),
+            (ONCEONLY_EO, 1.5, 0.5, 1.0),
+            (SPARK_TUNED, 2.5, 0.5, 0.75),
+        )
+    ),
+    record="100b",
+    parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
+    parts_by_numpy={costs.CHECKSUM: 0.5, costs.MAKING: 1.0, costs.SENDING: 0.75},
+    loading=costs.Loading(seconds=1.25, mib=100.4),
+)
+"""Of rows of 100 bytes."""
 
 PASS, PASS_1KB = Work(kind="pass"), Work(kind="pass", record="1kb")
 PACED = Work(kind="pass", rate=200)

@@ -4,32 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.benchmarks_sample import results, run, runs
+from tests.unit.benchmarks_sample import COSTS, results, run, runs
 
-from benchmarks import costs, floors
+from benchmarks import floors
 from benchmarks.ratios import EVERY, ratios
-from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Measured, Work
-
-COSTS = costs.Costs(
-    version=2,
-    command="c",
-    started="2026-11-22",
-    machine={},
-    versions={},
-    costs=tuple(
-        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=python, broker_us=broker)
-        for sink, jvm, python, broker in (
-            (costs.READING, 1.0, 0.5, 0.25),
-            (costs.RECEIVING, 1.25, 0.25, 0.25),
-            (ONCEONLY_EO, 1.5, 0.5, 1.0),
-            (SPARK_TUNED, 2.5, 0.5, 0.75),
-        )
-    ),
-    record="100b",
-    parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
-    parts_by_numpy={costs.CHECKSUM: 0.5, costs.MAKING: 1.0, costs.SENDING: 0.75},
-    loading=costs.Loading(seconds=1.25, mib=100.4),
-)
+from benchmarks.values import ONCEONLY_EO, Measured, Work
 
 
 def best(name: str, *found: Measured) -> float | None:
@@ -46,6 +25,14 @@ def test_of_a_row_it_is_what_python_and_the_broker_cannot_be_spared_and_sending(
 def test_against_flink_it_is_less_by_what_flink_is_ahead_of_spark() -> None:
     # Spark's own sink wrote 500 records a second, Flink 300.
     assert best("throughput_100b_vs_flink_exactly_once") == pytest.approx(3.75 / 2.4 * 500 / 300)
+
+
+def test_a_nearer_one_has_the_loops_over_rows_as_they_are_alone() -> None:
+    measured = results(*runs())
+    _, notes = ratios(measured.runs, {}, EVERY)
+    name = "throughput_100b_vs_spark"
+    found = floors.of_rows(EVERY[name], notes[name], measured, {"100b": COSTS}, with_loops=True)
+    assert found == pytest.approx(3.75 / (2.4 + 0.25 + 0.25))
 
 
 def test_where_rows_of_that_size_were_not_taken_apart_there_is_none() -> None:

@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from rich.console import Console
-from tests.unit.benchmarks_sample import PASS, results, run, runs
+from tests.unit.benchmarks_sample import COSTS, PASS, results, run, runs
 
 from benchmarks import costs, display, history, page, phases, plots
 from benchmarks.ratios import EVERY
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
-from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Work, decode, encode
+from benchmarks.values import FLINK_EO, ONCEONLY_EO, Work, decode, encode
 from onceonly.testing.campaign import marks
 
 ROOT = Path(__file__).parents[2]
@@ -70,27 +70,7 @@ def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_chec
 
 
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
-    spent = [
-        costs.Cost(sink=sink, rounds=5, records_per_s=1e6, jvm_us=jvm, python_us=python, broker_us=broker)
-        for sink, jvm, python, broker in (
-            (costs.READING, 1.0, 0.5, 0.25),
-            (costs.RECEIVING, 1.25, 0.25, 0.25),
-            (ONCEONLY_EO, 1.5, 0.5, 1.0),
-            (SPARK_TUNED, 2.5, 0.5, 0.75),
-        )
-    ]
-    record = costs.Costs(
-        version=2,
-        command="c",
-        started="2026-11-22",
-        machine={},
-        versions={},
-        costs=tuple(spent),
-        record="100b",
-        parts={costs.CHECKSUM: 0.25, costs.MAKING: 0.25, costs.SENDING: 0.75},
-        parts_by_numpy={costs.CHECKSUM: 0.5, costs.MAKING: 1.0, costs.SENDING: 0.75},
-        loading=costs.Loading(seconds=1.25, mib=100.4),
-    )
+    record = COSTS
     assert msgspec.json.decode(encode(record), type=costs.Costs) == record
     text = page.page(results(*runs()), [record])
     assert "### Rows of 100 bytes" in text
@@ -105,13 +85,31 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
         in text
     )
     assert "would write 1.67 times as many" in text
-    assert "with what that takes ours, 0.15, it would be 1.56 times" in text
+    assert "with what that takes ours, 0.15, it would be 1.56 times, and 1.29 with a checksum and" in text
     assert "Today it is 1.00 times; ours takes 0.75 above the floor" in text
     assert "PyFlink wrote 0.60 times as many" in text
-    assert "against PyFlink, the two floors are 2.78 and 2.60 times." in text
+    assert "against PyFlink, the three are 2.78, 2.60 and 2.16 times." in text
     without = [each for each in runs() if each.run.contender != FLINK_EO]
     assert "above the floor.\n" in page.page(results(*without), [record])
     assert "## What a row costs" not in page.page(results(*runs()))
+
+
+@pytest.mark.parametrize(
+    ("flinks", "best", "why"),
+    [
+        (500.0, "1.56", "within reach, and not reached"),
+        (550.0, "1.42", "beyond it as long as making its records takes what it takes alone: 1.18 then"),
+        (650.0, "1.20", "the aim is beyond it"),
+    ],
+)
+def test_beside_a_missed_aim_of_throughput_stands_what_any_sink_in_python_takes(
+    flinks: float, best: str, why: str
+) -> None:
+    flink = msgspec.structs.replace(PASS, interval_ms=1_000)
+    found = [each for each in runs() if each.run.contender != FLINK_EO]
+    found += [run("throughput", flink, FLINK_EO, number, records_per_s=flinks) for number in (1, 2, 3)]
+    missed = f"| `throughput_100b_vs_flink_exactly_once` | {600 / flinks:.2f} | 1.25 |"
+    assert f"{missed} {best} | {why} |" in page.page(results(*found), [COSTS])
 
 
 def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_meanwhile() -> None:
