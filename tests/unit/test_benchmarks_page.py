@@ -70,9 +70,8 @@ def test_the_readme_has_a_line_for_each_contender_and_of_flink_the_quickest_chec
 
 
 def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
-    record = COSTS
-    assert msgspec.json.decode(encode(record), type=costs.Costs) == record
-    text = page.page(results(*runs()), [record])
+    assert msgspec.json.decode(encode(COSTS), type=costs.Costs) == COSTS
+    text = page.page(results(*runs()), [COSTS])
     assert "### Rows of 100 bytes" in text
     assert f"| {ONCEONLY_EO} | 1,000,000 | 1.50 | 0.50 | 1.00 | 3.00 | 1.25 |" in text
     assert (
@@ -90,7 +89,7 @@ def test_what_a_row_costs_stands_beside_what_reading_it_costs() -> None:
     assert "PyFlink wrote 0.60 times as many" in text
     assert "against PyFlink, the three are 2.78, 2.60 and 2.16 times." in text
     without = [each for each in runs() if each.run.contender != FLINK_EO]
-    assert "above the floor.\n" in page.page(results(*without), [record])
+    assert "above the floor.\n" in page.page(results(*without), [COSTS])
     assert "## What a row costs" not in page.page(results(*runs()))
 
 

@@ -127,13 +127,9 @@ def test_values_are_hashed_by_murmurhash64a(values: list[bytes], cut: int, wide:
 
 
 def hashed(value: bytes | None, seed: int) -> int:
-    """Short values by MurmurHash64A, long ones by xxh3, and null as one word of its own."""
+    """Short values by MurmurHash64A, long ones by xxh3, and null as a word whose length is left out."""
     if value is None:
-        m, mask = 0xC6A4A7935BD1E995, 2**64 - 1
-        k = 0x6F6E63656F6E6C79 * m & mask
-        h = (((k ^ k >> 47) * m & mask) ^ seed) * m & mask
-        h = (h ^ h >> 47) * m & mask
-        return h ^ h >> 47
+        return murmurhash64a(b"onceonly"[::-1], seed ^ 8 * 0xC6A4A7935BD1E995 % 2**64)
     return murmurhash64a(value, seed) if len(value) <= 128 else xxhash.xxh3_64_intdigest(value, seed)
 
 

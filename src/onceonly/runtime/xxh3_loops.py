@@ -6,6 +6,7 @@ Called from Python for each value, most of the time goes into the call.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +37,6 @@ def _address() -> int:
 _FUNCTION = _address()
 
 
-def xxh3(
-    data: npt.NDArray[np.uint8],
-    starts: _Numbers,
-    lengths: _Numbers,
-    seeds: _Words,
-    rows: _Numbers,
-    hashes: _Words,
-) -> None:
-    """Put xxh3 of some of the rows into ``hashes``."""
-    # The address is an argument, as numba's cache keeps the loop for other processes.
-    _xxh3(_FUNCTION, data.ctypes.data, starts, lengths, seeds, rows, hashes)
-
-
 def _called(_context: Any, function: Any, value: Any, length: Any, seed: Any) -> Any:  # noqa: ANN401  numba's
     """Call a function in C by its address: ``XXH64_hash_t f(const void*, size_t, XXH64_hash_t)``."""
 
@@ -65,19 +53,25 @@ def _called(_context: Any, function: Any, value: Any, length: Any, seed: Any) ->
 _call: Any = intrinsic(_called)
 
 
-@jit("nothing", "number", "number", *["numbers"] * 2, "hashes", "numbers", "to hashes")
+@jit("nothing", "number", "bytes", *["numbers"] * 2, "hashes", "numbers", "to hashes")
 def _xxh3(
     function: int,
-    memory: int,
+    data: npt.NDArray[np.uint8],
     starts: _Numbers,
     lengths: _Numbers,
     seeds: _Words,
     rows: _Numbers,
     hashes: _Words,
 ) -> None:
+    memory = np.int64(data.ctypes.data)
     for number in range(len(rows)):
         row = rows[number]
         hashes[row] = _call(function, memory + starts[row], lengths[row], seeds[row])
+
+
+# The function's address is an argument, as numba's cache keeps the loop for other processes.
+xxh3 = functools.partial(_xxh3, _FUNCTION)
+"""Put xxh3 of some of the rows into ``hashes``: data, starts, lengths, seeds, rows, hashes."""
 
 
 # Around the lengths at which xxh3 goes another way: it takes 240 bytes at once, and more in blocks of 1,024.
