@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-page scale scale-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: brokers bench bench-quick bench-page scale scale-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -55,8 +55,16 @@ test: setup lint types imports docs
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace); where it is missing, the tests that use it fail and say so.
-test-all: test
+test-all: test brokers
 	$(BIN)/pytest -m long
+
+# The Kafka sink on each older broker that people run, and campaigns on them over TLS, with throttled clients.
+brokers: setup
+	for release in 3.9 3.3; do \
+	  ONCEONLY_BROKER=$$release $(BIN)/pytest -n 2 --dist loadfile -m "integration and not long" tests/integration/test_kafka_*.py || exit 1; \
+	  $(BIN)/onceonly verify --sink kafka --broker $$release+tls+quotas --crashes 20 || exit 1; \
+	done
+	$(BIN)/onceonly verify --sink kafka --broker 4.2+tls+quotas --crashes 20
 
 lint: setup
 	$(BIN)/ruff check

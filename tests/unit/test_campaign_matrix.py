@@ -48,8 +48,48 @@ def fold(*rounds: Round) -> Result:
 def test_the_page_shows_the_recorded_report(page: Path, block: object) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert callable(block)
-    shown = block(matrix.recorded(RECORDED))
+    report = matrix.recorded(RECORDED)
+    old = matrix.is_old(report, ROOT)
+    if old is None:  # an archive, or a checkout without history: what the page says of its age is taken
+        old = "Recorded on older code" in text
+    shown = block(report, is_old=old)
     assert marks.placed(text, shown, name=matrix.MARKS, where=str(page)) == text, "run `make proof-pages`"
+
+
+def git(folder: Path, *command: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(["git", "-C", folder, *who, *command], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("more", "old"), [(matrix.BEHIND_MAX, False), (matrix.BEHIND_MAX + 1, True)])
+def test_a_record_says_by_itself_that_the_code_has_gone_on(tmp_path: Path, *, more: int, old: bool) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "src").mkdir()
+
+    def commit(path: str, text: str) -> str:
+        (tmp_path / path).write_text(text, encoding="utf-8")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", text)
+        return git(tmp_path, "rev-parse", "--short=12", "HEAD")
+
+    first = commit("src/code.py", "first")
+    report = fold(msgspec.structs.replace(one(), commit=first))
+    for number in range(more):
+        commit("src/code.py", str(number))
+    commit("page.md", "no code")
+    assert matrix.is_old(report, tmp_path) is old
+    assert ("Recorded on older code" in matrix.short(report, is_old=old)) is old
+
+
+def test_a_record_of_code_that_is_in_no_history_is_old(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
+    assert matrix.is_old(fold(msgspec.structs.replace(one(), commit="0" * 12)), tmp_path)
+
+
+def test_without_git_the_age_of_a_record_is_not_known(tmp_path: Path) -> None:
+    assert matrix.is_old(fold(one()), tmp_path) is None
 
 
 def test_the_matrix_is_a_table() -> None:

@@ -226,7 +226,7 @@ def test_a_failed_write_leaves_the_former_report(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"version": 2, "new": []}', "result.json has format 2, written by a newer onceonly"),
+        (b'{"version": 3, "new": []}', "result.json has format 3, written by a newer onceonly"),
         (b'{"version": 1}', "result.json is not a whole report"),
         (b'{"version": 1, "verd', "result.json is not a whole report"),
         (b"\xff", "result.json is not a whole report"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.model import Guarantee
+    from onceonly.testing.campaign.broker import BrokerKind
     from onceonly.testing.campaign.plan import Plan
     from onceonly.testing.campaign.round import Arena
 
@@ -31,8 +32,8 @@ CONSOLE = Console(quiet=True)
 class NoBroker:
     """Stands in for the broker, which no test here needs."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, kind: BrokerKind) -> None:
+        self.directory, self.kind = directory, kind
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +87,7 @@ class Rounds:
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Rounds:
     rounds = Rounds()
-    monkeypatch.setattr(run, "EmbeddedKafka", NoBroker)
+    monkeypatch.setattr(run, "Broker", NoBroker)
     monkeypatch.setattr(run, "ensure_jars", lambda _: None)
     monkeypatch.setattr(run, "run_round", rounds)
     work = tmp_path / "work"

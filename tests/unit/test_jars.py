@@ -5,6 +5,7 @@ import importlib.util
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -79,7 +80,25 @@ def test_every_jar_is_locked_once_by_version_and_sha256() -> None:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:\d[\w.-]*", jar.coordinates)
         assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256)
         assert jar.used_by
-        assert jar.used_by <= {"broker", "spark"} or jar.used_by == {"model"}
+        users = {"broker", "spark", *jars._OLDER.values()}
+        assert jar.used_by <= users or jar.used_by == {"model"}
+
+
+def test_a_set_up_fetches_no_older_broker(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = jars._lock_list()
+    older = replace(two, used_by=frozenset({"broker-3.9"}))
+    monkeypatch.setattr(jars, "_lock_list", lambda: (one, older))
+    assert [path.name for path in jars.ensure_jars()] == ["one-1.0.jar"]
+    assert [path.name for path in jars.broker_classpath(release="3.9")] == ["two-2.0.jar"]
+
+
+def test_a_broker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(jars.RELEASE_VARIABLE, raising=False)
+    assert jars.broker_release() == jars.NEWEST
+    monkeypatch.setenv(jars.RELEASE_VARIABLE, "2.8")
+    with pytest.raises(SetupError, match=r"'2\.8'") as raised:
+        jars.broker_release()
+    assert "4.2, 3.9, 3.3" in raised.value.next_step
 
 
 def test_the_connector_belongs_to_the_locked_pyspark() -> None:

@@ -87,6 +87,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     "--kills", type=click.IntRange(min=1), default=10, show_default=True,
     help="With --recovery: how many for each sink.",
 )  # fmt: skip
+@click.option(
+    "--broker", default="4.2", show_default=True, metavar="RELEASE[+tls][+quotas]",
+    help="Kafka 4.2, 3.9 or 3.3; sinks come over TLS; clients are throttled.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(
     "--trace", is_flag=True,
@@ -103,6 +107,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     html: Path | None,
     number: int | None,
     dear: bool,
+    broker: str,
     each: bool,
     is_unaligned: bool,
     picture: Path | None,
@@ -130,6 +135,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         return shapes.recovery(kills=kills, seed=seed, json=json_file)
     try:
         from onceonly.testing.campaign import tables
+        from onceonly.testing.campaign.broker import BrokerKind
         from onceonly.testing.campaign.run import CampaignOptions, run_campaign
     except ModuleNotFoundError as error:
         raise shared.missing(error) from None
@@ -145,6 +151,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         html=html,
         dear=dear,
         each=each,
+        broker=BrokerKind.parse(broker),
         trace=trace,
         number=number,
     )

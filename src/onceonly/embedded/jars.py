@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+NEWEST = "4.2"
+_OLDER = {"3.9": "broker-3.9", "3.3": "broker-3.3"}
+RELEASES = (NEWEST, *_OLDER)
+"""The brokers that can be started: tests and campaign run on each of them."""
+RELEASE_VARIABLE = "ONCEONLY_BROKER"
 _ATTEMPTS_MAX = 3  # repositories hiccup; a longer outage is the caller's to wait for
 _OFFLINE = ("UnknownHost", "ConnectException", "NoRouteToHost", "went silent", "Host ")
 _UNFINISHED = ".resolving-"
@@ -45,7 +50,8 @@ class Jar:
     """``group:artifact:version``"""
     sha256: str
     used_by: frozenset[str]
-    """``broker``, ``spark`` or both; ``model`` for the model checker, which runs alone."""
+    """``broker``, ``spark`` or both; ``model`` for the model checker, which runs alone; ``broker-3.9`` for an older
+    broker."""
 
     @property
     def file_name(self) -> str:
@@ -59,9 +65,24 @@ def connector_jars(console: Console | None = None) -> list[Path]:
     return ensure_jars(console, used_by="spark")
 
 
-def broker_classpath(console: Console | None = None) -> list[Path]:
-    """Give the jars of the embedded broker; see `ensure_jars`."""
-    return ensure_jars(console, used_by="broker")
+def broker_classpath(console: Console | None = None, *, release: str = NEWEST) -> list[Path]:
+    """Return the jars of the embedded broker of a release; see `ensure_jars`."""
+    return ensure_jars(console, used_by=_OLDER.get(release, "broker"))
+
+
+def broker_release() -> str:
+    """Return the release of the brokers that are started where none is named: ``ONCEONLY_BROKER``, or the newest.
+
+    Raises:
+        SetupError: there is no such release here.
+    """
+    named = os.environ.get(RELEASE_VARIABLE) or NEWEST
+    if named not in RELEASES:
+        raise SetupError(
+            f"{RELEASE_VARIABLE} is {named!r}, and there is no such broker here.",
+            next_step="use one of " + ", ".join(RELEASES),
+        )
+    return named
 
 
 def checker_jar(console: Console | None = None) -> Path:
@@ -93,7 +114,7 @@ def cache_folder() -> Path:
 
 
 def ensure_jars(console: Console | None = None, *, used_by: str | None = None) -> list[Path]:
-    """Give the paths of all jars, or of those for ``broker``, ``spark`` or ``model``; fetch what is missing.
+    """Return the paths of all jars but those of older brokers, or of those for one use; fetch what is missing.
 
     Driver or user's machine; idempotent; instant when all are there. Safe in several processes at
     once: one fetches, the others wait for it. Shows a progress bar if a console is given.
@@ -120,7 +141,9 @@ def _lock_list() -> tuple[Jar, ...]:
 
 
 def _locked(used_by: str | None) -> list[Jar]:
-    return [jar for jar in _lock_list() if used_by is None or used_by in jar.used_by]
+    if used_by is None:
+        return [jar for jar in _lock_list() if jar.used_by.difference(_OLDER.values())]
+    return [jar for jar in _lock_list() if used_by in jar.used_by]
 
 
 def _sha256(path: Path) -> str:

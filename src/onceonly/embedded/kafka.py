@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from onceonly.embedded import kafka_settings as settings
-from onceonly.embedded.jars import broker_classpath
+from onceonly.embedded.jars import broker_classpath, broker_release
 from onceonly.embedded.java import find_java
 from onceonly.embedded.process import GuardedProcess
 from onceonly.errors import SetupError
@@ -54,6 +54,7 @@ class EmbeddedKafka:
         ready_timeout_s: how long a start may take until the broker answers.
         ports: of clients and of the controller; free ones are chosen without them.
         cluster_id: of the cluster that it belongs to; drawn without it.
+        release: which Kafka, of ``jars.RELEASES``; without it what ``ONCEONLY_BROKER`` says, or the newest.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class EmbeddedKafka:
         ready_timeout_s: float = 60.0,
         ports: tuple[int, int] | None = None,
         cluster_id: str | None = None,
+        release: str | None = None,
     ) -> None:
+        self.release = release or broker_release()
         self._is_temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-kafka-"))
         self._properties = dict(properties or {})
@@ -234,13 +237,14 @@ class EmbeddedKafka:
         return str(self.directory / "server.properties")
 
     def _java(self) -> list[str]:
-        logging = resources.files("onceonly.embedded").joinpath("log4j2.properties")
+        files = resources.files("onceonly.embedded")
         return [
             find_java(),
             *("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
-            f"-Dlog4j2.configurationFile={logging}",
+            f"-Dlog4j2.configurationFile={files.joinpath('log4j2.properties')}",
+            f"-Dlog4j.configuration=file:{files.joinpath('log4j.properties')}",  # before 4.0
             f"-Djava.io.tmpdir={self.directory}",
-            *("-cp", ":".join(map(str, broker_classpath()))),
+            *("-cp", ":".join(map(str, broker_classpath(release=self.release)))),
         ]
 
     def _format(self, port: int, controller_port: int) -> None:

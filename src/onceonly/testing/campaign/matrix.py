@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,21 +25,26 @@ MARKS = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 """The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
 _WHY_MAX = 10
+BEHIND_MAX = 30
+"""So many commits to the code may follow on a record before its pages say so."""
+_OLD = f"**Recorded on older code**: more than {BEHIND_MAX} commits to it have followed."
 
 
-def short(result: Result | None) -> str:
-    """Give the matrix and one sentence of what it stands on. Pure."""
+def short(result: Result | None, *, is_old: bool = False) -> str:
+    """Give the matrix and one sentence of what it stands on, and whether that is older code. Pure."""
     if result is None or not result.rounds:
         return marks.NONE
     head = "| sink | guarantee | crashes survived | rows checked | anomalies | verdict |\n|---|---|--:|--:|--:|---|"
-    return "\n".join([head, *map(_row, result.matrix), "", _summary(result), *_doubts(result)])
+    return "\n".join(
+        [head, *map(_row, result.matrix), "", _summary(result), *([_OLD] if is_old else []), *_doubts(result)]
+    )
 
 
-def whole(result: Result | None) -> str:
+def whole(result: Result | None, *, is_old: bool = False) -> str:
     """Give the matrix, recovery times, and how often each fault fired. Pure."""
     if result is None or not result.rounds:
         return marks.NONE
-    parts = [short(result), *_recovery(result)]
+    parts = [short(result, is_old=is_old), *_recovery(result)]
     names = sorted({*result.armed, *result.faults})
     if names:
         rows = [
@@ -54,9 +60,39 @@ def recorded(path: Path) -> Result | None:
     return read(path) if path.exists() else None
 
 
+def is_old(result: Result | None, root: Path) -> bool | None:
+    """Say whether the code has gone far beyond what was recorded; None where that cannot be told. Asks git.
+
+    Of rounds on several commits, the one that is furthest behind counts; one that git does not know is old.
+    """
+    commits = {each.commit.removesuffix("+") for each in result.rounds if each.commit} if result else set()
+    try:
+        if _git(root, "rev-parse", "--is-shallow-repository") != "false":
+            return None
+        behind = [_behind(root, commit) for commit in commits]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return any(count is None or count > BEHIND_MAX for count in behind)
+
+
+def _behind(root: Path, commit: str) -> int | None:
+    """Count the commits to the code since one of them; None where that one is in no history of today's."""
+    try:
+        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
+    except subprocess.CalledProcessError:
+        return None
+    return int(_git(root, "rev-list", "--count", f"{commit}..HEAD", "--", "src"))
+
+
+def _git(root: Path, *command: str) -> str:
+    answer = subprocess.run(["git", "-C", root, *command], capture_output=True, text=True, check=True)
+    return answer.stdout.strip()
+
+
 def write(root: Path, result: Result | None) -> None:
     """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
-    for page, block in ((SHORT, short(result)), (WHOLE, whole(result))):
+    old = bool(is_old(result, root))
+    for page, block in ((SHORT, short(result, is_old=old)), (WHOLE, whole(result, is_old=old))):
         marks.write(root / page, block, name=MARKS)
 
 
@@ -77,8 +113,15 @@ def _summary(result: Result) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
     return (
         f"{result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: **{result.verdict}**. "
-        f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired. {versions}."
+        f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired"
+        f"{_brokers(result)}. {versions}."
     )
+
+
+def _brokers(result: Result) -> str:
+    """Name the kinds of broker, where the rounds say them."""
+    kinds = sorted({each.broker for each in result.rounds if each.broker})
+    return f"; brokers {', '.join(kinds)}" if kinds else ""
 
 
 def _versions(result: Result) -> dict[str, str]:

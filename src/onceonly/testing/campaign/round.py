@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from onceonly.embedded.kafka import EmbeddedKafka
     from onceonly.testing.auditor import Verdict, World
+    from onceonly.testing.campaign.broker import Broker
     from onceonly.testing.campaign.display import Display
     from onceonly.testing.campaign.faults import Fault
     from onceonly.testing.campaign.lives import Life, Lives
@@ -55,11 +56,12 @@ class Arena:
     """What the rounds of one invocation share."""
 
     folder: Path
-    kafka: EmbeddedKafka
+    kafka: Broker
     points: Points
     lives: Lives
     display: Display
     commit: str = ""
+    broker: str = ""
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
@@ -315,6 +317,7 @@ def run_round(
         each=plan.each,
         trace=trace,
         limit_s=plan.limit_s,
+        broker=arena.broker,
         commit=arena.commit,
     )
     if done.verdict == "clean":
@@ -325,7 +328,7 @@ def run_round(
     return done, folder
 
 
-def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
+def _task(kafka: Broker, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
     # A round that was interrupted is run again from its beginning, on topics of its own.
     own = f"{name}-{os.getpid()}"
     task = Task(
@@ -338,6 +341,8 @@ def _task(kafka: EmbeddedKafka, plan: Plan, guarantee: Guarantee, name: str, fol
         guarantee=guarantee.value,
         per_epoch=plan.workload.per_epoch,
         limit_s=plan.limit_s,
+        sink_servers=kafka.sink_servers,
+        sink_options=kafka.sink_options,
     )
     _create(kafka, task.source, plan.workload.partitions)
     _create(kafka, task.target, plan.workload.targets)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from onceonly.embedded.jars import checker_jar, ensure_jars
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.testing.campaign import machine as host
 from onceonly.testing.campaign import page, result
+from onceonly.testing.campaign.broker import Broker, BrokerKind
 from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.display import Display
 from onceonly.testing.campaign.lives import Lives
@@ -47,6 +47,7 @@ class CampaignOptions:
     html: Path | None = None
     dear: bool = True
     each: bool = False
+    broker: BrokerKind = field(default_factory=BrokerKind)
     trace: bool = False
     """Hold each round's event log against the model."""
     number: int | None = None
@@ -77,16 +78,24 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         kept: list[Path] = []
         close.callback(host.tidy, folder, kept)
-        kafka = close.enter_context(EmbeddedKafka(folder / "kafka"))
+        kafka = close.enter_context(Broker(folder / "kafka", options.broker))
         close.callback(kafka.kill)
         points = Points(folder / "points")
         lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
         arena = Arena(
-            folder, kafka, points, lives, display, commit=host.commit(), trace=options.trace, kept=kept
+            folder,
+            kafka,
+            points,
+            lives,
+            display,
+            commit=host.commit(),
+            broker=str(options.broker),
+            trace=options.trace,
+            kept=kept,
         )
-        display.say(f"seed {options.seed}; work in {folder}")
+        display.say(f"seed {options.seed}, broker {options.broker}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
         while not _is_enough(options, done) and (ends is None or monotonic() < ends):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  as below
 from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run time
 
 import msgspec
@@ -26,6 +27,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     per_epoch: int
     limit_s: float | None = None
     """How long an epoch may take."""
+    sink_servers: str = ""
+    sink_options: Mapping[str, str] = {}
+    """Where a sink of ours finds the broker, where it is not as all others do, and what it needs there."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -36,8 +40,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         kafka = {"kafka.bootstrap.servers": self.servers, "topic": self.target}
         if sink == SPARK:
             return kafka
+        ours = {**kafka, **self.sink_options}
+        if self.sink_servers:
+            ours["kafka.bootstrap.servers"] = self.sink_servers
         own = {
-            "kafka": kafka,
+            "kafka": ours,
             "files": {"path": self.files, "format": "json"},
         }[sink]
         # With several sinks, the limit is their decision's.

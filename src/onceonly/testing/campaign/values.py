@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-VERSION = 1
+from onceonly.embedded.jars import NEWEST
+
+VERSION = 2
 """Of the file. A reader takes older ones and refuses newer ones."""
 
 Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
@@ -54,6 +56,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trace: Trace = ""
     limit_s: float | None = None
     """How long an epoch was allowed to take."""
+    broker: str = ""
+    """The kind of the broker, as ``--broker`` takes it; empty where a report did not say it yet."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
@@ -69,6 +73,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
             f"--seed {self.seed} --round {self.number}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
+            f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
         )
 
     @property
