@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import itertools
 import json
 import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import traceback
 import warnings
@@ -305,7 +307,7 @@ def armed(spec: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended: 0, TYPED, DEFECT or by SIGKILL; what it said; how many calls it made, and what failed."""
+    """How a process ended (0, TYPED, DEFECT, ``durable.EXIT``, SIGKILL), what it said, its calls, and what failed."""
 
     status: int
     said: str
@@ -343,7 +345,15 @@ def started(action: Callable[[], object], *folders: Path, fault: Fault | None = 
         child = os.fork()
     if child == 0:
         status, said = 0, ""
-        with FaultyDisk(*folders, fault=fault, **more) as disk:
+        disk, end = FaultyDisk(*folders, fault=fault, **more), os._exit
+
+        def last_words(status: int) -> None:
+            os.write(writer, json.dumps([words.getvalue(), disk.total, disk.at]).encode())
+            end(status)
+
+        os._exit = last_words  # type: ignore[assignment]
+        sys.stderr = words = io.StringIO()
+        with disk:
             try:
                 action()
             except OnceonlyError as error:
@@ -351,7 +361,7 @@ def started(action: Callable[[], object], *folders: Path, fault: Fault | None = 
             except BaseException:  # noqa: BLE001  told
                 status, said = DEFECT, traceback.format_exc()
         os.write(writer, json.dumps([said, disk.total, disk.at]).encode())
-        os._exit(status)
+        end(status)
     os.close(writer)
     return Child(child, reader)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.disk_bench import DEFECT, World, in_child, memory
 
+from onceonly import durable
 from onceonly.testing.disk import CHANGES, READS, Fault, How
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def one_fault(world: World, fault: Fault, calls: Collection[str]) -> str:
         assert end.status != DEFECT, f"{end.at}: {end.said}"
         # What is best effort fails nothing; the error of all else names the file.
         assert end.status == 0 or str(world.folder) in end.said, f"{end.at}: {end.said}"
+        if end.at[0] == "fsync" and fault.code == errno.EIO:
+            assert end.status == durable.EXIT, f"{end.at}: an fsync failed, and its process went on"
     world.judge_midway()
     after = in_child(world.settle, *world.watched)
     world.last += 1
@@ -88,6 +91,12 @@ def test_after_an_error_at_a_call_each_row_is_there_once(memory: Path, total: in
     # Each kind of error at every sixth call; the long ones below take all of them.
     struck = sweep_of_faults(memory, range(1, total + 1, 2), lambda nth: ERRORS[nth % len(ERRORS)])
     assert struck.keys() == CHANGES
+
+
+def test_every_fsync_that_fails_ends_its_process_and_is_never_asked_again(memory: Path) -> None:
+    ordinals = range(1, counted(memory, {"fsync"}) + 1, 4)
+    struck = sweep_of_faults(memory, ordinals, lambda nth: (ERRORS[nth // 4 % 2][0], errno.EIO), {"fsync"})
+    assert struck == {"fsync": len(ordinals)}
 
 
 def test_what_cannot_be_read_is_named_and_nothing_is_lost(memory: Path) -> None:

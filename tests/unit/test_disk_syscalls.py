@@ -17,6 +17,8 @@ import pytest
 from tests.unit.disk_bench import DEFECT
 from tests.unit.disk_victims import AT
 
+from onceonly import durable
+
 ROOT = Path(__file__).parents[2]
 # At least so many calls of each kind are in the history; unlink(2) is not what removes whole folders.
 CALLS = {"fsync": 100, "link": 40, "unlink": 30, "rename": 10}
@@ -68,3 +70,6 @@ def test_an_error_of_the_kernel_is_named_and_loses_nothing(call: str, code: str)
     right(victims)
     unnamed = [each for each in victims if each["said"] and each["folder"] not in each["said"]]
     assert not unnamed
+    if (call, code) == ("fsync", "EIO"):
+        survivors = [each for each in victims if each["status"] != durable.EXIT]
+        assert not survivors, "an fsync failed, and its process went on"

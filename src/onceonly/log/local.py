@@ -38,7 +38,8 @@ class LocalStore:
     """Files under ``root``; fulfils ``onceonly.log.store.Store``.
 
     A put is a temporary file in the same folder, written and fsynced, then link(2) to its name, which fails
-    where the name is taken, then fsync of the folder. rename(2) is not used: it overwrites silently.
+    where the name is taken, then fsync of the folder. rename(2) overwrites silently, so it only puts the same bytes
+    where they stand already, to make them durable.
     """
 
     def __init__(self, root: Path) -> None:
@@ -99,8 +100,8 @@ class LocalStore:
                 temporary.unlink()
         try:
             durable.sync(final.parent)
-        except OSError as error:
-            message = f"{final.parent} could not be synced ({error})"
+        except OSError as error:  # not of the fsync, which would have ended this process
+            message = f"{final.parent} could not be opened to be synced ({error})"
             raise PutUnknownError(message) from error
         return True
 
@@ -132,10 +133,9 @@ class LocalStore:
     def sync(self, name: str) -> None:
         path = self.root / name
         try:
-            durable.sync(path)
-            durable.sync(path.parent)
+            durable.renew(path, self._temporary(name))
         except OSError as error:
-            raise _unavailable(path, "synced", error) from error
+            raise _unavailable(path, "written anew", error) from error
 
     def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
         try:

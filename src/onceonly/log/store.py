@@ -51,7 +51,10 @@ class Store(Protocol):
         ...
 
     def sync(self, name: str) -> None:
-        """Make what has this name durable, as its writer may have died too early. Raises ``UnavailableError``."""
+        """Make what has this name durable, as its writer may have died before it was, or because it was not.
+
+        Only to ask whether it is durable is not enough: a disk tells of a failure once. Raises ``UnavailableError``.
+        """
         ...
 
     def drop_leftovers(self, dead: Callable[[str], bool]) -> None:

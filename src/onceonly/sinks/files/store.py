@@ -121,7 +121,7 @@ class LocalStore:
 
     def finish(self, file: BinaryIO) -> None:
         file.flush()
-        os.fsync(file.fileno())
+        durable.fsync(file.fileno(), Path(file.name), fresh=True)
         file.close()
 
     def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
@@ -220,7 +220,7 @@ class LocalStore:
             with temporary.open("rb") as source, copy.open("xb") as target:
                 shutil.copyfileobj(source, target, _CHUNK)
                 target.flush()
-                os.fsync(target.fileno())
+                durable.fsync(target.fileno(), copy, fresh=True)
             try:
                 os.link(copy, final)
             except FileExistsError:
