@@ -15,7 +15,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater
-from onceonly.sinks.kafka import admin, direct_producer
+from onceonly.sinks.kafka import client, direct_producer
 from onceonly.testing.kafka_proxy import Api, Fault, KafkaProxy
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_of_many_commits_by_several_connections_those_of_one_that_breaks_are_ask
 def test_an_answer_that_is_late_is_neither_success_nor_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admin, "_REQUEST_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(client, "REQUEST_S", 1.0)
     with wired() as (proxy, kafka):
         query = Query(kafka, **{"kafka.bootstrap.servers": proxy.address})
         handle = query.prepare("a")

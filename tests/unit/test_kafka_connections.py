@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import NodeNotReadyError
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from onceonly.sinks.kafka import connections
 from onceonly.sinks.kafka.connections import CONNECTIONS_MAX, Connections
+from onceonly.sinks.kafka.manager import Manager as Ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 NODE = 7
 
 
-class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is untyped
-    """kafka-python's, whose connections come up, or are refused, when they are told to."""
+class Manager(Ours):
+    """Ours, whose connections come up, or are refused, when they are told to."""
 
     def __init__(self) -> None:
-        super().__init__(NetworkSelector(), bootstrap_servers=["nowhere:9"], reconnect_backoff_ms=60_000)
+        super().__init__(
+            NetworkSelector(), family=0, bootstrap_servers=["nowhere:9"], reconnect_backoff_ms=60_000
+        )
         self.cluster._brokers[NODE] = SimpleNamespace(node_id=NODE, host="nowhere", port=9, rack=None)
         self.begun: list[KafkaConnection] = []
         self.refuses = False

@@ -21,9 +21,9 @@ from onceonly.sinks.kafka.admin import (
     TRANSACTION,
     Admin,
     NotAnsweredError,
-    _Selector,
     transaction_partition,
 )
+from onceonly.sinks.kafka.client import Selector
 from onceonly.sinks.kafka.end_txn import EndTxn
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import Pool, Ready
@@ -369,8 +369,8 @@ def test_once_a_leader_does_not_answer_coordinators_are_guessed_no_more() -> Non
         def forget(self, _kind: int, key: str) -> None:
             self.known.pop(key)
 
-        def has_ended(self) -> bool:
-            return False
+        def is_usable(self) -> bool:
+            return True
 
         def send_all(self, _kind: int, requests: dict[str, object]) -> dict[str, object]:
             return {key: NotAnsweredError("down") for key in requests}
@@ -420,7 +420,7 @@ class _Unspoken(socket.socket):
 
 
 def test_a_socket_is_looked_up_as_before_and_not_spelled_where_it_is_not_registered() -> None:
-    with _Selector() as selector, _Unspoken() as known, _Unspoken() as other:
+    with Selector() as selector, _Unspoken() as known, _Unspoken() as other:
         registered = selector.register(known, selectors.EVENT_READ)
         assert selector.get_key(known) == registered == selector.get_key(known.fileno())
         with pytest.raises(KeyError):

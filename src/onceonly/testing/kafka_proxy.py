@@ -2,7 +2,11 @@
 
 It cuts the connection before a request arrives, drops the answer after the broker has acted, holds an answer
 back, sends a request twice, sends a request of long ago again, and refuses rows as a broker does that has just ceased
-to lead their partition. Plain text only.
+to lead their partition. Plain text only; where TLS is spoken, it passes bytes on and knows no requests (``is_opaque``).
+
+It also falls silent: ``silence`` leaves all connections open, and answers nothing on them and on new ones. ``after``
+tells how many of the broker's bytes still pass on each new one: 0 is a peer that takes a connection and says nothing,
+1 is a TLS handshake or a login that stops half way.
 
 ::
 
@@ -97,9 +101,14 @@ class _Link:
 class KafkaProxy:
     """Forwards to one broker. Made and used by one thread; each connection has two threads of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, is_opaque: bool = False) -> None:
+        self.host = host
+        self._is_opaque = is_opaque
+        self._silent: int | None = None
+        self._spoken = threading.Event()
+        self._spoken.set()
         self.done: Counter[tuple[Api, Fault]] = Counter()
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server((host, port))
         self._broker: EmbeddedKafka | None = None
         self._armed: dict[Api, deque[Fault]] = {}
         self._kept: dict[int, list[Request]] = {}
@@ -112,7 +121,12 @@ class KafkaProxy:
     @property
     def address(self) -> str:
         """``host:port`` for ``bootstrap.servers``."""
-        return f"127.0.0.1:{self._server.getsockname()[1]}"
+        return f"{self.host}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.getsockname()[1])
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -126,6 +140,7 @@ class KafkaProxy:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         self.let_go()
+        self._spoken.set()
         # A thread that waits in accept() is woken by a connection, not by close().
         with contextlib.suppress(OSError), socket.create_connection(self._server.getsockname(), 1):
             pass
@@ -154,6 +169,16 @@ class KafkaProxy:
     def let_go(self) -> None:
         """Deliver the answers that are held back, and hold back no more."""
         self._go.set()
+
+    def silence(self, after: int = 0) -> None:
+        """Answer nothing from now on; connections stay open, and new ones are taken: ``after`` bytes pass on those."""
+        self._silent = after
+        self._spoken.clear()
+
+    def speak(self) -> None:
+        """Answer again on new connections; those that fell silent are closed."""
+        self._silent = None
+        self._spoken.set()
 
     def cut_all(self) -> None:
         """Close every connection, as a switch does that restarts."""
@@ -201,6 +226,11 @@ class KafkaProxy:
             with self._lock:
                 self._sockets |= {client, broker}
             link = _Link(client, broker)
+            silent = self._silent
+            if self._is_opaque or silent is not None:
+                self._start(self._pass, client, broker, None)
+                self._start(self._pass, broker, client, silent)
+                continue
             self._start(self._requests, link)
             self._start(self._answers, link)
 
@@ -209,6 +239,22 @@ class KafkaProxy:
             raise ConnectionRefusedError("KafkaProxy.forward_to was not called yet")
         host, _, port = self._broker.bootstrap_servers.rpartition(":")
         return socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S)
+
+    def _pass(self, source: socket.socket, target: socket.socket, after: int | None) -> None:
+        """Pass bytes on, of a connection that was silent when it began only so many."""
+        with contextlib.suppress(OSError):
+            while part := source.recv(1 << 16):
+                if after is not None:
+                    part = part[:after]
+                    after -= len(part)
+                target.sendall(part)
+                if after == 0:
+                    self._spoken.wait()
+                    break
+                if after is None and not self._spoken.is_set():
+                    self._spoken.wait()
+                    break
+        self._end(source, target)
 
     def _requests(self, link: _Link) -> None:
         client, broker = link.client, link.broker
@@ -239,6 +285,9 @@ class KafkaProxy:
     def _answers(self, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while body := _take(link.broker):
+                if not self._spoken.is_set():
+                    self._spoken.wait()
+                    break
                 armed = link.pending.pop(struct.unpack_from(">i", body)[0], None)
                 if armed is not None:
                     self._note(*armed)

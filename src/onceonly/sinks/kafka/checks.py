@@ -214,8 +214,7 @@ def _end_txn_version(admin: Admin) -> int:
     """
 
     def attempt() -> int:
-        features = admin.client().run(admin.client().kafka.describe_features)
-        level = features.get("transaction.version", {}).get("finalized", (0, 0))[1]
+        level = admin.client().features().get("transaction.version", 0)
         return 5 if level >= 2 else 3  # noqa: PLR2004  the feature's level
 
     return admin.patiently(_PATIENCE_S, "features of the cluster", attempt)

@@ -50,6 +50,11 @@ class Connections:
                 _join(connection.transport._write_buffer)  # noqa: SLF001  no public name
         return sent
 
+    def is_held_back(self, node: int) -> bool:
+        """Say whether a broker is there and takes nothing from us for now, by a quota."""
+        own = self._manager._conns.get(node)  # noqa: SLF001  no public name
+        return bool(own is not None and own.connected and own.paused)
+
     def _to(self, node: int, wanted: int) -> list[Any]:
         """Give at most so many connections to a broker; begin to make those that are missing.
 
@@ -93,6 +98,7 @@ class Connections:
         connection.init_future.add_errback(refused)
         connection.close_future.add_both(closed)
         manager._conns[name] = connection  # noqa: SLF001  as above
+        manager.watch(connection)
         seconds = manager.config["socket_connection_setup_timeout_ms"] / 1000
         manager._net.call_soon(  # noqa: SLF001  as above
             lambda: manager._connect(named, connection, timeout_at=time.monotonic() + seconds)  # noqa: SLF001  as above

@@ -1,0 +1,60 @@
+"""What an answer of Kafka means, or that there was none: errors and codes of the protocol."""
+
+from __future__ import annotations
+
+from onceonly.errors import ConfigurationError
+
+# Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
+NONE = 0
+UNKNOWN_TOPIC = 3
+COORDINATOR_CODES = frozenset({14, 15, 16})  # loading, not available, not this one
+NOT_YET_CODES = COORDINATOR_CODES | {7, 8, 13, 51, 56, 88}  # time-outs, 51 still ending, 88 unstable
+FORBIDDEN = {
+    29: "WRITE and DESCRIBE on topic {}",
+    30: "READ and DESCRIBE on group {}",
+    31: "the cluster operation for {}",
+    53: "WRITE and DESCRIBE on transactional id {}",
+}
+"""The permission that each code of the protocol is about."""
+
+
+class NotAnsweredError(Exception):
+    """No answer, or "not now": the request may or may not have been carried out."""
+
+
+class ThrottledError(NotAnsweredError):
+    """Not sent: the broker holds us back for longer than the request has time. Nobody else is asked then."""
+
+
+def refuse_forbidden(code: int, thing: str) -> None:
+    """Raise ``ConfigurationError`` with the permission to grant, if that is what ``code`` says."""
+    if code in FORBIDDEN:
+        raise ConfigurationError(
+            f"Kafka refuses access to {thing} (error {code}).",
+            next_step=f"grant the client's user {FORBIDDEN[code].format(thing)}",
+        )
+
+
+def judged(error: BaseException) -> Exception:
+    """Tell what an error of kafka-python means: ``NotAnsweredError`` or ``ConfigurationError``; others as they are."""
+    from kafka.errors import IncompatibleBrokerVersion, KafkaError
+
+    found: Exception
+    if isinstance(error, (NotAnsweredError, ConfigurationError)):
+        return error
+    if isinstance(error, IncompatibleBrokerVersion):
+        found = ConfigurationError(
+            f"The Kafka brokers are too old: {error}.", next_step="use brokers of version 3.0 or newer"
+        )
+    elif isinstance(error, (KafkaError, OSError, RuntimeError, GeneratorExit)):
+        # The last two: it was closed meanwhile.
+        found = NotAnsweredError(reason(error))
+    else:
+        return error if isinstance(error, Exception) else NotAnsweredError(reason(error))
+    found.__cause__ = error
+    return found
+
+
+def reason(error: BaseException) -> str:
+    """Spell an error with its kind."""
+    return f"{type(error).__name__}: {error}"

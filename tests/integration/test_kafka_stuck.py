@@ -1,0 +1,257 @@
+"""Peers that take a connection and fall silent, in any state of it: each client is soon replaced by one that works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka_query import PROPERTIES, Query, wait_for
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.embedded.kafka_cluster import EmbeddedCluster
+from onceonly.model import AlreadyCommitted, Committed, RetryLater
+from onceonly.sinks.kafka.admin import TRANSACTION, Admin, NotAnsweredError
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.testing.kafka_proxy import KafkaProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+World = Callable[[Path], AbstractContextManager[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]]
+REPLACED_S = 15.0
+"""A client that is stuck is replaced within so long."""
+ENDED = {Committed(), AlreadyCommitted()}
+CANARY = "canary-password-91d2"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@contextlib.contextmanager
+def plain(_folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]:
+    with KafkaProxy() as proxy:
+        kafka = EmbeddedKafka(properties={**PROPERTIES, **proxy.properties})
+        proxy.forward_to(kafka)
+        with kafka:
+            yield proxy, kafka, {}
+
+
+@contextlib.contextmanager
+def by_login(_folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]:
+    jaas = f'{LOGIN} required username="admin" password="{CANARY}" user_admin="{CANARY}";'
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    client |= {"sasl.username": "admin", "sasl.password": CANARY}
+    with KafkaProxy() as proxy:
+        kafka = EmbeddedKafka(
+            properties={
+                **PROPERTIES,
+                **proxy.properties,
+                "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.broker.plain.sasl.jaas.config": jaas,
+            },
+            client_properties=client,
+        )
+        proxy.forward_to(kafka)
+        with kafka:
+            yield proxy, kafka, client
+
+
+@contextlib.contextmanager
+def by_tls(folder: Path) -> Iterator[tuple[KafkaProxy, EmbeddedKafka, dict[str, str]]]:
+    openssl = shutil.which("openssl")
+    assert openssl is not None, "this test needs openssl"
+    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    both.write_text(key.read_text() + certificate.read_text())
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(certificate)}
+    with KafkaProxy(is_opaque=True) as proxy:
+        kafka = EmbeddedKafka(
+            properties={
+                **PROPERTIES,
+                **proxy.properties,
+                "listener.security.protocol.map": "BROKER:SSL,CONTROLLER:PLAINTEXT",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(both),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(certificate),
+            },
+            client_properties=client,
+        )
+        proxy.forward_to(kafka)
+        with kafka:
+            yield proxy, kafka, client
+
+
+@pytest.mark.parametrize("after", [0, 1, 400], ids=["taken and silent", "one byte", "half way"])
+@pytest.mark.parametrize("world", [plain, by_login, by_tls])
+def test_a_client_that_is_stuck_in_any_state_is_replaced(world: World, after: int, tmp_path: Path) -> None:
+    with world(tmp_path) as (proxy, kafka, client):
+        options = {
+            "kafka.bootstrap.servers": proxy.address,
+            **{f"kafka.{key}": each for key, each in client.items()},
+        }
+        query = Query(kafka, **options)
+        handles = [query.prepare("a", slot=slot) for slot in range(2)]
+        proxy.silence(after)
+        proxy.cut_all()
+        began = time.monotonic()
+        outcomes: list[object] = []
+        # Several at a time, as the runtime asks; none waits for the ends of all the others.
+        asking = [
+            threading.Thread(target=lambda: outcomes.append(query.sink.commit(handles[0]))) for _ in range(4)
+        ]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join(REPLACED_S + 5)
+        assert len(outcomes) == 4, "each attempt ends in time, however many wait"
+        assert time.monotonic() - began < REPLACED_S + 2
+        assert {type(each) for each in outcomes} == {RetryLater}
+        proxy.speak()
+        spoken = time.monotonic()
+        for number, handle in enumerate(handles):
+            assert query.commit(handle) in ENDED, number
+        assert time.monotonic() - spoken < REPLACED_S
+        assert query.commit(query.prepare("b", epoch=1)) in ENDED
+
+
+@contextlib.contextmanager
+def paused(broker: EmbeddedKafka) -> Iterator[None]:
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_one_silent_broker_holds_back_no_commit_of_the_others() -> None:
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(EmbeddedCluster(properties=PROPERTIES))
+        query = Query(cluster)
+        handles = [query.prepare("a", slot=slot) for slot in range(24)]
+        admin = query.admin()
+        at = {each.transaction: admin.client().coordinator(TRANSACTION, each.transaction) for each in handles}
+        admin.close()
+        assert len(set(at.values())) > 1, "their coordinators are several"
+        assert set(query.sink.commit_many([query.prepare("z", epoch=1)])) <= ENDED
+        silent = at[handles[0].transaction]
+        with paused(cluster.broker(silent)):
+            began = time.monotonic()
+            found = query.sink.commit_many(handles)
+            assert time.monotonic() - began < REPLACED_S + 2
+        outcomes = dict(zip((each.transaction for each in handles), found, strict=True))
+        others = [outcomes[name] for name, node in at.items() if node != silent]
+        assert set(others) <= ENDED
+        assert {type(outcomes[name]) for name, node in at.items() if node == silent} == {RetryLater}
+        wait_for(lambda: set(query.sink.commit_many(handles)) <= ENDED, "all of them")
+
+
+def test_where_all_addresses_have_moved_the_bootstrap_names_lead_on() -> None:
+    """The names of the start stay, behind them is another address: the broker's old one takes nobody any more."""
+    with KafkaProxy() as names, KafkaProxy() as old, KafkaProxy() as new:
+        kafka = EmbeddedKafka(properties={**PROPERTIES, **old.properties})
+        for each in (names, old, new):
+            each.forward_to(kafka)
+        with kafka:
+            query = Query(kafka, **{"kafka.bootstrap.servers": names.address})
+            handle = query.prepare("a")
+            kafka.stop()
+            kafka._properties.update(new.properties)
+            kafka._is_formatted = False  # its settings are written anew, its data stay
+            kafka.start()
+            old.silence()
+            old.cut_all()
+            began = time.monotonic()
+            assert query.commit(handle) in ENDED
+            assert time.monotonic() - began < REPLACED_S + 5
+
+
+def resolve(monkeypatch: pytest.MonkeyPatch, name: str, *hosts: str) -> None:
+    asked = socket.getaddrinfo
+
+    def found(host: str, port: int, *more: int, **others: int) -> list[Any]:
+        if host != name:
+            return asked(host, port, *more, **others)
+        family = more[0] if more else others.get("family", 0)
+        if socket.AI_NUMERICHOST in (*more[3:], others.get("flags")):
+            raise socket.gaierror(socket.EAI_NONAME, "it is a name")
+        answers = [each for host in hosts for each in asked(host, port, 0, socket.SOCK_STREAM)]
+        return [each for each in answers if family in {0, each[0]}]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+@contextlib.contextmanager
+def black_hole(host: str, port: int) -> Iterator[None]:
+    """An address that drops what comes: its listener takes nobody, and its queue is full."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        server.bind((host, port))
+        server.listen(0)
+        for _ in range(4):
+            filling = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            filling.settimeout(0)
+            filling.connect_ex((host, port))
+        yield
+
+
+@pytest.mark.parametrize("hole", ["127.0.0.9", "::1"])
+def test_behind_an_address_that_is_a_black_hole_the_next_one_is_tried(
+    hole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedKafka(properties=PROPERTIES) as kafka:
+        port = int(kafka.bootstrap_servers.rpartition(":")[2])
+        kafka.create_topic("t")
+        resolve(monkeypatch, "broker.example", hole, "127.0.0.1")
+        admin = Admin(KafkaOptions.parse({"kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t"}))
+        with black_hole(hole, port):
+            began = time.monotonic()
+            while True:
+                try:
+                    assert admin.cluster_id
+                    break
+                except NotAnsweredError:
+                    assert time.monotonic() - began < REPLACED_S
+            assert time.monotonic() - began < REPLACED_S
+        admin.close()
+
+
+def test_only_addresses_of_the_family_that_is_wanted_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedKafka(properties=PROPERTIES) as kafka:
+        port = int(kafka.bootstrap_servers.rpartition(":")[2])
+        resolve(monkeypatch, "broker.example", "::1", "127.0.0.1")
+        options = {
+            "kafka.bootstrap.servers": f"broker.example:{port}", "topic": "t",
+            "kafka.broker.address.family": "v4", "kafka.socket.connection.setup.timeout.ms": "1000",
+        }  # fmt: skip
+        with black_hole("::1", port):
+            admin = Admin(KafkaOptions.parse(options))
+            began = time.monotonic()
+            assert admin.cluster_id
+            assert time.monotonic() - began < 1.0, "the other address was not tried"
+            admin.close()
