@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeAlias
 
 
@@ -14,6 +15,27 @@ class Guarantee(enum.StrEnum):
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
     AT_MOST_ONCE = "at-most-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """When and where something was written, for people: nothing is ever decided by it, and it is not compared.
+
+    ``at`` is the writer's wall clock as text, UTC with milliseconds (``2026-03-01T12:00:00.000Z``); ``host`` and
+    ``pid`` name the process.
+    """
+
+    at: str = ""
+    host: str = ""
+    pid: int = 0
+
+
+def seconds_of(stamp: Stamp | None) -> float:
+    """Give the moment of a stamp in seconds since 1970; 0 where it is not known or cannot be read. Pure."""
+    try:
+        return datetime.fromisoformat(stamp.at).timestamp() if stamp is not None else 0.0
+    except ValueError:
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +71,7 @@ class Vote:
     ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
     ``checksum`` is order-independent over the slot's rows: the algorithm's name, a colon, and the sum of row hashes
     modulo 2**64 as 16 hex digits; before algorithms had names, the digits alone.
+    ``stamp`` is when and where it was given.
     """
 
     sink: str
@@ -60,6 +83,7 @@ class Vote:
     rows: int
     checksum: str
     handle: Handle | None = None
+    stamp: Stamp | None = field(default=None, compare=False)
 
 
 class LinkKind(enum.StrEnum):
@@ -89,7 +113,8 @@ class Link:
     ``votes`` are decided by this link; ``carried`` were decided *and committed* under an earlier link of the
     same epoch and still belong to its output. ``barrier`` holds the end offsets, one JSON text per source.
     ``settings`` identify each sink's target, so that pending handles are never sent elsewhere; ``uses`` say how
-    to reach it.
+    to reach it. ``planned`` is when and where the plan was handed out by which its votes came, ``stamp`` when and where
+    the link was put; both are None before format 2.
     """
 
     epoch: int
@@ -104,6 +129,8 @@ class Link:
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     uses: Mapping[str, SinkUse] = field(default_factory=dict)
     reason: str = ""
+    planned: Stamp | None = field(default=None, compare=False)
+    stamp: Stamp | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -124,7 +151,8 @@ class Link:
 class Receipt:
     """The durable note that every handle of link ``{epoch}.{index}`` is committed.
 
-    ``outcomes`` counts the commits by the outcome's name; ``seconds`` is the time from link to receipt.
+    ``outcomes`` counts the commits by the outcome's name; ``seconds`` is the time from link to receipt; ``stamp`` is
+    when and where it was put.
     """
 
     epoch: int
@@ -132,6 +160,7 @@ class Receipt:
     plan: str
     outcomes: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    stamp: Stamp | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +216,8 @@ class Plan:
     the next link must have: a put that finds it taken has been superseded. ``decided`` is the link to compare
     with (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are
     what each sink's check found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it
-    takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine.
+    takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine, and ``stamp`` the same
+    for people.
     """
 
     id: str
@@ -204,6 +234,7 @@ class Plan:
     carried: tuple[Vote, ...] = ()
     limit_s: float | None = None
     planned_s: float = 0.0
+    stamp: Stamp | None = field(default=None, compare=False)
 
 
 def differing(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> list[str]:

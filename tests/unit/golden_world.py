@@ -1,6 +1,6 @@
-"""Makes a golden folder: a world with every kind of file, as this version writes them.
+"""Makes golden folders: worlds with every kind of file, as this version writes them.
 
-``python -m tests.unit.golden_world tests/unit/golden/format-N``, once for each new format; see golden/README.md.
+``python -m tests.unit.golden_world N``, once for each new format; see golden/README.md.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.unit.disk_bench import World
+from tests.unit.disk_bench import World, armed
 
 from onceonly.log.opening import accept_move
 from onceonly.sinks.files import ledger
 
 LAST = 24
+GOLDEN = Path(__file__).parent / "golden"
+MIDWAY = {"decided": "commit.before_handle=raise@2", "claimed": "plan.after_claim=raise@1"}
+"""How the epoch after the last one was left: one of its two files published, or no more than claimed."""
 
 
 def make(folder: Path) -> None:
@@ -30,5 +33,18 @@ def make(folder: Path) -> None:
         shutil.copytree(moved.folder, folder)
 
 
+def make_midway(folder: Path, left_by: str) -> None:
+    """Live a while, and die in the middle of the epoch after the last one."""
+    with tempfile.TemporaryDirectory(prefix="golden-") as place:
+        world = World(Path(place) / "world", last=LAST)
+        world.history()
+        with armed(left_by):
+            world.live(LAST + 1, run="run-4", graceful=False)
+        (world.log / "alive").write_text("golden 1 driver\n", encoding="utf-8")
+        shutil.copytree(world.folder, folder)
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    make(GOLDEN / f"format-{sys.argv[1]}")
+    for word, left_by in MIDWAY.items():
+        make_midway(GOLDEN / f"midway-{sys.argv[1]}-{word}", left_by)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from onceonly.errors import LogError
 from onceonly.log import codec
 from onceonly.log.history import Segment, Summary
 from onceonly.log.identity import Identity
-from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Vote
+from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Stamp, Vote
 
 GOLDEN = Path(__file__).parent / "golden"
 WHERE = "/data/checkpoint/onceonly/links/00000000000000000007.0.json"
@@ -66,6 +68,23 @@ FORMAT_1: dict[str, tuple[str, Any]] = {
 }
 
 
+STAMP = Stamp(at="2026-11-26T20:15:00.125Z", host="spark-1", pid=4711)
+STAMPED = replace(VOTE, stamp=STAMP)
+# What format 2 has more; what it has not is as in format 1.
+FORMAT_2: dict[str, tuple[str, Any]] = {
+    "link-commit.json": (
+        "link", replace(LINK, votes=(STAMPED, EMPTY), carried=(STAMPED,), planned=STAMP, stamp=STAMP),
+    ),
+    "link-abort.json": ("link", replace(ABORT, stamp=STAMP)),
+    "receipt.json": ("receipt", replace(RECEIPT, stamp=STAMP)),
+    "history.json": (
+        "history",
+        replace(SEGMENT, epochs=(replace(SUMMARY, aborts=1, at=1795724100.125, planned_s=0.5, settled_s=1.25),)),
+    ),
+    "identity.json": ("identity", IDENTITY),
+}  # fmt: skip
+
+
 def forged(body: bytes, **changes: object) -> bytes:
     """Give a file whose header is right, but for the changes."""
     header = {
@@ -83,11 +102,30 @@ def read(data: bytes) -> Link:
 
 
 @pytest.mark.parametrize("name", FORMAT_1)
-def test_files_of_format_1_are_read_and_written_as_ever(name: str) -> None:
+def test_files_of_format_1_are_read_with_defaults_for_what_is_new(name: str) -> None:
     kind, value = FORMAT_1[name]
     data = (GOLDEN / name).read_bytes()
     assert codec.decode(data, kind=kind, into=type(value), where=name) == value
+    read_again = codec.decode(codec.encode(kind, value), kind=kind, into=type(value), where=name)
+    assert (read_again, codec.encode(kind, read_again)) == (value, codec.encode(kind, value))
+
+
+@pytest.mark.parametrize("name", FORMAT_2)
+def test_files_of_format_2_are_read_and_written_as_ever(name: str) -> None:
+    kind, value = FORMAT_2[name]
+    data = (GOLDEN / "2" / name).read_bytes()
+    found = codec.decode(data, kind=kind, into=type(value), where=name)
+    assert msgspec.to_builtins(found) == msgspec.to_builtins(value), (
+        "times are not compared, but they are told"
+    )
     assert codec.encode(kind, value) == data
+
+
+def test_times_are_for_people_and_make_no_link_another_one() -> None:
+    later = replace(STAMP, at="2027-01-01T00:00:00.000Z", host="spark-2")
+    assert replace(LINK, stamp=STAMP, planned=STAMP) == replace(LINK, stamp=later, planned=None)
+    assert replace(VOTE, stamp=STAMP) == replace(VOTE, stamp=later)
+    assert replace(RECEIPT, stamp=STAMP) == replace(RECEIPT, stamp=later)
 
 
 def test_the_order_of_a_mapping_does_not_change_the_bytes() -> None:
@@ -108,17 +146,20 @@ DAMAGES = {
     "header of another kind of file": (b'{"a":1}\n' + BODY, "damaged header"),
     "header with an unknown field": (forged(BODY, more=1), "damaged header"),
     "not ours": (forged(BODY, format="other"), "not written by onceonly"),
-    "newer": (forged(BODY, version=2), "newer onceonly"),
+    "newer": (forged(BODY, version=codec.VERSION + 1), "newer onceonly"),
     "newer, with another header": (b'{"format":"onceonly","version":3,"crc":1}\n\x00\x01', "newer onceonly"),
     "version 0": (forged(BODY, version=0), "never was"),
     "another kind": (forged(BODY, kind="receipt"), "a 'receipt' where a 'link' belongs"),
     "body not JSON": (forged(b"{"), "not hold a valid link"),
     "a missing field": (forged(b'{"epoch":7}'), "not hold a valid link"),
     "a wrong type": (forged(BODY.replace(b'"index":1', b'"index":"1"')), "not hold a valid link"),
-    "an unknown field": (forged(BODY[:-1] + b',"more":1}'), "fields that format 1 does not have"),
+    "an unknown field": (
+        forged(BODY[:-1] + b',"more":1}'),
+        f"fields that format {codec.VERSION} does not have",
+    ),
     "an unknown field inside": (
         forged(BODY.replace(b'"slot":3', b'"slot":3,"more":1')),
-        "fields that format 1 does not have",
+        f"fields that format {codec.VERSION} does not have",
     ),
 }
 

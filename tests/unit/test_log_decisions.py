@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.log import FileDecisionLog, checkpoint_path, identity_token, open_log
+from onceonly.log.codec import VERSION
 from onceonly.log.store import PutUnknownError
-from onceonly.model import Handle, Link, LinkKind, Receipt, Vote
+from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
 from onceonly.testing import MemoryLog
 from onceonly.testing.memory_store import MemoryStore
 
@@ -73,6 +75,21 @@ def test_the_standing_link_is_given_and_never_replaced(tmp_path: Path) -> None:
     assert old.put_link(link(0, run="old")) == link(0, run="new")
     assert new.put_link(link(0, run="new")) == link(0, run="new")
     assert old.chain(0) == (link(0, run="new"),)
+
+
+def test_a_link_that_is_put_again_at_another_time_is_the_same_one_and_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    synced: list[str] = []
+    monkeypatch.setattr(store, "sync", synced.append)
+    log = FileDecisionLog(store, query="q", keep=100)
+    first = replace(link(0), stamp=Stamp(at="2026-11-26T20:00:00.000Z", host="a", pid=1))
+    later = replace(link(0), stamp=Stamp(at="2026-11-26T20:00:05.000Z", host="b", pid=2))
+    log.put_link(first)
+    standing = log.put_link(later)
+    assert (standing, standing.stamp) == (later, first.stamp)
+    assert synced == ["links/00000000000000000000.0.json"]
 
 
 def test_the_first_receipt_stays(tmp_path: Path) -> None:
@@ -257,7 +274,7 @@ def test_a_damaged_or_renamed_file_is_named(tmp_path: Path, name: str) -> None:
     for damaged, words in [
         (original[:-9], "torn"),
         (b"", "torn"),
-        (original.replace(b'"version":1', b'"version":2'), "newer"),
+        (original.replace(b'"version":%d' % VERSION, b'"version":%d' % (VERSION + 1)), "newer"),
         (other, "renamed or copied"),
     ]:
         path.write_bytes(damaged)

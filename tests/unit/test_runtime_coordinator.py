@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +26,7 @@ from onceonly.model import (
     Plan,
     Receipt,
     RetryLater,
+    Stamp,
     Unknown,
     Vote,
 )
@@ -244,6 +248,22 @@ def test_a_receipt_that_was_found_is_made_durable_before_the_next_epoch_is_claim
     job.disk.hook = lambda step, _value: told.append(step)
     assert job.coordinator().plan(0, barrier=("0",), run="s").mode is Mode.DRAIN
     assert told.index("receipt.before") < told.index("link.before")
+
+
+def test_links_votes_and_receipts_say_when_and_where_they_were_made() -> None:
+    job = Job()
+    before = datetime.now(UTC).replace(microsecond=0)
+    job.live(2)
+    made: list[Stamp | None] = [receipt.stamp for receipt in job.disk.receipts.values()]
+    for link in itertools.chain(*job.disk.links.values()):
+        made += [link.stamp, *(vote.stamp for vote in link.votes)]
+        made += [link.planned] if link.kind is LinkKind.COMMIT else []
+    assert len(made) > 2 * len(DEALT)
+    for stamp in made:
+        assert stamp is not None
+        assert (stamp.host, stamp.pid) == (socket.gethostname(), os.getpid())
+        assert before <= datetime.fromisoformat(stamp.at) <= datetime.now(UTC)
+        assert stamp.at.endswith("Z")
 
 
 def test_nothing_is_committed_before_the_link_is_there_and_no_receipt_before_all_is_committed() -> None:

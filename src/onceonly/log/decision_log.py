@@ -113,6 +113,8 @@ class FileDecisionLog:
     def put_link(self, link: Link) -> Link:
         """Append a link, durably; give the one that stands at its place. Idempotent for an equal link.
 
+        Links are equal whenever they were put (see ``Stamp``): the time of the one that stands stays.
+
         Raises ``UnavailableError`` where nothing was put, ``InDoubtError`` where it cannot be told,
         ``SupersededError`` where the epoch was folded meanwhile, so that this run is very old.
         """
@@ -132,7 +134,12 @@ class FileDecisionLog:
                 next_step="see to this file system (a mount with stale caches?) and start the query again",
             )
         self._saw(link.epoch)
-        return link if standing == data else self._decode_link(name, standing, link.epoch, link.index)
+        if standing == data:
+            return link
+        found = self._decode_link(name, standing, link.epoch, link.index)
+        if found == link:  # ours, but for the time of the put: what is put again is durable, too
+            self.sync(link)
+        return found
 
     def sync(self, link: Link) -> None:
         """Make a link that was read durable. Idempotent; raises ``UnavailableError``."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence  # noqa: TC003  the codec reads th
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from onceonly.model import Link, LinkKind, Receipt  # noqa: TC001  as above
+from onceonly.model import Link, LinkKind, Receipt, seconds_of
 
 SIZES = (20, 100, 1_000, 10_000)
 Range: TypeAlias = tuple[int, int]
@@ -23,6 +23,9 @@ class Summary:
     """What history keeps of one epoch.
 
     ``sinks`` gives rows and transactions of each sink's output; ``outcomes`` and ``seconds`` are the receipt's.
+    ``aborts`` is the number of its ABORT links. For people: ``at`` is when the last link was put, in seconds since
+    1970, ``planned_s`` how long before that its plan was handed out, ``settled_s`` how long after it the receipt was
+    put; all 0 where it is not known, as before format 2.
     """
 
     epoch: int
@@ -31,6 +34,10 @@ class Summary:
     sinks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    aborts: int = 0
+    at: float = 0.0
+    planned_s: float = 0.0
+    settled_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,9 @@ class Segment:
 def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
     """Give the line of an epoch that has at least one link."""
     last = chain[-1]
+    planned, decided, settled = map(
+        seconds_of, (last.planned, last.stamp, receipt.stamp if receipt else None)
+    )
     return Summary(
         epoch=last.epoch,
         kind=last.kind,
@@ -57,7 +67,16 @@ def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
         sinks=by_sink(last),
         outcomes=receipt.outcomes if receipt else {},
         seconds=round(receipt.seconds, 3) if receipt else 0.0,
+        aborts=sum(link.kind is LinkKind.ABORT for link in chain),
+        at=decided,
+        planned_s=_between(planned, decided),
+        settled_s=_between(decided, settled),
     )
+
+
+def _between(before: float, after: float) -> float:
+    """Give the seconds between two moments; 0 where one is not known, or a clock was set."""
+    return max(round(after - before, 3), 0.0) if before and after else 0.0
 
 
 def by_sink(link: Link) -> dict[str, tuple[int, int]]:

@@ -84,6 +84,7 @@ def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:
         settings=plan.settings,
         uses=plan.uses,
         reason=reason,
+        planned=plan.stamp,
     )
 
 

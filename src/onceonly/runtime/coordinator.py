@@ -23,7 +23,7 @@ from onceonly.errors import (
 )
 from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
 from onceonly.ports import QueryContext
-from onceonly.runtime import questions
+from onceonly.runtime import questions, stamps
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.stops import error_of
@@ -210,7 +210,7 @@ class Coordinator:
                 raise error_of(command, query=self._log.query, epoch=epoch)
             if isinstance(command, protocol.StartTasks):
                 # No transaction of this plan is older than this moment.
-                plan = replace(command.plan, planned_s=self._clock.monotonic())
+                plan = replace(command.plan, planned_s=self._clock.monotonic(), stamp=stamps.now())
                 continue
             if isinstance(command, protocol.CommitHandle):
                 batch = [command]
@@ -255,7 +255,7 @@ class Coordinator:
                 self._complete(link)
                 failpoints.hit("receipt.before_put")
                 seconds, self._commits.seconds = self._commits.seconds, 0.0
-                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6)))
+                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6), stamp=stamps.now()))
                 self._record(
                     "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))
                 )
@@ -310,6 +310,7 @@ class Coordinator:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
         if not link.reason:
             failpoints.hit("link.before_put")
+        link = replace(link, stamp=stamps.now())
         try:
             standing = self._log.put_link(link)
         except InDoubtError as error:

@@ -8,6 +8,7 @@ from onceonly import compiled, events, failpoints
 from onceonly.arrow import in_larger
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Mode, Plan, Vote
+from onceonly.runtime import stamps
 from onceonly.runtime.checksum import RowChecksum, algorithm_of
 from onceonly.runtime.deadline import Deadline
 
@@ -98,6 +99,7 @@ def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -
         rows=checksum.rows,
         checksum=checksum.value,
         handle=handle,
+        stamp=stamps.now(),
     )
 
 

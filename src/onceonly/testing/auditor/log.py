@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Ends: TypeAlias = dict[str, int]
 """The position after the last one, by input partition."""
 
-_VERSION = 1
+# Format 2 has times more, which are for people.
+_VERSIONS = (1, 2)
 # Before the sources' lines of offsets/N stand a version and a line of metadata.
 _HEADER_LINES = 2
 ALL_SLOTS = -1
@@ -246,7 +247,7 @@ def _unsealed(data: bytes, kind: str) -> tuple[dict[str, Any] | None, str]:
     except (ValueError, KeyError, TypeError):
         return None, "has no header"
     digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-    if not newline or told != ("onceonly", kind, _VERSION, len(body), digest):
+    if not newline or told[2] not in _VERSIONS or told != ("onceonly", kind, told[2], len(body), digest):
         return None, "is torn, damaged or not what its name says"
     value = json.loads(body)
     return (value, "") if isinstance(value, dict) else (None, "does not hold an object")
