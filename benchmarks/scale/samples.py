@@ -7,7 +7,7 @@ import uuid
 from functools import cache
 
 from onceonly.model import Handle, Link, LinkKind, SinkUse, Vote
-from onceonly.sinks.kafka.committer import Prepared
+from onceonly.sinks.kafka.prepared import Prepared
 
 QUERY = "6f3c1c2e-3f4b-4c8e-9a55-0d6c3c1f7a10"
 RUN = "0b8f8a7e-51c2-4d5e-8a8f-2f1f0c9b6d33"

@@ -22,8 +22,9 @@ from onceonly.model import Guarantee, Handle
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.admin import TRANSACTION, Admin
-from onceonly.sinks.kafka.committer import Prepared, fence
+from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.prepared import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from tests.unit.late_bench import KILLED, Lives
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import UnavailableError
 from onceonly.model import LinkKind
-from onceonly.sinks.kafka import KafkaSink, ageing
+from onceonly.sinks.kafka import KafkaSink, ageing, standing
 from onceonly.sinks.kafka.committer import fence
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def lives(broker: EmbeddedKafka, tmp_path: Path) -> Iterator[Bench]:
 def near_its_end(bench: Bench) -> None:
     """Wait, by the broker's word, until the older of the transactions is too old."""
     admin = bench.topic.admin()
-    states = [ageing.describe(admin, each) for each in bench.topic.open_transactions()]
+    states = [standing.describe(admin, each) for each in bench.topic.open_transactions()]
     admin.close()
     began_s = min(state.transaction_start_time_ms for state in states) / 1000
     wait_for(

@@ -28,6 +28,7 @@ LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
@@ -851,6 +852,35 @@ DEFECTS: Final = (
         after="",
         tests=(DELIVERY + "test_an_offset_waits_until_its_group_is_in_the_transaction",),
         says="before its group",
+    ),
+    Defect(
+        name="foreign-abort-not-seen",
+        group=KAFKA,
+        what="After a restart the coordinator alone is asked: rows that somebody has aborted in one partition are gone",
+        file="sinks/kafka/committer.py",
+        before="    if not is_first and (seen := _look(admin, prepared)) is not None:\n        return seen\n",
+        after="",
+        tests=(STANDING + "test_what_has_ended_in_a_partition_is_aborted_in_all_and_lost",),
+        says="Committed",
+    ),
+    Defect(
+        name="own-commit-taken-for-a-foreign-abort",
+        group=KAFKA,
+        what="A partition in which its own coordinator has ended a transaction is taken for one that somebody aborted",
+        file="sinks/kafka/standing.py",
+        before="    if not wrong or not is_open(describe(admin, prepared.transactional_id), prepared):\n",
+        after="    if not wrong:\n",
+        tests=(STANDING + "test_what_its_coordinator_ends_meanwhile_is_no_foreign_abort",),
+    ),
+    Defect(
+        name="opened-again-taken-for-standing",
+        group=KAFKA,
+        what="A transaction that was aborted by hand and written to again is taken for whole",
+        file="sinks/kafka/standing.py",
+        before="        elif first not in {_NOT_OPEN, start}:\n",
+        after="        elif start is None:\n",
+        tests=(STANDING + "test_what_begins_later_than_its_first_row_is_lost",),
+        says="Committed",
     ),
     Defect(
         name="foreign-transactions-swept",

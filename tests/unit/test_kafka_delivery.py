@@ -147,6 +147,7 @@ class Broker:
                 SimpleNamespace(
                     index=place.index,
                     record_errors=[],
+                    base_offset=100 + len(self.rows[place.index]),
                     error_code=_CODES[fault] if fault in _CODES else self._append(place.index, place.records),
                 )
                 for place in topic.partition_data
@@ -672,3 +673,10 @@ def test_an_arrow_that_casts_nothing_to_views_makes_no_batches(
 ) -> None:
     monkeypatch.setattr(pa, "__version__", version)
     assert direct_producer.can_be_had() == can
+
+
+def test_what_was_written_is_named_with_the_offset_of_the_first_row_in_each_partition() -> None:
+    made = producer(Broker([]))
+    write(made, [[(None, b"a", 0), (None, b"b", 2)], [(None, b"c", 2), (None, b"d", 0)]])
+    write(made, [[(None, b"e", 2)]])
+    assert made.written() == {("t", 0): 100, ("t", 2): 100}

@@ -26,6 +26,7 @@ from onceonly.sinks.kafka.admin import (
 from onceonly.sinks.kafka.client import Selector
 from onceonly.sinks.kafka.end_txn import EndTxn
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers import Pool, Ready
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
 FENCED, STILL_ENDING, UNSTABLE = 90, 51, 88  # of org.apache.kafka.common.protocol.Errors
 OWN, BEFORE = "7:own", "6:before"
-PREPARED = committer.Prepared(
+PREPARED = Prepared(
     cluster_id="c", transactional_id="id", producer_id=5, producer_epoch=0, end_txn_version=5, group="g",
     marker_topic="t", token=OWN, predecessor=BEFORE,
 )  # fmt: skip
@@ -93,8 +94,8 @@ class Coordinators(Admin):
                 return Answer(topics=[Answer(partitions=[Answer(error_code=0)])])
         raise AssertionError(request)
 
-    def outcome(self, prepared: committer.Prepared = PREPARED) -> Outcome:
-        return committer.commit(self, prepared.handle())
+    def outcome(self, prepared: Prepared = PREPARED) -> Outcome:
+        return committer.commit(self, prepared.handle(), is_first=True)
 
 
 def _fetched(group: str, code: int, shown: str | None) -> object:
@@ -403,7 +404,7 @@ class Some(Coordinators):
 def test_of_many_commits_those_that_asked_the_wrong_broker_are_asked_again_and_it_is_forgotten() -> None:
     some = Some()
     some.elsewhere = {"id-3", "id-20"}
-    outcomes = committer.commit_many(some, _prepared(32))
+    outcomes = committer.commit_many(some, _prepared(32), first={OWN})
     assert [place for place, each in enumerate(outcomes) if isinstance(each, RetryLater)] == [3, 20]
     assert outcomes.count(Committed()) == 30
     assert some.asked == ["guess 32", "forget", "forget"]

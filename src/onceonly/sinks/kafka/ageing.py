@@ -8,12 +8,12 @@ before it is decided. Once it is decided, the marker tells what became of it.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import UnavailableError
-from onceonly.sinks.kafka.admin import NONE, TRANSACTION, NotAnsweredError, refuse_forbidden
-from onceonly.sinks.kafka.committer import Prepared
+from onceonly.sinks.kafka.prepared import Prepared
+from onceonly.sinks.kafka.standing import NOT_FOUND, describe, fallen, is_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,10 +30,6 @@ REFUSED_FROM = 0.8
 _ASK_S = 20.0
 _THREADS_MAX = 16
 _NAMED_MAX = 3
-# The only state in which a transaction can still be committed: org.apache.kafka TransactionState.ONGOING.
-_ONGOING = "Ongoing"
-# TRANSACTIONAL_ID_NOT_FOUND of the protocol: the id has expired, or the broker has lost it.
-NOT_FOUND = 105
 
 
 def expiring(admin: Admin, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
@@ -56,22 +52,6 @@ def expiring(admin: Admin, handles: Sequence[Handle], facts: Mapping[str, str | 
     return f"{len(found)} of {len(handles)} transactions: {named}" if found else ""
 
 
-def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Ask the coordinator of an id what it shows of it; for people, and where no proof is needed. Any process.
-
-    ``error_code`` of the answer is 0 or ``NOT_FOUND``. Raises ``NotAnsweredError``, ``ConfigurationError``.
-    """
-    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
-    refuse_forbidden(state.error_code, transactional_id)
-    if state.error_code not in {NONE, NOT_FOUND}:
-        admin.forget(TRANSACTION, transactional_id)
-        raise NotAnsweredError(f"error {state.error_code}")
-    return state
-
-
 def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float, deadline: float) -> str:
     name = prepared.transactional_id
     left_s = deadline - time.monotonic()
@@ -83,14 +63,16 @@ def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float, deadl
     state = admin.patiently(left_s, f"description of {name}", lambda: describe(admin, name))
     if state.error_code == NOT_FOUND:
         return f"{name} is not known to Kafka any more"
-    shown = (state.producer_id, state.producer_epoch)
-    if state.transaction_state != _ONGOING or shown != (prepared.producer_id, prepared.producer_epoch):
+    if not is_open(state, prepared):
         return f"{name} is not open any more: Kafka shows {state.transaction_state}"
     # The broker's clock against ours, which may differ. Then the epoch's own age counts: it is never less.
     told_s = time.time() - state.transaction_start_time_ms / 1000
     lived_s = told_s if 0 <= told_s <= age_s else age_s
     if lived_s < REFUSED_FROM * timeout_s:
-        return ""
+        # Old enough for somebody to have taken it for a hanging one.
+        left_s = max(deadline - time.monotonic(), 0)
+        why = admin.patiently(left_s, f"partitions of {name}", lambda: fallen(admin, prepared))
+        return f"{name}: {why}" if why else ""
     return (
         f"{name} is {lived_s:.1f} s old, and Kafka drops it at {timeout_s:g} s (kafka.transaction.timeout.ms)"
     )

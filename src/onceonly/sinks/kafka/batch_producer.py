@@ -162,6 +162,10 @@ class BatchProducer:
             library.consumer_group_metadata_destroy(member)
             library.topic_partition_list_destroy(offsets)
 
+    def written(self) -> dict[tuple[str, int], int]:
+        """Name no partitions: librdkafka chooses them, and the coordinator is asked for them where they are needed."""
+        return {}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self._library.purge(self._client, librdkafka.PURGE_ALL)

@@ -7,14 +7,13 @@ with a new producer. Then the marker decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Handle, Lost, Outcome, RetryLater, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka import marker, standing
 from onceonly.sinks.kafka.admin import (
     COORDINATOR_CODES,
     NONE,
@@ -23,11 +22,13 @@ from onceonly.sinks.kafka.admin import (
     NotAnsweredError,
     refuse_forbidden,
 )
+from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.transaction import init_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from onceonly.model import Handle
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.end_txn import EndTxn
 
@@ -41,45 +42,16 @@ _FENCE_TIMEOUT_MS = 1000
 _ID_PARTS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """What a handle's data says."""
-
-    cluster_id: str
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    end_txn_version: int
-    group: str
-    marker_topic: str
-    token: str
-    predecessor: str
-
-    def handle(self) -> Handle:
-        return Handle(
-            transaction=self.transactional_id,
-            data={name: getattr(self, name) for name in self.__slots__},
-        )
-
-    @classmethod
-    def of(cls, handle: Handle) -> Prepared:
-        """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
-        data: Mapping[str, Any] = handle.data
-        try:
-            return cls(**data)
-        except TypeError as error:
-            raise InDoubtError(
-                f"The handle of transaction {handle.transaction} is not one of the Kafka sink: {error}.",
-                next_step="use the version of onceonly that wrote it",
-            ) from error
-
-
-def commit(admin: Admin, handle: Handle) -> Outcome:
+def commit(admin: Admin, handle: Handle, *, is_first: bool = False) -> Outcome:
     """Make a prepared transaction visible. Any thread, any process; idempotent, repeatable.
 
+    Somebody may have aborted a part of it by hand, which its coordinator does not know of: it would commit the rest.
+    So the partitions are asked before, unless ``is_first``: it is the first try, and right after the decision.
     Raises ``ConfigurationError`` for another cluster and for missing permissions.
     """
     prepared = Prepared.of(handle)
+    if not is_first and (seen := _look(admin, prepared)) is not None:
+        return seen
     answer: Any
     try:
         _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
@@ -89,9 +61,10 @@ def commit(admin: Admin, handle: Handle) -> Outcome:
     return _judge(admin, prepared, answer)
 
 
-def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
+def commit_many(admin: Admin, handles: Sequence[Handle], *, first: Collection[str] = ()) -> list[Outcome]:
     """As ``commit``, of many: one look for their coordinators, all requests on the wire, then one wait.
 
+    ``first`` are the tokens of those that are tried for the first time.
     Raises as ``commit`` does; then it cannot be told what became of the others, and each may be asked again.
     """
     many = [Prepared.of(handle) for handle in handles]
@@ -100,6 +73,20 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
             "Two handles of one epoch name the same transactional id.",
             next_step="report a defect in onceonly",
         )
+
+    def look(each: Prepared) -> Outcome | None:
+        return None if each.token in first else _look(admin, each)
+
+    # None where nothing speaks against the commit.
+    seen: list[Outcome | None] = [None] * len(many)
+    if any(each.token not in first for each in many):
+        seen = background.spread("onceonly-standing", look, many, threads_max=_LOOK_UPS_MAX)
+    open_ = [each for each, outcome in zip(many, seen, strict=True) if outcome is None]
+    told = iter(_commit_all(admin, open_))
+    return [next(told) if outcome is None else outcome for outcome in seen]
+
+
+def _commit_all(admin: Admin, many: Sequence[Prepared]) -> list[Outcome]:
     answers = _end_all(admin, many)
 
     def outcome(each: Prepared) -> Outcome:
@@ -109,6 +96,37 @@ def commit_many(admin: Admin, handles: Sequence[Handle]) -> list[Outcome]:
         return [outcome(each) for each in many]
     # A look-up takes seconds where a transaction is pending; none waits for another's.
     return background.spread("onceonly-look-up", outcome, many, threads_max=_LOOK_UPS_MAX)
+
+
+def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
+    """See whether a transaction that its coordinator holds open still stands in its partitions; None where it does.
+
+    What has fallen in one of them is aborted in all, so that its rows are written again, all of them and once.
+    """
+    name = f"transaction {prepared.transactional_id}"
+    try:
+        _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
+        fallen = standing.fallen(admin, prepared)
+    except NotAnsweredError as error:
+        return RetryLater(f"{name}: {error}")
+    if not fallen:
+        return None
+    try:
+        fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
+    except UnavailableError as error:
+        return RetryLater(f"{name}: {error.what}")
+    found = _stable(admin, prepared)
+    if isinstance(found, RetryLater):
+        return found
+    if found == prepared.predecessor:
+        return Lost(
+            f"{name}: {fallen}; the rest of it is aborted now, and group {prepared.group} still shows "
+            f"{prepared.predecessor}, the marker from before it began"
+        )
+    return Unknown(
+        f"{name}: {fallen}; and group {prepared.group} shows {found or 'no marker'}: "
+        + ("somebody has committed the rest meanwhile" if found == prepared.token else "not its predecessor")
+    )
 
 
 def _end_all(admin: Admin, many: Sequence[Prepared]) -> dict[str, Any]:

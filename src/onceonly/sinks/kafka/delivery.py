@@ -57,6 +57,8 @@ class Lane:
     partition: int
     sequence: int = 0
     """Of the first row that is not acknowledged."""
+    start: int = -1
+    """The offset of the first row, once it is acknowledged; -1 where the broker does not tell."""
     waiting: deque[Batch] = field(default_factory=deque)
     is_on_the_wire: bool = False
     pause_s: float = _PAUSE_S
@@ -284,6 +286,8 @@ class Delivery:
         batch = lane.waiting[0]
         if code in {NONE, _DUPLICATE}:
             lane.waiting.popleft()
+            if not lane.sequence and lane.start < 0:
+                lane.start = answer.base_offset
             lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
             lane.pause_s, lane.not_before, lane.trouble = _PAUSE_S, 0.0, None
             self.bytes -= batch.size

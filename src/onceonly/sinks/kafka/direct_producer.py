@@ -237,6 +237,10 @@ class DirectProducer:
             else:
                 offset.done.set_result(None)
 
+    def written(self) -> dict[tuple[str, int], int]:
+        """Name the partitions that rows were sent to, and the offset of the first one in each, -1 where not known."""
+        return {place: lane.start for place, lane in self._batches.lanes.items()}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self.close()

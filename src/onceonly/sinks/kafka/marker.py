@@ -30,6 +30,8 @@ _PARTITION = 0
 _STABLE_S = 2.0
 _PLAIN_S = 10.0
 _NO_OFFSET = -1
+# UNSTABLE_OFFSET_COMMIT of the protocol.
+_UNSTABLE = 88
 # An answer of some 150 KB; a broker looks all groups of a request up before it answers.
 _GROUPS_A_REQUEST_MAX = 1000
 
@@ -68,6 +70,16 @@ def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float =
 def read_once(admin: Admin, group: str, topic: str) -> str | None:
     """Look the token up by one stable read; None where there is none. Executor. Raises where it is not answered."""
     return _read(admin, group, topic, stable=True)
+
+
+def is_pending(admin: Admin, group: str, topic: str) -> bool:
+    """Say whether a transaction that has not ended holds a marker of the group. Raises ``NotAnsweredError``."""
+    answer = admin.to_coordinator(GROUP, group, _request([group], topic, stable=True)).groups[0]
+    codes = [answer.error_code, *(each.error_code for entry in answer.topics for each in entry.partitions)]
+    if _UNSTABLE in codes:
+        return True
+    _token(admin, answer)
+    return False
 
 
 def newest_epoch(admin: Admin, groups: str, topic: str) -> int:

@@ -24,7 +24,6 @@ from onceonly.errors import ConfigurationError, WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka import direct_producer, librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
-from onceonly.sinks.kafka.ageing import describe
 from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.confluent import import_confluent
@@ -34,6 +33,7 @@ from onceonly.sinks.kafka.marker import part
 from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
 from onceonly.sinks.kafka.record_batches import Identity
 from onceonly.sinks.kafka.row_producer import RowProducer
+from onceonly.sinks.kafka.standing import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -108,6 +108,10 @@ class RowProducer:
         place = import_confluent().TopicPartition(topic, 0, offset, metadata)
         self._producer.send_offsets_to_transaction([place], _group_metadata(self._group), timeout_s)
 
+    def written(self) -> dict[tuple[str, int], int]:
+        """Name no partitions: librdkafka chooses them, and the coordinator is asked for them where they are needed."""
+        return {}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self._producer.purge()

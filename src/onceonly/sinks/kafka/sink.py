@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +21,30 @@ if TYPE_CHECKING:
     from onceonly.options import Option
 
 _CONNECT_S = 10.0
+# From the look at what is prepared to its commit: a decision in the log, and what is before it in the queue.
+_FRESH_S = 10.0
+
+
+class _Fresh:
+    """Which transactions were looked at a moment ago, in this process, and were not tried since. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tokens: set[object] = set()
+        self._since = 0.0
+
+    def note(self, handles: Sequence[Handle]) -> None:
+        """Take these for fresh, in place of all before."""
+        with self._lock:
+            self._tokens, self._since = {each.data.get("token") for each in handles}, time.monotonic()
+
+    def take(self, handles: Sequence[Handle]) -> frozenset[str]:
+        """Give the tokens of those that are fresh. They are not from now on."""
+        with self._lock:
+            tokens = {str(each.data.get("token")) for each in handles} & self._tokens
+            self._tokens -= tokens
+            is_recent = time.monotonic() - self._since < _FRESH_S
+        return frozenset(str(token) for token in tokens) if is_recent else frozenset()
 
 
 class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
@@ -39,6 +65,7 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         super().__init__(options)
         self._kafka = KafkaOptions.parse(options)
         self._admin = Admin(self._kafka)
+        self._fresh = _Fresh()
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns, topics, permissions and time-outs, and pin what the cluster speaks."""
@@ -82,15 +109,20 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
         """Ask the brokers for transactions that may have come near their time-out."""
-        return ageing.expiring(self._admin, handles, facts, age_s)
+        found = ageing.expiring(self._admin, handles, facts, age_s)
+        self._fresh.note(handles)
+        return found
 
     def commit(self, handle: Handle) -> Outcome:
-        """Send EndTxn, and ask the marker where its answer does not say enough."""
-        return committer.commit(self._admin, handle)
+        """Send EndTxn, and ask the marker where its answer does not say enough.
+
+        Unless it is the first try and right after the decision, the partitions are asked before.
+        """
+        return committer.commit(self._admin, handle, is_first=bool(self._fresh.take([handle])))
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Send EndTxn of all, and then wait: half the time of one by one."""
-        return committer.commit_many(self._admin, handles)
+        return committer.commit_many(self._admin, handles, first=self._fresh.take(handles))
 
     def abort(self, handle: Handle) -> None:
         """Abort and fence by InitProducerId."""

@@ -10,9 +10,9 @@ from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import require_marker_topic
-from onceonly.sinks.kafka.committer import Prepared
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.prepared import Prepared, spell
 from onceonly.sinks.kafka.producers import this_worker
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ class TransactionalWrite(PlainWrite):
             if not self._marking.cancel():  # what is under way in another thread cannot be cancelled
                 wait([self._marking])
         self._call(self._marking.result)
+        written = spell(self.producer.written())
         self._release()
         self._pool.prepare_spare(context.epoch)
         return Prepared(
@@ -187,6 +188,7 @@ class TransactionalWrite(PlainWrite):
             marker_topic=self._marker_topic,
             token=token,
             predecessor=self._predecessor,
+            written=written,
         ).handle()
 
     def discard(self) -> None:

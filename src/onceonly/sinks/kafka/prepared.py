@@ -1,0 +1,77 @@
+"""What a handle of the Kafka sink says: everything that ends its transaction, or looks it up, from any process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import InDoubtError
+from onceonly.model import Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Places = Mapping[tuple[str, int], int]
+
+WRITTEN_MAX = 64
+"""So many partitions are named in a handle: of more, none, and the coordinator is asked for them. A link holds all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a handle's data says.
+
+    ``written`` names the partitions that it has rows in, and the offset of the first one in each, as
+    ``topic:partition@offset,…;topic:…``. It is empty where they are not known: in handles of older versions, with a
+    producer of librdkafka, and where there are more than ``WRITTEN_MAX``.
+    """
+
+    cluster_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    end_txn_version: int
+    group: str
+    marker_topic: str
+    token: str
+    predecessor: str
+    written: str = ""
+
+    def handle(self) -> Handle:
+        return Handle(
+            transaction=self.transactional_id,
+            data={name: getattr(self, name) for name in self.__slots__},
+        )
+
+    @classmethod
+    def of(cls, handle: Handle) -> Prepared:
+        """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
+        data: Mapping[str, Any] = handle.data
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise InDoubtError(
+                f"The handle of transaction {handle.transaction} is not one of the Kafka sink: {error}.",
+                next_step="use the version of onceonly that wrote it",
+            ) from error
+
+
+def spell(places: Places) -> str:
+    """Spell where rows were written, for ``Prepared.written``."""
+    if len(places) > WRITTEN_MAX:
+        return ""
+    of_topic: dict[str, list[str]] = {}
+    for (topic, partition), offset in sorted(places.items()):
+        of_topic.setdefault(topic, []).append(f"{partition}@{offset}")
+    return ";".join(f"{topic}:{','.join(some)}" for topic, some in of_topic.items())
+
+
+def read_places(written: str) -> dict[tuple[str, int], int]:
+    """Give the partitions, each with the offset of its first row, -1 where that is not known."""
+    places = {}
+    for entry in written.split(";") if written else ():
+        topic, _, some = entry.partition(":")
+        for place in some.split(","):
+            partition, _, offset = place.partition("@")
+            places[topic, int(partition)] = int(offset)
+    return places
