@@ -126,6 +126,13 @@ def test_operations_on_one_name_stay_in_their_order() -> None:
     assert after(*moved, base=names) == {"a": b"two", "b": b"one"}
 
 
+def test_a_durable_rename_takes_the_file_along_though_its_first_name_was_never_synced() -> None:
+    base = durable(Op("create", ino=SUB, folder=ROOT, name="sub", mode=FOLDER))
+    rename = Op("rename", folder=ROOT, name="a", to_folder=SUB, to_name="a")
+    ops = [*made(A, "a", b"one"), sync(A), rename, sync(SUB)]
+    assert after(*ops, base=base) == {"sub/": b"", "sub/a": b"one"}
+
+
 def test_names_without_content_and_content_of_zeros() -> None:
     ops = made(A, "a", b"one")
     assert after(*ops, keep=Keep("names")) == {"a": b""}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from onceonly.cli import shapes, shared, unaligned
+from onceonly.cli import power, shapes, shared, unaligned
 from onceonly.model import Guarantee
 
 if TYPE_CHECKING:
@@ -26,8 +26,18 @@ _MODES = {
         {"messages", "transaction", "seed", "json_file"},
     ),
     "recovery": ("--recovery", "--kills, --seed and --json", {"kills", "seed", "json_file"}),
+    "power_cuts": (
+        "--power-cuts",
+        "--road, --minutes, --seed and --json",
+        {"roads", "minutes", "seed", "json_file"},
+    ),
 }
-_OWNED = {"messages": "--like-kafka", "transaction": "--like-kafka", "kills": "--recovery"}
+_OWNED = {
+    "messages": "--like-kafka",
+    "transaction": "--like-kafka",
+    "kills": "--recovery",
+    "roads": "--power-cuts",
+}
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
 
@@ -91,6 +101,14 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     "--broker", default="4.2", show_default=True, metavar="RELEASE[+tls][+quotas]",
     help="Kafka 4.2, 3.9 or 3.3; sinks come over TLS; clients are throttled.",
 )  # fmt: skip
+@click.option(
+    "--power-cuts", type=click.IntRange(min=1),
+    help="Instead, run queries on a disk that forgets what was not synced, and go on until it was cut so often.",
+)  # fmt: skip
+@click.option(
+    "--road", "roads", multiple=True,
+    help="With --power-cuts: SOURCE-STATE-SINK, for example files-rocksdb-kafka. Can be given several times.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(
     "--trace", is_flag=True,
@@ -116,6 +134,8 @@ def verify(  # noqa: PLR0913  one parameter for each option
     transaction: int,
     recovery: bool,
     kills: int,
+    power_cuts: int | None,
+    roads: tuple[str, ...],
     trace: bool,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
@@ -133,6 +153,8 @@ def verify(  # noqa: PLR0913  one parameter for each option
         return shapes.like_kafka(messages=messages, transaction=transaction, seed=seed, json=json_file)
     if recovery:
         return shapes.recovery(kills=kills, seed=seed, json=json_file)
+    if power_cuts is not None:
+        return power.cut(cuts=power_cuts, minutes=minutes, roads=roads, seed=seed, json=json_file)
     try:
         from onceonly.testing.campaign import tables
         from onceonly.testing.campaign.broker import BrokerKind
@@ -167,7 +189,7 @@ def _refuse_mixed() -> None:
     for mode, (flag, words, takes) in _MODES.items():
         if context.params[mode] and not given <= {mode, *takes}:
             raise click.UsageError(f"{flag} is one run: it takes {words} alone")
-    if context.params["is_unaligned"] or context.params["like_kafka"] or context.params["recovery"]:
+    if any(context.params[mode] for mode in _MODES):
         return
     if "picture" in given:
         raise click.UsageError("--picture belongs to --unaligned; a campaign's report is drawn by --html")

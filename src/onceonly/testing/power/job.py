@@ -1,0 +1,153 @@
+"""The Spark job of the power-loss campaign: ``python -m onceonly.testing.power.job FOLDER``.
+
+One process, one session, task after task, each a query of its own that is started again when it fails, a bounded number
+of times. It keeps nothing between two tasks but the session.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+import onceonly
+from onceonly.embedded.jars import spark_jars
+from onceonly.spark.local_session import local_session
+from onceonly.testing.parent import die_with_parent
+from onceonly.testing.power.task import READY, Done, Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.01
+_STARTS_MAX = 6
+ROWS_PER_S = 5
+"""Of the rate source."""
+
+
+def rows(spark: SparkSession, task: Task) -> DataFrame:
+    """Give key and value of the input, as texts: each value once."""
+    road = task.road
+    if road.source == "files":
+        reader = spark.readStream.schema("key string, value string").option(
+            "maxFilesPerTrigger", task.per_epoch
+        )
+        found = reader.json(task.input)
+    elif road.source == "rate":
+        rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S).option("numPartitions", 2)
+        found = rate.load().selectExpr("cast(value % 3 as string) as key", "cast(value as string) as value")
+    else:
+        kafka = {
+            "kafka.bootstrap.servers": task.servers,
+            "subscribe": task.input,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(task.per_epoch),
+            "kafka.fetch.max.wait.ms": "20",
+        }
+        texts = ("cast(key as string) as key", "cast(value as string) as value")
+        found = spark.readStream.format("kafka").options(**kafka).load().selectExpr(*texts)
+    return found if road.state == "none" else found.dropDuplicates(["value"])
+
+
+def start(spark: SparkSession, task: Task) -> StreamingQuery:
+    """Start the query."""
+    for key, value in task.road.conf().items():
+        spark.conf.set(key, value)
+    writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
+    if task.road.sink == "files":
+        writer = writer.format("onceonly.files").option("path", task.target).option("format", "json")
+    else:
+        writer = writer.format("onceonly.kafka").option("topic", task.target)
+        writer = writer.option("kafka.bootstrap.servers", task.servers)
+    if task.road.source != "rate" and not task.stays:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def run(spark: SparkSession, task: Task) -> Done:
+    """Run the query to its end, through as many starts as a strategy would give it."""
+    running: list[StreamingQuery] = []
+    starts: list[float] = []
+    ended = threading.Event()
+    late = threading.Event()
+    begun = time.monotonic()
+
+    def build() -> StreamingQuery:
+        starts.append(time.monotonic())
+        running[:] = [start(spark, task)]
+        return running[0]
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            is_late = time.monotonic() - begun > task.limit_s
+            if is_late:
+                late.set()
+            if running and (is_late or (task.road.source == "rate" and _has_shown(running[0], task.epochs))):
+                running[0].stop()
+
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    code = what = ""
+    try:
+        onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=_STARTS_MAX - 1, delay_s=0.02))
+    except onceonly.OnceonlyError as error:
+        code, what = error.code, str(error)
+    except Exception as error:  # noqa: BLE001  Spark's own: a person would have to look at it
+        code, what = type(error).__name__, str(error).partition("\n\tat ")[0][:2_000]
+    finally:
+        ended.set()
+        watcher.join()
+    if not code and late.is_set():
+        code, what = "LATE", f"the query did not end within {task.limit_s:g} s"
+    took = time.monotonic() - begun
+    return Done(ok=not code, code=code, what=what, starts=len(starts), took_s=took)
+
+
+def _has_shown(query: StreamingQuery, epochs: int) -> bool:
+    """Say whether this run of the query has completed so many epochs."""
+    return sum(1 for each in query.recentProgress if each["durationMs"].get("addBatch") is not None) >= epochs
+
+
+def main() -> None:
+    """Carry out the tasks of a folder, in their order, until the parent ends this process."""
+    die_with_parent()
+    folder = Path(sys.argv[1])
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    spark = local_session(
+        folder,
+        name="onceonly power",
+        master="local[2,4]",
+        log_level="ERROR",
+        conf={
+            "spark.jars": spark_jars(),
+            "spark.driver.memory": "700m",
+            "spark.sql.streaming.minBatchesToRetain": "100000",
+            # Snapshots of the state are a part of the checkpoint, too.
+            "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        },
+    )
+    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
+    (folder / READY).touch()
+    number = 0
+    while True:
+        given = folder / f"task-{number}.json"
+        if not given.exists():
+            time.sleep(_POLL_S)
+            continue
+        done = run(spark, msgspec.json.decode(given.read_bytes(), type=Task))
+        written = folder / "done.tmp"
+        written.write_bytes(msgspec.json.encode(done))
+        written.replace(folder / f"done-{number}.json")
+        number += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A road whose whole world lies on the disk: one run is recorded, and the power is cut in it as often as one likes.
+
+What a killed process tree leaves is what it had done until then, so the state after a cut at the n-th operation needs
+no kill: it is the first n operations of the recording, less what the cut forgets. The query then starts on it, in a job
+that runs one such query after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.errors import SetupError
+from onceonly.testing.power import plan, recording
+from onceonly.testing.power.audits import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.testing.power.outcome import Found
+    from onceonly.testing.power.stage import Stage, World
+    from onceonly.testing.power.task import Road
+
+_EPOCHS = 4
+_LATE_FILES = 2
+
+
+def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
+    """Record a run, then try one state after the other; give the number of cuts after each.
+
+    Raises:
+        SetupError: the query did not run even without a cut.
+    """
+    world = stage.world(road)
+    world.feed(_EPOCHS)
+    done = stage.life().run(world.task(epochs=_EPOCHS))
+    if not done.ok:
+        raise SetupError(
+            f"the query {road.name} failed without a power cut: {done.code} {done.what}",
+            next_step="see that it runs on an ordinary disk",
+        )
+    count = stage.disk.save(stage.recording)
+    # What comes next says that it is older: a barrier that names no files would now mean others.
+    world.feed(_LATE_FILES, early=True)
+    base, ops = recording.load(stage.recording)
+    said = plan.words(base, ops)
+    found.recordings += 1
+    found.ordinals += count + 1
+    found.operations |= set(said)
+    hit: set[int] = set()
+    before = found.ordinals_hit
+    for state in plan.states(base, ops, seed=seed):
+        _try(stage, world, found, state, said)
+        hit |= {cut.at for cut in state.cuts}
+        found.ordinals_hit = before + len(hit)
+        found.operations_hit |= {said[cut.at - 1] for cut in state.cuts if cut.at}
+        yield len(state.cuts)
+
+
+def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list[str]) -> None:
+    cut = state.first
+    stage.disk.restore(stage.recording, at=cut.at, keep=cut.keep)
+    # Epochs of another size than before: what is planned anew is not what was planned.
+    task = world.task(files=1 + (cut.at + cut.keep.seed) % 3, epochs=2)
+    done = stage.life().run(task)
+    judged = judge(task, world.values, drained=done.ok)
+    where = (
+        f"cut {cut.at} ({said[cut.at - 1] if cut.at else 'nothing done'}), {cut.keep.style} {cut.keep.seed}"
+    )
+    found.add(where, done, judged, cuts=len(state.cuts))

@@ -1,0 +1,79 @@
+"""The power-loss campaign: road after road, cut after cut, until so many are made or the time is over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from onceonly.testing.campaign.machine import machine, versions
+from onceonly.testing.power import outcome, recorded, struck
+from onceonly.testing.power.stage import Stage
+from onceonly.testing.power.task import ROADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from onceonly.testing.power.outcome import Found, Result
+    from onceonly.testing.power.task import Road
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOptions:
+    """What is run. ``states`` are tried of a recording before the next road has its turn."""
+
+    roads: tuple[Road, ...] = ROADS
+    cuts: int | None = None
+    minutes: float | None = None
+    seed: int = 1
+    json: Path | None = None
+    states: int = 40
+
+
+def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
+    """Run it, write the result after each state, and give it. Needs the right to mount, Java and PySpark.
+
+    Raises:
+        SetupError: the machine or the user lacks something.
+    """
+    result = outcome.read(options.json) if options.json else outcome.Result()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    result.begun = result.begun or now
+    result.machine, result.versions = machine(), versions()
+    result.commits = sorted({*result.commits, result.versions["commit"]})
+    result.seeds = sorted({*result.seeds, options.seed})
+    begun, minutes = time.monotonic(), result.minutes
+
+    def is_over() -> bool:
+        passed = (time.monotonic() - begun) / 60
+        result.minutes = round(minutes + passed, 1)
+        result.ended = datetime.now(UTC).isoformat(timespec="seconds")
+        if options.json:
+            outcome.write(options.json, result)
+        enough = options.cuts is not None and result.cuts >= options.cuts
+        return enough or (options.minutes is not None and passed >= options.minutes)
+
+    brokers = any("kafka" in (road.source, road.sink) for road in options.roads)
+    with Stage(broker=brokers) as stage:
+        turn = 0
+        while True:
+            # Those that have seen the fewest states go first, so that one that goes on is gone on with evenly.
+            road = min(options.roads, key=lambda each: (result.road(each.name).states, each))
+            found = result.road(road.name)
+            way = recorded if road.sink == "files" else struck
+            turn += 1
+            for number, _ in enumerate(way.cuts(stage, road, found, seed=options.seed + turn), 1):
+                say(_line(result, found))
+                if is_over():
+                    return result
+                if number >= options.states:
+                    break
+
+
+def _line(result: Result, found: Found) -> str:
+    return (
+        f"{result.cuts:,} cuts | {found.road}: {found.states} states, ordinals {found.ordinals_hit} of"
+        f" {found.ordinals}, lost {found.lost}, doubled {found.doubled}, by hand {found.by_hand}"
+    )

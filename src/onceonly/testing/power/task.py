@@ -1,0 +1,85 @@
+"""What a job of the power-loss campaign is told, and the roads that the campaign runs: values for both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run time
+
+import msgspec
+
+READY = "ready"
+"""The file in a life's folder by which a job says that it waits for ``task-N.json``, answered by ``done-N.json``."""
+
+SOURCES = ("files", "kafka", "rate")
+STATES = ("none", "hdfs", "rocksdb", "changelog")
+SINKS = ("files", "kafka")
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.{}StateStoreProvider"
+
+
+class Road(msgspec.Struct, frozen=True, order=True):
+    """A query: where its rows come from, what keeps its state, where they go."""
+
+    source: str
+    state: str
+    sink: str
+
+    @property
+    def name(self) -> str:
+        """The road in one word."""
+        return f"{self.source}-{self.state}-{self.sink}"
+
+    @classmethod
+    def named(cls, name: str) -> Road:
+        """Give the road of a name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        found = {each.name: each for each in ROADS}
+        if name not in found:
+            raise ValueError(f"there is no road {name}: {', '.join(found)}")
+        return found[name]
+
+    def conf(self) -> dict[str, str]:
+        """Give the settings of Spark that choose its state store."""
+        provider = {"rocksdb": "RocksDB", "changelog": "RocksDB"}.get(self.state, "HDFSBacked")
+        return {
+            "spark.sql.streaming.stateStore.providerClass": _PROVIDER.format(provider),
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(
+                self.state == "changelog"
+            ).lower(),
+        }
+
+
+ROADS = tuple(Road(source, state, sink) for sink in SINKS for source in SOURCES for state in STATES)
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a query. ``limit_s`` bounds it; a rate source runs until it has shown ``epochs`` more."""
+
+    road: Road
+    checkpoint: str
+    input: str
+    target: str
+    servers: str = ""
+    per_epoch: int = 1
+    """Files, or rows of Kafka, that an epoch takes."""
+    epochs: int = 4
+    limit_s: float = 90.0
+    stays: bool = False
+    """Whether it waits for more input instead of ending."""
+
+    def give(self, life: Path, number: int) -> None:
+        """Give it to a job that waits for one."""
+        written = life / "task.tmp"
+        written.write_bytes(msgspec.json.encode(self))
+        written.replace(life / f"task-{number}.json")
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended: by itself, or by an error that only a person can mend, or not at all in its time."""
+
+    ok: bool
+    code: str = ""
+    what: str = ""
+    starts: int = 1
+    took_s: float = 0.0
