@@ -15,6 +15,7 @@ __all__ = [
     "Capabilities",
     "CheckpointMovedError",
     "CommitDelayedError",
+    "CommitRefusedError",
     "Committed",
     "ConfigurationError",
     "EpochTimeoutError",

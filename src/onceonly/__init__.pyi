@@ -4,6 +4,7 @@ from onceonly.embedded.jars import spark_jars as spark_jars
 from onceonly.errors import AdoptionError as AdoptionError
 from onceonly.errors import CheckpointMovedError as CheckpointMovedError
 from onceonly.errors import CommitDelayedError as CommitDelayedError
+from onceonly.errors import CommitRefusedError as CommitRefusedError
 from onceonly.errors import ConfigurationError as ConfigurationError
 from onceonly.errors import EpochTimeoutError as EpochTimeoutError
 from onceonly.errors import InDoubtError as InDoubtError

@@ -78,6 +78,12 @@ class CommitDelayedError(OnceonlyError):
     restartable = True
 
 
+class CommitRefusedError(OnceonlyError):
+    """The epoch is decided, but the target refuses a commit until somebody grants or mends what is named."""
+
+    code = "COMMIT_REFUSED"
+
+
 class TransactionLostError(OnceonlyError):
     """A decided transaction is proven lost, and fenced. The next run of the epoch writes its rows again."""
 

@@ -175,9 +175,13 @@ class AlreadyCommitted:
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """The outside system will take the commit, but not now."""
+    """The outside system will take the commit, but not now.
+
+    ``needs`` says what somebody has to do first, where waiting alone does not help: a permission to grant.
+    """
 
     reason: str
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

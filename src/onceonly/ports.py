@@ -192,7 +192,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def commit(self, handle: Handle) -> Outcome:
         """Make the rows visible. Driver, from several threads, idempotent and repeatable from any process.
 
-        Gives an outcome and raises only for what no outcome describes. An answer that did not arrive is
+        Gives an outcome and raises only for what no outcome describes; then it is asked again, as for ``RetryLater``,
+        and ``InDoubtError`` counts as ``Unknown``. An answer that did not arrive is
         ``Unknown`` or ``RetryLater``, never ``Lost``: ``Lost`` needs proof, and a fence.
         """
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,15 +21,32 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka_query import wait_for
 
 from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.model import Committed, Guarantee, Handle, RetryLater
+from onceonly.model import (
+    AlreadyCommitted,
+    Committed,
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Outcome,
+    RetryLater,
+    Vote,
+)
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import KafkaSink
+from onceonly.protocol import CommitHandle
+from onceonly.runtime.clock import SystemClock
+from onceonly.runtime.commits import CommitLoop
+from onceonly.sinks.kafka import KafkaSink, marker
+from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
 pytestmark = [
@@ -45,9 +63,8 @@ def context() -> QueryContext:
     return QueryContext(query=uuid.uuid4().hex, sink="kafka", guarantee=Guarantee.EXACTLY_ONCE)
 
 
-def round_trip(sink: KafkaSink) -> Handle:
-    """Check, write, prepare, commit."""
-    query = context()
+def prepare(sink: KafkaSink, query: QueryContext) -> Handle:
+    """Check, write, prepare."""
     facts = sink.check(query)
     transaction = sink.begin_transaction(
         WriteContext(
@@ -65,6 +82,13 @@ def round_trip(sink: KafkaSink) -> Handle:
     sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["a"]}))
     handle = sink.pre_commit(transaction)
     assert handle is not None
+    return handle
+
+
+def round_trip(sink: KafkaSink) -> Handle:
+    """Check, write, prepare, commit."""
+    query = context()
+    handle = prepare(sink, query)
     outcome = sink.commit(handle)
     while isinstance(outcome, RetryLater):
         outcome = sink.commit(handle)
@@ -122,6 +146,93 @@ def test_a_missing_permission_is_named_before_the_first_record(
         sink.check(context())
     assert advice in caught.value.next_step
     assert name in caught.value.what
+
+
+def _given(ask: Callable[[], Future[list[AclBinding]]]) -> list[AclBinding]:
+    return ask().result(10)
+
+
+def allow(broker: EmbeddedKafka, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    """Let everybody do these with a thing, and nobody anything else."""
+    everybody = [
+        AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW
+        )
+        for operation in operations
+    ]
+    admin = broker.admin()
+    for answer in admin.create_acls(everybody, request_timeout=10).values():
+        answer.result(10)
+    for each in everybody:
+        shown = AclBindingFilter(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:ANONYMOUS",
+            "*",
+            each.operation,
+            AclPermissionType.ALLOW,
+        )
+        is_shown = partial(admin.describe_acls, shown, request_timeout=10)
+        wait_for(partial(_given, is_shown), "the permission")
+
+
+@pytest.mark.parametrize("topic_by", ["option", "column"])
+def test_a_marker_topic_that_may_not_be_read_is_named_before_the_first_record(
+    guarded: EmbeddedKafka, topic_by: str
+) -> None:
+    markers = f"m-{uuid.uuid4().hex}"
+    guarded.create_topic(markers)
+    allow(guarded, ResourceType.TOPIC, markers, AclOperation.WRITE, AclOperation.DESCRIBE)
+    options = {"kafka.bootstrap.servers": guarded.bootstrap_servers, "onceonly.marker.topic": markers}
+    if topic_by == "option":
+        options["topic"] = markers
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaSink(options).check(context())
+    assert f"READ, WRITE and DESCRIBE on topic {markers}" in caught.value.next_step
+    # Where it is taken away later, the topic is named, and no group.
+    with pytest.raises(ConfigurationError, match=f"topic {markers}") as caught:
+        marker.read_or_seed(Admin(KafkaOptions.parse(options)), "some-group", markers)
+    assert "READ" in caught.value.next_step
+
+
+def test_a_commit_that_is_refused_is_asked_for_again_and_names_the_transactional_id(
+    guarded: EmbeddedKafka,
+) -> None:
+    topic, prefix = f"t-{uuid.uuid4().hex}", f"p-{uuid.uuid4().hex}"
+    guarded.create_topic(topic)
+    sink = KafkaSink({
+        "kafka.bootstrap.servers": guarded.bootstrap_servers, "topic": topic, "onceonly.transactional.id.prefix": prefix
+    })  # fmt: skip
+    handle = prepare(sink, context())
+    name = str(handle.data["transactional_id"])
+    acl = AclBinding(
+        ResourceType.TRANSACTIONAL_ID, name, ResourcePatternType.LITERAL, "User:other", "*", AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    admin = guarded.admin()
+    for answer in admin.create_acls([acl], request_timeout=10).values():
+        answer.result(10)
+    vote = Vote(
+        sink="kafka", epoch=0, slot=0, plan="p", run="r", attempt="0", rows=1, checksum="0" * 16, handle=handle
+    )  # fmt: skip
+    link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
+
+    def outcome() -> Outcome:
+        loop = CommitLoop({"kafka": sink}, timeout_s=2.0, clock=SystemClock())
+        return next(iter(loop.run([CommitHandle(vote, link)], recovery=False)))[1]
+
+    wait_for(lambda: isinstance(refused := outcome(), RetryLater) and refused.needs, "the refusal")
+    refused = outcome()
+    assert isinstance(refused, RetryLater)
+    assert refused.needs == f"grant the client's user WRITE and DESCRIBE on transactional id {name}"
+    same = AclBindingFilter(
+        ResourceType.TRANSACTIONAL_ID, name, ResourcePatternType.LITERAL, "User:other", "*", AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for gone in admin.delete_acls([same], request_timeout=10).values():
+        gone.result(10)
+    wait_for(lambda: outcome() in {Committed(), AlreadyCommitted()}, "the commit once it is granted")
 
 
 def test_with_all_permissions_it_writes(guarded: EmbeddedKafka) -> None:

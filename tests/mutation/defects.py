@@ -24,6 +24,7 @@ CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
+COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
@@ -253,7 +254,7 @@ DEFECTS: Final = (
         file="protocol/moves.py",
         before="((Unknown, StopReason.IN_DOUBT), (RetryLater, StopReason.DELAYED))",
         after="((RetryLater, StopReason.DELAYED),)",
-        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_unknown_and_aborts_nothing",),
+        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_asked_for_again_and_aborts_nothing",),
         says="DID NOT RAISE",
     ),
     Defect(
@@ -261,19 +262,28 @@ DEFECTS: Final = (
         group=DECISION,
         what="A commit whose outcome is unknown counts as failed, and its rows are written again",
         file="runtime/commits.py",
-        before='            return Unknown(f"{type(error).__name__}: {error}")',
+        before='            return RetryLater(f"{type(error).__name__}: {error}")',
         after="            from onceonly.model import Lost\n\n"
         '            return Lost(f"{type(error).__name__}: {error}")',
-        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_unknown_and_aborts_nothing",),
+        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_asked_for_again_and_aborts_nothing",),
         says="TransactionLostError",
+    ),
+    Defect(
+        name="a-refusal-taken-for-in-doubt",
+        group=DECISION,
+        what="A commit that is refused, or whose sink raises, counts as unknown though asking again would answer",
+        file="runtime/commits.py",
+        before='            return RetryLater(error.what, needs="" if error.restartable else error.next_step)\n',
+        after="            return Unknown(error.what)\n",
+        tests=(COMMITS + "test_a_commit_that_raises_is_asked_for_again_and_never_unknown_by_itself",),
     ),
     Defect(
         name="at-most-once-tried-twice",
         group=DECISION,
         what="At most once, a commit is tried again",
         file="runtime/commits.py",
-        before="                if isinstance(outcomes[place], RetryLater) and not command.once\n",
-        after="                if isinstance(outcomes[place], RetryLater)\n",
+        before="                and not command.once\n",
+        after="",
         tests=(COORDINATOR + "test_at_most_once_asks_once",),
     ),
     Defect(
@@ -318,7 +328,7 @@ DEFECTS: Final = (
         after="        for vote in votes:\n"
         "            self._abort(vote)\n"
         "        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)\n",
-        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_unknown_and_aborts_nothing",),
+        tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_asked_for_again_and_aborts_nothing",),
         says="'abort'",
     ),
     Defect(

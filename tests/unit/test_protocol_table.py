@@ -10,8 +10,22 @@ import pytest
 
 from onceonly import protocol as p
 from onceonly.errors import ProtocolError
-from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, Lost, Mode, Plan, Receipt, Vote
-from onceonly.protocol import planning, transitions
+from onceonly.model import (
+    Committed,
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Lost,
+    Mode,
+    Outcome,
+    Plan,
+    Receipt,
+    RetryLater,
+    Unknown,
+    Vote,
+)
+from onceonly.protocol import moves, planning, transitions
 from onceonly.protocol import states as s
 from onceonly.protocol.matching import difference, match, totals
 
@@ -235,3 +249,19 @@ def test_a_target_is_another_one_where_what_was_noted_differs(
     then: dict[str, str | int], now: dict[str, str | int], *, elsewhere: bool
 ) -> None:
     assert planning._is_elsewhere({"a": then}, {"a": now}) is elsewhere
+
+
+def test_a_commit_that_needs_somebody_stops_as_refused_and_unknown_outweighs_it() -> None:
+    refused = RetryLater("refused", needs="grant WRITE on t0")
+    cases: tuple[tuple[tuple[Outcome, ...], p.StopReason], ...] = (
+        ((refused, RetryLater("busy")), p.StopReason.REFUSED),
+        ((refused, Unknown("gone")), p.StopReason.IN_DOUBT),
+        ((RetryLater("busy"),), p.StopReason.DELAYED),
+    )
+    for outcomes, reason in cases:
+        move = moves.undecidable(tuple((vote(), outcome) for outcome in outcomes))
+        assert move is not None
+        (stopped,) = move[1]
+        assert isinstance(stopped, p.Stop)
+        assert stopped.reason is reason
+        assert ("grant WRITE on t0" in stopped.detail) == (reason is p.StopReason.REFUSED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import (
     AlreadyCommitted,
     Capabilities,
@@ -203,6 +203,54 @@ def test_where_the_many_are_refused_each_is_asked_alone() -> None:
     outcomes, _ = run(commands(MANY), a=sink)
     assert sorted(sink.alone) == sorted(f"t{number}" for number in range(MANY))
     assert [name for name, outcome in outcomes.items() if outcome != Committed()] == ["t7"]
+
+
+class Raising(Together):
+    """Raises what it is told to, one a call, and commits then."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+
+    def commit(self, handle: Handle) -> Outcome:
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().commit(handle)
+
+
+DENIED = ConfigurationError("refused", next_step="grant WRITE on transactional id t0")
+
+
+@pytest.mark.parametrize(
+    "error", [DENIED, ValueError("a defect"), UnavailableError("down", next_step="wait")]
+)
+def test_a_commit_that_raises_is_asked_for_again_and_never_unknown_by_itself(error: Exception) -> None:
+    sink = Raising(error, error)
+    outcomes, clock = run(commands(1), a=sink)
+    assert outcomes == {"t0": Committed()}
+    assert len(clock.slept) == 2
+
+
+def test_a_commit_that_is_refused_to_the_end_says_what_it_needs_and_another_one_what_it_was() -> None:
+    refused, _ = run(commands(1), timeout_s=5.0, a=Raising(*[DENIED] * 1000))
+    assert refused["t0"] == RetryLater("refused", needs="grant WRITE on transactional id t0")
+    failed, _ = run(commands(1), timeout_s=5.0, a=Raising(*[ValueError("a defect")] * 1000))
+    assert failed["t0"] == RetryLater("ValueError: a defect")
+
+
+def test_what_a_sink_itself_calls_in_doubt_is_unknown_and_asked_once() -> None:
+    outcomes, clock = run(commands(1), a=Raising(InDoubtError("no marker", next_step="look")))
+    assert outcomes == {"t0": Unknown("no marker")}
+    assert not clock.slept
+
+
+def test_a_sink_that_is_not_configured_is_not_waited_for() -> None:
+    outcomes, clock = run(commands(1), b=Together())
+    assert outcomes["t0"] == RetryLater(
+        "no sink named 'a' is configured, though handles of it are pending",
+        needs="give the query its sink 'a' again",
+    )
+    assert not clock.slept
 
 
 def test_at_most_once_none_is_given_twice() -> None:

@@ -107,6 +107,7 @@ class StopReason(enum.StrEnum):
     OVERTAKEN = "overtaken"
     IN_DOUBT = "in doubt"
     DELAYED = "delayed"
+    REFUSED = "refused"
     LATE = "late"
     EXCHANGED = "exchanged"
     LOST = "lost"

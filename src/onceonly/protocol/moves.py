@@ -129,6 +129,14 @@ def undecidable(outcomes: tuple[tuple[Vote, Outcome], ...]) -> Move | None:
                 f"{getattr(outcome, 'reason', '')}"
                 for vote, outcome in found[:3]
             )
+            needs = {
+                outcome.needs for _, outcome in found if isinstance(outcome, RetryLater) and outcome.needs
+            }
+            if needs:
+                return stop(
+                    StopReason.REFUSED,
+                    f"{len(found)} of {len(outcomes)} handles: {text}; {'; '.join(sorted(needs))}",
+                )
             return stop(reason, f"{len(found)} of {len(outcomes)} handles: {text}")
     return None
 

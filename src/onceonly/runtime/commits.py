@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
-from onceonly.errors import CommitDelayedError, OnceonlyError, UnavailableError
+from onceonly.errors import InDoubtError, OnceonlyError
 from onceonly.model import RetryLater, Unknown
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class CommitLoop:
     """Carries out ``CommitHandle`` commands. Driver.
 
     ``timeout_s`` bounds the retries of one run, however many handles it has; each is tried at least once, and
-    what still answers ``RetryLater`` then is handed back as that. ``seconds`` is how long the last run
+    what still answers ``RetryLater`` then is handed back as that. A commit that raises is asked for again, too:
+    ``Unknown`` is only what a sink says of itself. ``seconds`` is how long the last run
     took; whoever writes it down sets it back.
     """
 
@@ -88,7 +89,9 @@ class CommitLoop:
             left = {
                 place: command
                 for place, command in left.items()
-                if isinstance(outcomes[place], RetryLater) and not command.once
+                if isinstance(outcomes[place], RetryLater)
+                and not command.once
+                and command.vote.sink in self._sinks
             }
             if not left:
                 break
@@ -116,20 +119,21 @@ class CommitLoop:
     def _ask(self, command: CommitHandle) -> Outcome:
         handle = command.vote.handle
         if handle is None:
-            return Unknown("a vote without a handle cannot be committed")
+            return Unknown("a vote without a handle cannot be committed")  # a defect, and no answer will come
         sink = self._sinks.get(command.vote.sink)
         if sink is None:
-            return Unknown(
-                f"no sink named {command.vote.sink!r} is configured, though handles of it are pending"
+            return RetryLater(
+                f"no sink named {command.vote.sink!r} is configured, though handles of it are pending",
+                needs=f"give the query its sink {command.vote.sink!r} again",
             )
         try:
             return sink.commit(handle)
-        except OnceonlyError as error:
-            if isinstance(error, UnavailableError | CommitDelayedError):
-                return RetryLater(error.what)
+        except InDoubtError as error:
             return Unknown(error.what)
-        except Exception as error:  # noqa: BLE001  anything a sink lets slip is an unknown outcome, not a failure
-            return Unknown(f"{type(error).__name__}: {error}")
+        except OnceonlyError as error:
+            return RetryLater(error.what, needs="" if error.restartable else error.next_step)
+        except Exception as error:  # noqa: BLE001  a commit may be asked for again, and then there may be an answer
+            return RetryLater(f"{type(error).__name__}: {error}")
 
 
 def _name(command: CommitHandle) -> str:

@@ -331,7 +331,7 @@ class Coordinator:
         return protocol.LinkPersisted(link)
 
     def _commit(self, commands: list[protocol.CommitHandle], *, recovery: bool) -> list[protocol.Event]:
-        """Commit handles in parallel; an answer that raised is an unknown outcome, not a failure."""
+        """Commit handles in parallel; one that raises is asked for again."""
         found = list(self._commits.run(commands, recovery=recovery))
         for command, outcome in found if self._is_watched() else ():
             vote = command.vote

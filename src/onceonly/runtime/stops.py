@@ -31,6 +31,11 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "The target system did not take it within the time; what is decided stays decided.",
         "Start the query again when the target answers; a supervised query does so by its restart strategy.",
     ),
+    StopReason.REFUSED: (
+        errors.CommitRefusedError,
+        "The target system refused a commit for as long as it was asked; what is decided stays decided.",
+        "Do what the last words in the brackets say, and start the query again: it commits what is decided.",
+    ),
     StopReason.LATE: (
         errors.EpochTimeoutError,
         "The epoch came too late, so it was not decided; what it had prepared is removed.",

@@ -9,6 +9,7 @@ NONE = 0
 UNKNOWN_TOPIC = 3
 COORDINATOR_CODES = frozenset({14, 15, 16})  # loading, not available, not this one
 NOT_YET_CODES = COORDINATOR_CODES | {7, 8, 13, 51, 56, 88}  # time-outs, 51 still ending, 88 unstable
+TOPIC_FORBIDDEN = 29
 FORBIDDEN = {
     29: "WRITE and DESCRIBE on topic {}",
     30: "READ and DESCRIBE on group {}",
@@ -26,8 +27,17 @@ class ThrottledError(NotAnsweredError):
     """Not sent: the broker holds us back for longer than the request has time. Nobody else is asked then."""
 
 
-def refuse_forbidden(code: int, thing: str) -> None:
-    """Raise ``ConfigurationError`` with the permission to grant, if that is what ``code`` says."""
+def refuse_forbidden(code: int, thing: str, *, topic: str = "") -> None:
+    """Raise ``ConfigurationError`` with the permission to grant, if that is what ``code`` says.
+
+    ``topic`` is the one whose offsets hold the marker, where ``thing`` is a group or transactional id: the code tells
+    which of the two is refused.
+    """
+    if code == TOPIC_FORBIDDEN and topic:
+        raise ConfigurationError(
+            f"Kafka refuses access to topic {topic}, whose partition 0 the markers name (error {code}).",
+            next_step=f"grant the client's user READ, WRITE and DESCRIBE on topic {topic}",
+        )
     if code in FORBIDDEN:
         raise ConfigurationError(
             f"Kafka refuses access to {thing} (error {code}).",

@@ -9,6 +9,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.admin import GROUP, NONE, UNKNOWN_TOPIC, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.answers import TOPIC_FORBIDDEN
 from onceonly.sinks.kafka.columns import check_columns
 from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
 from onceonly.sinks.kafka.options import MARKER_OPTION, TRANSACTION_TIMEOUT_MS
@@ -34,13 +35,13 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
     check_columns(context.columns, options.topic)
     cluster_id = admin.patiently(_PATIENCE_S, "first connection", lambda: admin.cluster_id)
     facts: Facts = {"cluster_id": cluster_id}
-    if options.topic is not None:
+    at_least_once = context.guarantee is Guarantee.AT_LEAST_ONCE
+    if options.topic is not None and (at_least_once or options.topic != options.marker_topic):
         _check_topic(admin, options.topic)
-    if context.guarantee is Guarantee.AT_LEAST_ONCE:
+    if at_least_once:
         return facts
     topic = require_marker_topic(options)
-    if topic != options.topic:
-        _check_topic(admin, topic)
+    _check_topic(admin, topic, holds_markers=True)
     _check_group(admin, marker.group_name(options.prefix, context.query, context.sink, 0))
     settings = _broker_settings(admin)
     facts["transaction_timeout_ms"] = _check_timeout(admin, options, context, settings)
@@ -58,8 +59,11 @@ def require_marker_topic(options: KafkaOptions) -> str:
     return options.marker_topic
 
 
-def _check_topic(admin: Admin, name: str) -> None:
-    """Refuse a topic that neither exists nor is created by the broker, or that may not be written."""
+def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> None:
+    """Refuse a topic that neither exists nor is created by the broker, or that may not be written.
+
+    One that holds markers must be readable, too: an offset is committed only by who may read what it is of.
+    """
 
     def attempt(*, create: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
         from kafka.protocol.metadata import MetadataRequest
@@ -95,7 +99,9 @@ def _check_topic(admin: Admin, name: str) -> None:
         raise ConfigurationError(
             f"Topic {name} {wrong}.", next_step=f"create it: kafka-topics.sh --create --topic {name}"
         )
-    _check_operation(topic.authorized_operations, _WRITE, 29, name)
+    _check_operation(topic.authorized_operations, _WRITE, TOPIC_FORBIDDEN, name)
+    if holds_markers:
+        _check_operation(topic.authorized_operations, _READ, TOPIC_FORBIDDEN, name, topic=name)
 
 
 def topic_id(admin: Admin, name: str) -> str:
@@ -128,7 +134,7 @@ def _creates_topics(admin: Admin) -> bool:
     return _broker_settings(admin).get("auto.create.topics.enable", "true") == "true"
 
 
-def _check_operation(operations: Any, operation: int, code: int, thing: str) -> None:  # noqa: ANN401
+def _check_operation(operations: Any, operation: int, code: int, thing: str, *, topic: str = "") -> None:  # noqa: ANN401
     """Refuse if the broker says which operations are allowed, and this one is not among them."""
     if isinstance(operations, int):
         told = operations != _UNTOLD
@@ -136,7 +142,7 @@ def _check_operation(operations: Any, operation: int, code: int, thing: str) -> 
     else:
         told, allowed = bool(operations), operation in (operations or ())
     if told and not allowed:
-        refuse_forbidden(code, thing)
+        refuse_forbidden(code, thing, topic=topic)
 
 
 def _check_group(admin: Admin, group: str) -> None:

@@ -129,13 +129,13 @@ def _all_tokens(admin: Admin, groups: str, topic: str) -> list[str | None]:
         for first in range(0, len(slots), _GROUPS_A_REQUEST_MAX):
             some = slots[first : first + _GROUPS_A_REQUEST_MAX]
             found = admin.send(_request(some, topic, stable=False), broker.node_id)
-            tokens += [_token(admin, each) for each in found.groups]
+            tokens += [_token(admin, each, topic) for each in found.groups]
     return tokens
 
 
 def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
     answer = admin.to_coordinator(GROUP, group, _request([group], topic, stable=stable))
-    return _token(admin, answer.groups[0])
+    return _token(admin, answer.groups[0], topic)
 
 
 def _request(groups: Sequence[str], topic: str, *, stable: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
@@ -151,11 +151,11 @@ def _request(groups: Sequence[str], topic: str, *, stable: bool) -> Any:  # noqa
     )
 
 
-def _token(admin: Admin, answer: Any) -> str | None:  # noqa: ANN401  kafka-python is untyped
+def _token(admin: Admin, answer: Any, topic: str) -> str | None:  # noqa: ANN401  kafka-python is untyped
     """Give the token in the answer for one group."""
     partitions = [partition for entry in answer.topics for partition in entry.partitions]
     for code in (answer.error_code, *(partition.error_code for partition in partitions)):
-        _judge(admin, answer.group_id, code)
+        _judge(admin, answer.group_id, code, topic)
     offset = partitions[0].committed_offset if partitions else _NO_OFFSET
     # confluent-kafka sends the text with the NUL that ends it in C.
     return None if offset == _NO_OFFSET else partitions[0].metadata.rstrip("\0")
@@ -181,13 +181,13 @@ def _write(admin: Admin, group: str, topic: str, token: str) -> None:
         max_version=8,
     )
     answer = admin.to_coordinator(GROUP, group, request)
-    _judge(admin, group, answer.topics[0].partitions[0].error_code)
+    _judge(admin, group, answer.topics[0].partitions[0].error_code, topic)
 
 
-def _judge(admin: Admin, group: str, code: int) -> None:
+def _judge(admin: Admin, group: str, code: int, topic: str = "") -> None:
     if code == NONE:
         return
-    refuse_forbidden(code, group)
+    refuse_forbidden(code, group, topic=topic)
     if code in COORDINATOR_CODES:
         admin.forget(GROUP, group)
     if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
