@@ -78,7 +78,7 @@ def is_pending(admin: Admin, group: str, topic: str) -> bool:
     codes = [answer.error_code, *(each.error_code for entry in answer.topics for each in entry.partitions)]
     if _UNSTABLE in codes:
         return True
-    _token(admin, answer)
+    _token(admin, answer, topic)
     return False
 
 
