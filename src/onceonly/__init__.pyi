@@ -29,6 +29,7 @@ from onceonly.model import Unknown as Unknown
 from onceonly.options import Option as Option
 from onceonly.ports import Leftover as Leftover
 from onceonly.ports import QueryContext as QueryContext
+from onceonly.ports import Refused as Refused
 from onceonly.ports import TwoPhaseCommitSink as TwoPhaseCommitSink
 from onceonly.ports import WriteContext as WriteContext
 from onceonly.runtime.restart import ExponentialDelay as ExponentialDelay

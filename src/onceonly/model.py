@@ -44,12 +44,13 @@ class Capabilities:
 
     ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
     query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
-    at most.
+    at most. ``gives_back`` says that its ``write`` can give back the rows that its target will never take.
     """
 
     guarantees: frozenset[Guarantee]
     recovers: bool = False
     commits_at_once: int = 1
+    gives_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +240,20 @@ class Plan:
     limit_s: float | None = None
     planned_s: float = 0.0
     stamp: Stamp | None = field(default=None, compare=False)
+
+
+# A user's sink has no dot in its name.
+_LETTERS = ".letters"
+
+
+def letters_name(sink: str) -> str:
+    """Name the sink that takes the dead letters of a sink. Pure."""
+    return f"{sink}{_LETTERS}"
+
+
+def letters_of(sink: str) -> str | None:
+    """Name the sink whose dead letters this one takes; None where it takes none. Pure."""
+    return sink.removesuffix(_LETTERS) if sink.endswith(_LETTERS) else None
 
 
 def differing(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> list[str]:

@@ -31,11 +31,30 @@ if TYPE_CHECKING:
     from onceonly.model import Link, Receipt
 
 __all__ = [
-    "AlreadyCommitted", "Clock", "Committed", "DecisionLog", "Leftover", "Lost", "Option", "Outcome", "QueryContext",
-    "RetryLater", "Sink", "TwoPhaseCommitSink", "Unknown", "WriteContext",
+    "LETTER_COLUMNS",
+    "AlreadyCommitted",
+    "Clock",
+    "Committed",
+    "DecisionLog",
+    "Leftover",
+    "Lost",
+    "Option",
+    "Outcome",
+    "QueryContext",
+    "Refused",
+    "RetryLater",
+    "Sink",
+    "TwoPhaseCommitSink",
+    "Unknown",
+    "WriteContext",
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+LETTER_COLUMNS = (
+    "code", "why", "row", "query", "sink", "epoch", "slot", "number", "topic", "partition",
+)  # fmt: skip
+"""The columns of a dead letter as a sink gets them that asks for no others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +74,8 @@ class WriteContext:
 
     ``run`` is one life of the driver, ``attempt`` is unique among all attempts of that life (Spark's attempt
     number is not: it restarts at 0 when a stage is retried). ``facts`` are what ``check`` found on the driver.
-    ``mode`` is tentative where a part of the epoch is committed already.
+    ``mode`` is tentative where a part of the epoch is committed already. ``gives_back`` says that ``write`` may give
+    back refused rows: there is a sink that takes dead letters.
     """
 
     query: str
@@ -68,6 +88,21 @@ class WriteContext:
     guarantee: Guarantee
     mode: Mode = Mode.RUN
     facts: Mapping[str, str | int] = field(default_factory=dict)
+    gives_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A row that the target will never take. Executor.
+
+    ``row`` is its place in the batch that was written, from 0. ``code`` is one word for the kind of refusal, such as
+    TOO_LARGE; ``why`` says in a sentence what is wrong with the row, and ``next_step`` what the reader does.
+    """
+
+    row: int
+    code: str
+    why: str
+    next_step: str = "mend the row, or filter it out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +131,14 @@ class Sink(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+    @property
+    def letter_columns(self) -> tuple[str, ...]: ...
     def check(self, context: QueryContext) -> Mapping[str, str | int]: ...
     def identity(self) -> Mapping[str, str | int]: ...
     def expect(self, context: WriteContext) -> None: ...
     def begin_transaction(self, context: WriteContext) -> Any: ...  # noqa: ANN401  each sink's own type
-    def write(self, transaction: Any, batch: pa.RecordBatch) -> None: ...  # noqa: ANN401
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool: ...
+    def write(self, transaction: Any, batch: pa.RecordBatch) -> Sequence[Refused] | None: ...  # noqa: ANN401
     def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
     def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
     def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str: ...
@@ -124,6 +162,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset({Guarantee.EXACTLY_ONCE}))
     declared: ClassVar[tuple[Option, ...]] = ()
     """The options that the sink understands; any other is refused. What is marked secret is never shown."""
+    letter_columns: ClassVar[tuple[str, ...]] = LETTER_COLUMNS
+    """What the sink gets of a dead letter, where it takes those of another one: a choice of ``LETTER_COLUMNS``, the
+    refused row's ``key`` (binary), and ``value``: the whole letter as a JSON text."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take and validate the options. Driver and executor; must not touch the outside world.
@@ -148,6 +189,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return {}
 
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        """Say whether rows of a sink of this class, with this ``identity``, get among this one's. Driver, once a run.
+
+        Then it cannot take this one's dead letters: whoever reads the rows would read them, too.
+        """
+        return dict(self.identity()) == dict(identity)
+
     def expect(self, context: WriteContext) -> None:
         """Hear that an attempt waits for its rows: what it will need can be looked up meanwhile. Must not wait.
 
@@ -160,11 +208,15 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """Begin. Executor, once an attempt that has rows; what it makes must be invisible outside."""
 
     @abstractmethod
-    def write(self, transaction: T, batch: pa.RecordBatch) -> None:
+    def write(self, transaction: T, batch: pa.RecordBatch) -> Sequence[Refused] | None:
         """Write a batch of at least one row. Executor, any number of times.
 
         Spark's batches are put together before, up to 20,000 rows or 2 MB; one with more comes as it is, and so does
         the first.
+
+        A row that the target will never take is left out and given back, where ``capabilities.gives_back`` says so and
+        the context asks for it: it becomes a dead letter, decided together with the others. Else raise
+        ``RecordRefusedError``, which stops the query.
         """
 
     @abstractmethod

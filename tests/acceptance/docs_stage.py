@@ -225,6 +225,36 @@ class ReadFiles(Stage):
         assert list(names["taken"].values()) == [2]
 
 
+class DeadLetters(Stage):
+    """A topic that takes no large rows, and a stream that has three of them."""
+
+    def names(self) -> Names:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        made = admin.create_topics([NewTopic("orders", 1, 1, config={"max.message.bytes": "1000"})])
+        made["orders"].result(30)
+        self.checks = {"set-up": self.small_ones, "look": self.refused, "again": self.all_of_them}
+        large = {5, 6, 40}
+        self.rows = [(key, value * 2000 if int(value) in large else value) for key, value in ROWS]
+        schema = "key string, value string"
+        return {"orders": onceonly.collection(self.spark, self.rows, schema, rows_per_epoch=20, partitions=2)}
+
+    def small_ones(self, names: Names) -> None:
+        assert Counter(self.read("orders")) == Counter(row for row in self.rows if len(row[1]) < 1000)
+
+    def refused(self, names: Names) -> None:
+        rows = [json.loads(row["row"]) for row in names["found"].collect()]
+        assert Counter((row["key"], row["value"]) for row in rows) == Counter(
+            row for row in self.rows if len(row[1]) >= 1000
+        )
+        assert {row["code"] for row in names["found"].collect()} == {"TOO_LARGE"}
+
+    def all_of_them(self, names: Names) -> None:
+        wanted = Counter((key, value if len(value) < 1000 else value[:100]) for key, value in self.rows)
+        assert Counter(self.read("orders")) == wanted
+
+
 class Adopt(Stage):
     def names(self) -> Names:
         self.topics("adopt-events", "adopted")
@@ -367,6 +397,7 @@ class Auditor(Stage):
 STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
+    "docs/how-to/dead-letters.md": DeadLetters,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,

@@ -119,7 +119,8 @@ def test_machines_get_stable_keys(desk: Desk) -> None:
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}
     assert sorted(checkpoint["epochs"][0]) == [
-        "at", "commit_seconds", "epoch", "folded", "links", "name", "outcomes", "pending", "reason", "sinks", "state",
+        "at", "commit_seconds", "dead_letters", "epoch", "folded", "links", "name", "outcomes", "pending", "reason",
+        "sinks", "state",
     ]  # fmt: skip
     assert [(item["name"], item["state"], item["pending"]) for item in checkpoint["epochs"]] == [
         ("chk-2", "decided", 2), ("chk-1", "complete", 0), ("chk-0", "complete", 0),
@@ -149,7 +150,9 @@ def test_every_key_is_in_the_reference(desk: Desk) -> None:
 def _keys(value: object) -> set[str]:
     """Give all keys, but for those of maps whose keys are the user's."""
     if isinstance(value, dict):
-        below = [item for key, item in value.items() if key not in {"sinks", "outcomes", "data"}]
+        below = [
+            item for key, item in value.items() if key not in {"sinks", "outcomes", "data", "dead_letters"}
+        ]
         return {key for key in value if isinstance(key, str)}.union(*map(_keys, below))
     return set().union(*map(_keys, value)) if isinstance(value, list) else set()
 

@@ -21,7 +21,8 @@ from onceonly.model import (
     Unknown,
     Vote,
 )
-from onceonly.operations.states import EpochState, HandleState, describe, handles
+from onceonly.operations import render
+from onceonly.operations.states import EpochState, EpochView, HandleState, describe, handles
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.testing import MemoryLog
@@ -132,3 +133,12 @@ def test_spark_notes_an_epoch_after_us(noted: bool, state: EpochState) -> None: 
     view = describe(0, log.chain(0), log.receipt(0), noted=noted)
     assert (view.state, view.sinks, view.links) == (state, {"s": (1, 1)}, 2)
     assert describe(1, (), None, noted=False).state is EpochState.IN_FLIGHT
+
+
+def test_refused_rows_are_counted_by_the_sink_that_refused_them() -> None:
+    sinks = {"kafka": (97, 2), "kafka.letters": (3, 1), "files": (100, 2), "files.letters": (0, 0)}
+    view = EpochView(epoch=1, state=EpochState.COMPLETE, sinks=sinks)
+    assert view.dead_letters == {"kafka": 3}
+    shown = render._sinks(view).plain
+    assert "kafka.letters: 3 rows, 1 tx (3 refused by kafka)" in shown
+    assert "(0 refused" not in shown

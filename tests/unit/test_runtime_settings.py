@@ -159,3 +159,52 @@ def test_a_checkpoint_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text("{}")
     with pytest.raises(LogError, match="query id"):
         found.query()
+
+
+LETTERS = {
+    "checkpointLocation": "/c",
+    "onceonly.refused": "deadletter",
+    "onceonly.deadletter.format": "onceonly.files",
+}
+
+
+def test_options_of_dead_letters_are_theirs_and_no_options_of_the_sink() -> None:
+    given = {
+        **LETTERS,
+        "topic": "t",
+        "onceonly.deadletter.option.path": "/d",
+        "onceonly.deadletter.limit": "5",
+    }
+    sink = parse(given, default_name="kafka").sink
+    assert sink.options == {"topic": "t"}
+    assert sink.letters is not None
+    assert (sink.letters.format, sink.letters.limit, sink.letters.options) == (
+        "onceonly.files",
+        5,
+        {"path": "/d"},
+    )
+    assert sink.of_letters is not None
+    assert (sink.of_letters.name, sink.of_letters.guarantee) == ("kafka.letters", sink.guarantee)
+    assert sink.key != parse({**given, "onceonly.deadletter.limit": "6"}, default_name="kafka").sink.key
+    assert "/d" not in repr(sink)
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        ({"onceonly.refused": "ignore"}, "stop or deadletter"),
+        ({"onceonly.refused": "stop"}, "nothing would go there"),
+        ({"onceonly.deadletter.format": ""}, "onceonly.deadletter.format"),
+        ({"onceonly.deadletter.limit": "0"}, "onceonly.deadletter.limit"),
+        ({"onceonly.deadletter.frmat": "x"}, "did you mean onceonly.deadletter.format"),
+    ],
+)
+def test_options_of_dead_letters_that_would_have_no_effect_are_refused(
+    changed: dict[str, str], names: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=names):
+        parse({**LETTERS, **changed}, default_name="kafka")
+
+
+def test_a_refused_row_stops_unless_its_user_says_otherwise() -> None:
+    assert parse({"checkpointLocation": "/c"}, default_name="kafka").sink.letters is None

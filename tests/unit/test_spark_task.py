@@ -64,5 +64,5 @@ def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(
         task.write_slot(assignment(tmp_path, "the token that the driver sees"), [])
     assert str(tmp_path) in str(caught.value)
 
-    vote = task.write_slot(assignment(tmp_path, identity_token(str(tmp_path))), [])
+    vote = task.write_slot(assignment(tmp_path, identity_token(str(tmp_path))), []).vote
     assert (vote.slot, vote.attempt, vote.epoch, vote.rows) == (3, "17", 5, 0)

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from onceonly.model import LinkKind
+from onceonly.model import LinkKind, letters_of
 from onceonly.operations.states import EpochState, HandleState, meaning
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onceonly.operations.look import Detail, Row, Transaction
     from onceonly.operations.offsets import Partition
     from onceonly.operations.resolve import Result
-    from onceonly.operations.states import HandleView
+    from onceonly.operations.states import EpochView, HandleView
 
 _STYLES = {
     EpochState.COMPLETE: "green",
@@ -78,10 +78,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     return (
         view.name,
         _state(view.state, _words(view.state, view.reason, view.pending)),
-        _lines(
-            f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
-            for name, (count, transactions) in view.sinks.items()
-        ),
+        _sinks(view),
         _lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()),
         "" if view.seconds is None else f"{view.seconds:.3f}",
         "folded" if view.folded else _moment(row.at),
@@ -100,12 +97,7 @@ def detail(found: Detail) -> RenderableType:
     if view.sinks:
         outcomes = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items())
         took = "" if view.seconds is None else f" in {view.seconds:.3f} s"
-        parts.append(
-            _lines(
-                f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
-                for name, (count, transactions) in view.sinks.items()
-            )
-        )
+        parts.append(_sinks(view))
         parts.append(Text(f"commits: {outcomes or 'none'}{took}"))
     for number, partitions in enumerate(found.sources):
         names = found.progress.sources if found.progress else ()
@@ -278,6 +270,15 @@ def _offset(value: object) -> Text:
 
 def _lines(lines: Iterable[str]) -> Text:
     return Text("\n".join(lines))
+
+
+def _sinks(view: EpochView) -> Text:
+    """Give a line a sink; rows that it refused stand in the line of the sink that took them."""
+    return _lines(
+        f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
+        + (f" ({count} refused by {of})" if (of := letters_of(name)) is not None and count else "")
+        for name, (count, transactions) in view.sinks.items()
+    )
 
 
 def _n(count: int, word: str) -> str:

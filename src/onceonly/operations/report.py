@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onceonly.model import letters_of
 from onceonly.operations import disk
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def epoch(view: EpochView) -> dict[str, Any]:
         "folded": view.folded,
         "links": view.links,
         "sinks": {name: {"rows": rows, "transactions": count} for name, (rows, count) in view.sinks.items()},
+        "dead_letters": view.dead_letters,
         "outcomes": dict(view.outcomes),
         "commit_seconds": view.seconds,
         "pending": view.pending,
@@ -107,6 +109,7 @@ def handle(found: HandleView) -> dict[str, Any]:
     vote = found.vote
     return {
         "sink": vote.sink,
+        "letters_of": letters_of(vote.sink),
         "slot": vote.slot,
         "transaction": found.transaction,
         "state": found.state.value,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.log.history import by_sink
-from onceonly.model import Guarantee, LinkKind
+from onceonly.model import Guarantee, LinkKind, letters_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,6 +83,12 @@ class EpochView:
     @property
     def name(self) -> str:
         return f"chk-{self.epoch}"
+
+    @property
+    def dead_letters(self) -> dict[str, int]:
+        """How many rows each sink refused, by the sink's name; those that refused none are left out."""
+        found = {letters_of(name): rows for name, (rows, _) in self.sinks.items() if rows}
+        return {name: rows for name, rows in found.items() if name is not None}
 
 
 def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, noted: bool) -> EpochView:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from onceonly.model import letters_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -16,16 +18,18 @@ _MODULUS = 2**64
 def totals(votes: Iterable[Vote]) -> dict[str, tuple[int, str]]:
     """Give (rows, checksum) per sink that has rows, whatever the slots they were dealt to.
 
-    All checksums of a decision are of one algorithm, whose name stands before the digits.
+    All checksums of a decision are of one algorithm, whose name stands before the digits. Dead letters count as rows
+    of the sink that refused them: a replay that writes nothing does not know which those are.
     """
     rows: dict[str, int] = defaultdict(int)
     sums: dict[str, int] = defaultdict(int)
     names: dict[str, str] = {}
     for vote in votes:
         name, colon, digits = vote.checksum.rpartition(":")
-        names[vote.sink] = name + colon
-        rows[vote.sink] += vote.rows
-        sums[vote.sink] = (sums[vote.sink] + int(digits, 16)) % _MODULUS
+        sink = letters_of(vote.sink) or vote.sink
+        names[sink] = name + colon
+        rows[sink] += vote.rows
+        sums[sink] = (sums[sink] + int(digits, 16)) % _MODULUS
     return {sink: (rows[sink], f"{names[sink]}{sums[sink]:016x}") for sink in rows if rows[sink]}
 
 

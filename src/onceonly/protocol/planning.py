@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing
+from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing, letters_of
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import PutLink, ReadChain, Report, ReportKind, StopReason, SyncLink
@@ -63,7 +63,7 @@ def _resolve(context: s.Context, event: e.ChainRead) -> Move:
 
 def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
     """Take up an epoch that is decided."""
-    if last.settings.keys() != context.settings.keys():
+    if _branches(last, context):
         return stop(
             StopReason.BRANCH,
             f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
@@ -79,6 +79,16 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
         )
     return s.Syncing(context, last), (SyncLink(last),)
+
+
+def _branches(last: Link, context: s.Context) -> bool:
+    """Say whether the epoch is written to other sinks than it was decided for.
+
+    That a sink has a place for dead letters now, or none any more, is no other branch; but what is pending there is.
+    """
+    then = {sink for sink in last.settings if letters_of(sink) is None}
+    now = {sink for sink in context.settings if letters_of(sink) is None}
+    return then != now or any(vote.sink not in context.settings for vote in last.pending)
 
 
 def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
@@ -100,7 +110,7 @@ def _is_elsewhere(
     then: Mapping[str, Mapping[str, str | int]], now: Mapping[str, Mapping[str, str | int]]
 ) -> bool:
     """Say whether a sink's target is another one than it was."""
-    return any(differing(noted, now[sink]) for sink, noted in then.items())
+    return any(differing(noted, now[sink]) for sink, noted in then.items() if sink in now)
 
 
 def _is_own(link: Link, context: s.Context) -> bool:

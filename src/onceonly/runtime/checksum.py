@@ -71,6 +71,11 @@ class RowChecksum:
         self.rows += batch.num_rows
         self._sum = (self._sum + add(batch)) % _MODULUS
 
+    def less(self, other: RowChecksum) -> None:
+        """Take away rows that were added, by the sum of theirs."""
+        self.rows -= other.rows
+        self._sum = (self._sum - other._sum) % _MODULUS
+
     @property
     def value(self) -> str:
         """Name and 16 hex digits."""

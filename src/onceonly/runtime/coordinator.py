@@ -21,11 +21,12 @@ from onceonly.errors import (
     ProtocolError,
     UnavailableError,
 )
-from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote
+from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote, letters_of
 from onceonly.ports import QueryContext
 from onceonly.runtime import questions, stamps
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
+from onceonly.runtime.letters import refuse_same_target
 from onceonly.runtime.stops import error_of
 from onceonly.runtime.sweeper import Sweeper
 
@@ -190,7 +191,11 @@ class Coordinator:
                 f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
                 next_step="Set onceonly.guarantee to what it offers, or take another.",
             )
-        return dict(each.sink.check(self._context(name)))
+        facts = dict(each.sink.check(self._context(name)))
+        main = self._participants.get(letters_of(name) or "")
+        if main is not None:
+            refuse_same_target(name, each.sink, main.sink)
+        return facts
 
     def _context(self, name: str) -> QueryContext:
         each = self._participants[name]

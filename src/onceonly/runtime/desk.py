@@ -16,8 +16,10 @@ from onceonly import events
 from onceonly.errors import AdoptionError, ConfigurationError, LogError
 from onceonly.log import identity_token, open_log
 from onceonly.log.presence import Presence
+from onceonly.model import Mode, letters_name
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.letters import columns_of, too_many
 from onceonly.runtime.registry import build, use_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from onceonly.model import Plan, Vote
     from onceonly.runtime.registry import SinkClass
     from onceonly.runtime.settings import QuerySettings, SinkSettings
+    from onceonly.runtime.slot import Ballot
 
 log = logging.getLogger("onceonly")
 
@@ -36,7 +39,7 @@ class Assignment:
 
     It holds the sink's options, secrets included, because executors need them; it never shows them.
     ``token`` is the log's identity as the driver sees it: an executor that sees another one does not share
-    the checkpoint.
+    the checkpoint. ``letters`` is the class of the sink that takes dead letters, None where a refused row stops.
     """
 
     plan: Plan
@@ -45,6 +48,7 @@ class Assignment:
     settings: SinkSettings = field(repr=False)
     sink: SinkClass
     token: str | None
+    letters: SinkClass | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +86,36 @@ class Desk:
             epoch_timeout_s=settings.epoch_timeout_s,
         )
 
-    def enlist(self, settings: SinkSettings, sink: SinkClass, columns: tuple[tuple[str, str], ...]) -> None:
-        """Let a sink take part. Any number of times; it is made anew only where it is used otherwise."""
+    def enlist(
+        self,
+        settings: SinkSettings,
+        sink: SinkClass,
+        columns: tuple[tuple[str, str], ...],
+        letters: SinkClass | None = None,
+    ) -> None:
+        """Let a sink take part, and with it the one that takes its dead letters.
+
+        Any number of times; it is made anew only where it is used otherwise.
+        """
+        self._enlist(settings, sink, columns)
+        beside = settings.of_letters
+        if beside is not None and letters is not None:
+            self._enlist(beside, letters, None)
+
+    def _enlist(
+        self, settings: SinkSettings, sink: SinkClass, columns: tuple[tuple[str, str], ...] | None
+    ) -> None:
         known = self._members.get(settings.name)
         if known is not None and (known.settings.key, known.sink_class) == (settings.key, sink):
-            participant = replace(known.participant, columns=columns)
+            participant = replace(
+                known.participant, columns=known.participant.columns if columns is None else columns
+            )
         else:
+            made = build(settings, sink)
             participant = Participant(
-                sink=build(settings, sink),
+                sink=made,
                 guarantee=settings.guarantee,
-                columns=columns,
+                columns=columns_of(made) if columns is None else columns,
                 use=use_of(settings, sink),
             )
             if known is not None:
@@ -112,7 +136,7 @@ class Desk:
             try:
                 plan = self._coordinator.plan(
                     epoch,
-                    sinks=sinks,
+                    sinks=None if sinks is None else self._with_letters(sinks),
                     barrier=self.checkpoint.barrier(epoch),
                     run=run,
                     continues=last.id if last is not None and goes_on else None,
@@ -132,7 +156,22 @@ class Desk:
             settings=member.settings,
             sink=member.sink_class,
             token=identity_token(self.settings.checkpoint),
+            letters=self._members[letters_name(name)].sink_class if member.settings.letters else None,
         )
+
+    def require_few_letters(self, plan: Plan, ballots: Collection[Ballot]) -> None:
+        """See, before the decision, that the slots together have not refused more than the limit of an epoch.
+
+        Raises ``RecordRefusedError``. What is repaired was decided by the limit of that time.
+        """
+        for name, member in self._members.items() if plan.mode is Mode.RUN else ():
+            few = [each for each in ballots if each.letters and each.letters.sink == letters_name(name)]
+            limit = member.settings.letters.limit if member.settings.letters else 0
+            if few and sum(each.letters.rows for each in few if each.letters) > limit:
+                raise too_many(self.query, plan.epoch, name, limit, few[0].refused)
+
+    def _with_letters(self, sinks: Collection[str]) -> list[str]:
+        return [*sinks, *(letters_name(name) for name in sinks if self._members[name].settings.letters)]
 
     def decide(self, plan: Plan, votes: list[Vote]) -> None:
         """Decide, and return when everything decided is visible."""

@@ -56,13 +56,23 @@ def remember(sink: object) -> str:
     return name
 
 
-def find(name: object) -> tuple[str, SinkClass]:
-    """Give name and class of ``"onceonly.kafka"``, ``"kafka"`` or a class. Driver."""
+def given() -> dict[str, type[TwoPhaseCommitSink[Any]]]:
+    """Give the classes of the user's, by name. Driver."""
+    return dict(_given)
+
+
+def find(
+    name: object, others: Mapping[str, type[TwoPhaseCommitSink[Any]]] | None = None
+) -> tuple[str, SinkClass]:
+    """Give name and class of ``"onceonly.kafka"``, ``"kafka"`` or a class. Driver.
+
+    ``others`` are classes of the user's that a process knows which has not been told them itself.
+    """
     if not isinstance(name, str):
         short = remember(name)
         return short, _given[short]
     short = name.removeprefix(PREFIX)
-    known: dict[str, SinkClass] = {**BUILT_IN, **_given}
+    known: dict[str, SinkClass] = {**BUILT_IN, **(others or {}), **_given}
     if short in known:
         return short, known[short]
     near = difflib.get_close_matches(short, list(known), n=1)
@@ -111,6 +121,13 @@ def settings_of(options: Mapping[str, str], name: str, sink: SinkClass) -> Setti
 def build(settings: SinkSettings, sink: SinkClass) -> Sink:
     """Make the sink, and see that it offers the guarantee asked. Driver and executor."""
     made: Sink = load(sink)(dict(settings.options))
+    if settings.letters is not None and not made.capabilities.gives_back:
+        made.close()
+        raise ConfigurationError(
+            f"the sink {settings.name!r} cannot give back a row that its target refuses, so no dead letter would "
+            "ever be written",
+            next_step="leave onceonly.refused at stop; or let the sink give back such rows (capabilities.gives_back)",
+        )
     offered = made.capabilities.guarantees
     if settings.guarantee not in offered:
         made.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
-from onceonly.model import Guarantee
+from onceonly.model import Guarantee, letters_name
 from onceonly.options import unknown_option
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ HISTORY = "onceonly.history"
 COMMIT_TIMEOUT = "onceonly.commit.timeout"
 EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 _QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, EPOCH_TIMEOUT)
-_SINK = (GUARANTEE, SINK)
+REFUSED = "onceonly.refused"
+LETTERS_FORMAT = "onceonly.deadletter.format"
+LETTERS_LIMIT = "onceonly.deadletter.limit"
+LETTERS_OPTION = "onceonly.deadletter.option."
+_LETTERS = (LETTERS_FORMAT, LETTERS_LIMIT)
+_SINK = (GUARANTEE, SINK, REFUSED, *_LETTERS)
 PREFIX = "onceonly."
 _LIMIT_S_MIN = 0.001
 _LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of them
@@ -54,17 +59,43 @@ class QuerySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LetterSettings:
+    """Where the user wants the rows that a sink's target refuses, and how many of an epoch at most."""
+
+    format: str
+    limit: int = 1000
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """What the user asked of one sink, by its name in the query. The options may hold secrets: never shown."""
+    """What the user asked of one sink, by its name in the query. The options may hold secrets: never shown.
+
+    ``letters`` is None where a refused row stops the query.
+    """
 
     name: str
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    letters: LetterSettings | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two uses the same, for caches of a process."""
-        return (self.name, self.guarantee, tuple(sorted(self.options.items())))
+        own = (self.name, self.guarantee, tuple(sorted(self.options.items())))
+        letters = self.letters
+        if letters is None:
+            return own
+        return (*own, letters.format, letters.limit, tuple(sorted(letters.options.items())))
+
+    @property
+    def of_letters(self) -> SinkSettings | None:
+        """The settings of the sink that takes the dead letters: the same promise, a name of its own."""
+        if self.letters is None:
+            return None
+        return SinkSettings(
+            name=letters_name(self.name), guarantee=self.guarantee, options=self.letters.options
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +125,7 @@ def parse(
     given = {name.lower(): str(value) for name, value in options.items()}
     known = (*_QUERY, *_SINK, *(name.lower() for name in claimed))
     for name in given:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in known and not name.startswith(LETTERS_OPTION):
             raise unknown_option(name, known, who="onceonly")
     # Spark hands the query's name on as if it were an option of the sink.
     given.pop("queryname", None)
@@ -104,6 +135,7 @@ def parse(
         sink=SinkSettings(
             guarantee=_guarantee(given.pop(GUARANTEE, default_guarantee.value)),
             name=sink_name(given.pop(SINK, default_name)),
+            letters=_letters(given),
             options=given,
         ),
         of_query=tuple(query),
@@ -140,6 +172,38 @@ def _guarantee(text: str) -> Guarantee:
             f"the option {GUARANTEE!r} cannot be {text!r}",
             next_step="use one of " + ", ".join(each.value for each in Guarantee),
         ) from None
+
+
+def _letters(given: dict[str, str]) -> LetterSettings | None:
+    """Take the options of dead letters out of the sink's own."""
+    refused = given.pop(REFUSED, "stop").strip().lower()
+    options = {
+        name.removeprefix(LETTERS_OPTION): given.pop(name)
+        for name in list(given)
+        if name.startswith(LETTERS_OPTION)
+    }
+    form, limit = (given.pop(name, None) for name in _LETTERS)
+    if refused not in {"stop", "deadletter"}:
+        raise ConfigurationError(
+            f"the option {REFUSED!r} cannot be {refused!r}", next_step="use stop or deadletter"
+        )
+    if refused == "stop":
+        if options or form is not None or limit is not None:
+            raise ConfigurationError(
+                f"there are options of a dead-letter sink, and {REFUSED} is stop, so nothing would go there",
+                next_step=f"set {REFUSED}=deadletter, or leave the options below onceonly.deadletter. out",
+            )
+        return None
+    if not form:
+        raise ConfigurationError(
+            f"the option {LETTERS_FORMAT!r} is missing: {REFUSED} is deadletter",
+            next_step=f"name the sink of the letters, such as onceonly.files, and give it {LETTERS_OPTION}path",
+        )
+    return LetterSettings(
+        format=form,
+        limit=1000 if limit is None else int(_number(LETTERS_LIMIT, limit, minimum=1, whole=True)),
+        options=options,
+    )
 
 
 def sink_name(text: str) -> str:

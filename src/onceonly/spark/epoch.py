@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceonly.errors import ConfigurationError
-from onceonly.model import Vote
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
 from onceonly.runtime.settings import QuerySettings, sink_name
+from onceonly.runtime.slot import Ballot
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.register import application
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, write_slot
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from onceonly.model import Plan
+    from onceonly.model import Plan, Vote
     from onceonly.runtime.desk import Assignment
     from onceonly.spark.foreach_batch import ForeachBatch
 
 logger = logging.getLogger("onceonly")
 
-_VOTE = "vote"
+_BALLOT = "ballot"
 # A driver seldom runs more queries; a desk that is closed costs the next epoch a claim, nothing else.
 _DESKS_MAX = 32
 _desks: Held[tuple[QuerySettings, str], Desk] = Held(_DESKS_MAX)
@@ -154,21 +154,23 @@ class Epoch:
             self._release()
         with _desks.use((self._settings, self._query), self._desk) as desk:
             for write in self._writes.values():
-                desk.enlist(write.sink.named(write.name), write.sink.sink_class, _columns(write.df))
+                sink = write.sink
+                desk.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
             plan = desk.plan(self._epoch, sinks=self._writes, run=self._run)
-            votes: list[Vote] = []
+            ballots: list[Ballot] = []
             context = self._df.sparkSession.sparkContext
             try:
                 with no_longer_than_planned(context, plan, query=self._query, run=self._run):
                     for write in self._writes.values():
-                        votes += _run_tasks(write.df, desk.assignment(plan, write.name))
+                        ballots += _run_tasks(write.df, desk.assignment(plan, write.name))
                     if not self._writes:
                         self._df.write.format("noop").mode("overwrite").save()
-                desk.decide(plan, votes)
+                desk.require_few_letters(plan, ballots)
+                desk.decide(plan, _votes(ballots))
                 _carried_out[self._query] = (self._run, self._epoch)
             except BaseException:  # an interrupt, too: its rows must not stay open
                 # As Spark does on the format road, also after a failed commit: what is decided stays decided.
-                _abort(desk, plan, votes, self._run)
+                _abort(desk, plan, _votes(ballots), self._run)
                 raise
 
     def _desk(self) -> Desk:
@@ -210,16 +212,20 @@ def _abort(desk: Desk, plan: Plan, votes: list[Vote], run: str) -> None:
         logger.warning("Query %s, chk-%s: abort: %s", desk.query, plan.epoch, error)
 
 
-def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Vote]:
-    rows = df.mapInArrow(_task(assignment), f"{_VOTE} binary").collect()
-    return [msgspec.json.decode(row[_VOTE], type=Vote) for row in rows]
+def _votes(ballots: list[Ballot]) -> list[Vote]:
+    return [vote for ballot in ballots for vote in ballot.votes]
+
+
+def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:
+    rows = df.mapInArrow(_task(assignment), f"{_BALLOT} binary").collect()
+    return [msgspec.json.decode(row[_BALLOT], type=Ballot) for row in rows]
 
 
 def _task(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        vote = write_slot(assignment, batches)
-        yield pa.record_batch([pa.array([msgspec.json.encode(vote)])], names=[_VOTE])
+        ballot = write_slot(assignment, batches)
+        yield pa.record_batch([pa.array([msgspec.json.encode(ballot)])], names=[_BALLOT])
 
     return write

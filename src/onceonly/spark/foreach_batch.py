@@ -39,6 +39,8 @@ class ForeachBatch:
         self._query = parsed.query
         self._of_query = [name for name in parsed.of_query if name != CHECKPOINT]
         self.settings: SinkSettings = parsed.sink
+        letters = self.settings.letters
+        self.letters = None if letters is None else find(letters.format)[1]
 
     def __repr__(self) -> str:
         where = f", checkpointLocation={self._query.checkpoint!r}" if self._query else ""

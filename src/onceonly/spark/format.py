@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, settings_of
+from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, settings_of
 from onceonly.runtime.settings import PREFIX, no_checkpoint
 from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
     from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
+
+    from onceonly.ports import TwoPhaseCommitSink
 
 
 class SinkFormat(DataSource):
@@ -28,6 +30,7 @@ class SinkFormat(DataSource):
     sink_name: ClassVar[str]
     sink_class: ClassVar[SinkClass]
     application: ClassVar[str]
+    others: ClassVar[Mapping[str, type[TwoPhaseCommitSink[Any]]]] = {}
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
@@ -45,7 +48,9 @@ class SinkFormat(DataSource):
         settings = settings_of(self.options, self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
-        road = Road(settings.query, settings.sink, self.sink_class, self.application)
+        letters = settings.sink.letters
+        taker = None if letters is None else find(letters.format, self.others)[1]
+        road = Road(settings.query, settings.sink, self.sink_class, self.application, taker)
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
             return EpochCommitter(road, columns)
@@ -80,10 +85,16 @@ class SinkFormat(DataSource):
         )
 
 
-def make_format(name: str, sink: SinkClass, application: str) -> type[SinkFormat]:
+def make_format(
+    name: str,
+    sink: SinkClass,
+    application: str,
+    others: Mapping[str, type[TwoPhaseCommitSink[Any]]] | None = None,
+) -> type[SinkFormat]:
     """Make the data source class of a sink. It travels by value, as no module holds it.
 
-    ``application`` is the same for all formats that one driver program registers.
+    ``application`` is the same for all formats that one driver program registers; ``others`` are the user's sinks,
+    which may take dead letters.
     """
-    members = {"sink_name": name, "sink_class": sink, "application": application}
+    members = {"sink_name": name, "sink_class": sink, "application": application, "others": others or {}}
     return type(f"{name.title()}Format", (SinkFormat,), members)

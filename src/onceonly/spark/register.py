@@ -36,7 +36,8 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     for name in names:
-        spark.dataSource.register(make_format(name, registry.find(name)[1], application(spark)))
+        made = make_format(name, registry.find(name)[1], application(spark), registry.given())
+        spark.dataSource.register(made)
     spark.dataSource.register(CollectionFormat)
     listener.install(spark)
 

@@ -12,8 +12,9 @@ from onceonly.log import identity_token
 from onceonly.ports import WriteContext
 from onceonly.runtime.deadline import Deadline, in_time
 from onceonly.runtime.held import Held
+from onceonly.runtime.letters import Letters
 from onceonly.runtime.registry import build
-from onceonly.runtime.slot import run_slot
+from onceonly.runtime.slot import fill_in
 from onceonly.spark import memory
 from onceonly.spark.settling import settle
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Vote
     from onceonly.ports import Sink
     from onceonly.runtime.desk import Assignment
+    from onceonly.runtime.slot import Ballot
 
 # Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
 EPOCH_PROPERTY = "streaming.sql.batchId"
@@ -37,8 +38,8 @@ _sinks: Held[tuple[Any, ...], Sink] = Held(_SINKS_MAX)
 _seen: set[tuple[str, str | None]] = set()
 
 
-def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vote:
-    """Write one slot and give its vote. Executor worker, once an attempt.
+def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Ballot:
+    """Write one slot and give its ballot. Executor worker, once an attempt.
 
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
@@ -51,10 +52,16 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Vot
     # With a limit, attempts run in a thread of their own, and a sink may belong to the thread that made it.
     key = (assignment.sink, settings.key, assignment.query, assignment.plan.limit_s is not None)
     deadline = Deadline(assignment.plan.limit_s, context)
+    plan, beside, taker = assignment.plan, settings.of_letters, assignment.letters
 
-    def attempt() -> Vote:
+    def attempt() -> Ballot:
         with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
-            return run_slot(sink, assignment.plan, context, batches, deadline)
+            if beside is None or taker is None or settings.letters is None:
+                return fill_in(sink, plan, context, batches, deadline)
+            own = (taker, beside.key, *key[2:])
+            with _sinks.use(own, lambda: build(beside, taker)) as other:
+                letters = Letters(other, plan, context, limit=settings.letters.limit)
+                return fill_in(sink, plan, context, batches, deadline, letters)
 
     return in_time(deadline, attempt)
 
@@ -84,6 +91,7 @@ def _context(assignment: Assignment) -> WriteContext:
         guarantee=assignment.settings.guarantee,
         mode=plan.mode,
         facts=plan.facts.get(name, {}),
+        gives_back=assignment.letters is not None,
     )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onceonly.runtime.desk import Assignment
     from onceonly.runtime.registry import SinkClass
     from onceonly.runtime.settings import QuerySettings, SinkSettings
+    from onceonly.runtime.slot import Ballot
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
 _DESKS_MAX = 16
@@ -43,6 +44,7 @@ class Road:
     sink: SinkSettings
     sink_class: SinkClass
     application: str
+    letters: SinkClass | None = None
 
     def key(self) -> tuple[Any, ...]:
         # With the query's id: a checkpoint that was removed and made anew is another query's.
@@ -53,7 +55,7 @@ class Road:
         """Make the desk of a process."""
         desk = Desk(self.query, actor=actor, application=self.application)
         try:
-            desk.enlist(self.sink, self.sink_class, columns)
+            desk.enlist(self.sink, self.sink_class, columns, self.letters)
         except BaseException:  # an interrupt, too: nobody else has the desk yet
             desk.close()
             raise
@@ -62,13 +64,13 @@ class Road:
 
 @dataclass(frozen=True, slots=True)
 class SlotMessage(WriterCommitMessage):
-    """The vote of one slot on its way to the commit process.
+    """The ballot of one slot on its way to the commit process.
 
     The plan comes with every vote of an ordinary epoch. The plan of a replay holds the whole former decision,
     so only slot 0 carries it; Spark always runs a slot 0.
     """
 
-    vote: Vote
+    ballot: Ballot
     plan: Plan | None = field(repr=False)
 
 
@@ -81,8 +83,8 @@ class SlotWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SlotMessage:
         """Write one slot. Executor, once an attempt."""
         plan = self._assignment.plan
-        vote = write_slot(self._assignment, iterator)
-        return SlotMessage(vote, plan if vote.slot == 0 or plan.decided is None else None)
+        ballot = write_slot(self._assignment, iterator)
+        return SlotMessage(ballot, plan if ballot.vote.slot == 0 or plan.decided is None else None)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> NoReturn:  # noqa: N803
         _misplaced("commit", batchId, messages)
@@ -103,7 +105,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Decide. Once a try; returns when everything decided is visible."""
-        plan, votes = _collect(messages)
+        plan, ballots = _collect(messages)
         if plan is None or plan.epoch != batchId:
             raise ProtocolError(
                 f"Spark asked to commit chk-{batchId}, but the votes belong to "
@@ -111,7 +113,8 @@ class EpochCommitter(DataSourceStreamArrowWriter):
                 next_step="start the query again; nothing was decided",
             )
         with _committing.use(self._road.key(), self._desk) as desk:
-            desk.decide(plan, votes)
+            desk.require_few_letters(plan, ballots)
+            desk.decide(plan, _votes(ballots))
         settle()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -119,10 +122,10 @@ class EpochCommitter(DataSourceStreamArrowWriter):
 
         Without any vote there is nothing to name: the next run's first sweep takes what is open.
         """
-        plan, votes = _collect(messages)
+        plan, ballots = _collect(messages)
         if plan is not None:
             with _committing.use(self._road.key(), self._desk) as desk:
-                desk.abort(plan, votes)
+                desk.abort(plan, _votes(ballots))
 
     def _desk(self) -> Desk:
         return self._road.desk("committer", self._columns)
@@ -137,10 +140,14 @@ def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     return SlotWriter(assignment)
 
 
-def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Vote]]:
+def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Ballot]]:
     ours = [message for message in messages if isinstance(message, SlotMessage)]
     plans = (message.plan for message in ours if message.plan is not None)
-    return next(plans, None), [message.vote for message in ours]
+    return next(plans, None), [message.ballot for message in ours]
+
+
+def _votes(ballots: Sequence[Ballot]) -> list[Vote]:
+    return [vote for ballot in ballots for vote in ballot.votes]
 
 
 def _misplaced(method: str, epoch: int, messages: Sequence[object]) -> NoReturn:

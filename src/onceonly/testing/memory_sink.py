@@ -23,10 +23,10 @@ from onceonly.model import (
     Unknown,
 )
 from onceonly.options import Option
-from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
+from onceonly.ports import Leftover, QueryContext, Refused, TwoPhaseCommitSink, WriteContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -53,6 +53,7 @@ class MemoryStore:
     ``answers`` are given to the next commits of a transaction, first in first out, instead of acting: an
     outcome, or an exception to raise. ``acted`` names transactions that are committed although the answer says
     otherwise. With ``reachable`` false every call from the driver raises. ``calls`` is what was asked, in order.
+    A row with one of the values in ``refuses`` is refused.
     """
 
     transactions: dict[str, MemoryTransaction] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class MemoryStore:
     acted: set[str] = field(default_factory=set)
     reachable: bool = True
     calls: list[tuple[str, str]] = field(default_factory=list)
+    refuses: set[object] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def visible(self, *, epoch: int | None = None) -> Counter[Row]:
@@ -92,10 +94,15 @@ class MemoryStore:
 
 
 class MemorySink(TwoPhaseCommitSink[MemoryTransaction]):
-    """Keeps rows in a ``MemoryStore``, which ``MemorySink.stores`` holds by the option ``store``."""
+    """Keeps rows in a ``MemoryStore``, which ``MemorySink.stores`` holds by the option ``store``.
+
+    A row with one of the store's ``refuses`` in it is refused.
+    """
 
     name: ClassVar[str] = "memory"
-    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset(Guarantee), recovers=True, gives_back=True
+    )
     declared: ClassVar[tuple[Option, ...]] = (
         Option(name="store", doc="the name of the MemoryStore", default="default"),
     )
@@ -117,9 +124,16 @@ class MemorySink(TwoPhaseCommitSink[MemoryTransaction]):
             self.store.transactions[name] = transaction
         return transaction
 
-    def write(self, transaction: MemoryTransaction, batch: pa.RecordBatch) -> None:
+    def write(self, transaction: MemoryTransaction, batch: pa.RecordBatch) -> Sequence[Refused] | None:
+        refused: list[Refused] = []
         with self.store.lock:
-            transaction.rows.extend(tuple(row.values()) for row in batch.to_pylist())
+            for place, row in enumerate(batch.to_pylist()):
+                values = tuple(row.values())
+                if self.store.refuses.isdisjoint(values):
+                    transaction.rows.append(values)
+                else:
+                    refused.append(Refused(row=place, code="UNWANTED", why=f"the store refuses {values}"))
+        return refused
 
     def pre_commit(self, transaction: MemoryTransaction) -> Handle | None:
         with self.store.lock:

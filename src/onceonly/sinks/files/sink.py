@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
@@ -14,16 +15,19 @@ from onceonly.sinks.files.writer import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
+
+    from onceonly.ports import Refused
 
 
 class FilesSink(TwoPhaseCommitSink[Attempt]):
     """Rows to files: first under hidden names, at commit under their own, at last in a manifest of the epoch."""
 
     name: ClassVar[str] = "files"
-    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset(Guarantee), recovers=True, gives_back=True
+    )
     declared: ClassVar[tuple[Option, ...]] = DECLARED
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -47,13 +51,18 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         named: dict[str, str | int] = {"path": str(self._files.target.resolve()), "format": self._files.form}
         return named if token is None else {**named, "token": token}
 
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        """Say whether one of the two folders is, or lies in, the other: whoever reads that one reads both."""
+        own, other = self._files.target.resolve(), Path(str(identity["path"]))
+        return own == other or own in other.parents or other in own.parents
+
     def begin_transaction(self, context: WriteContext) -> Attempt:
         """Make the folder of the attempt's temporary files."""
         return Attempt(context, self._files, self._store)
 
-    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch to the files of their partitions."""
-        transaction.write(batch)
+    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Write the rows of a batch to the files of their partitions; give back what no file can hold."""
+        return transaction.write(batch)
 
     def pre_commit(self, transaction: Attempt) -> Handle:
         """Make all files durable; at least once, publish them too."""

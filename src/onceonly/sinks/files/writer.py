@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode
-from onceonly.sinks.files import committer, partitions
+from onceonly.sinks.files import committer, partitions, refusals
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import Prepared
 from onceonly.sinks.files.formats import pieces_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.ports import WriteContext
+    from onceonly.ports import Refused, WriteContext
     from onceonly.sinks.files.manifest import DataFile
     from onceonly.sinks.files.options import FilesOptions
     from onceonly.sinks.files.store import Store
@@ -81,8 +81,10 @@ class Attempt:
             f"transaction {self.transaction}"
         )
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows. Memory is bounded by ``BUFFER_BYTES_MAX``, open files by ``OPEN_MAX``.
+    def write(self, batch: pa.RecordBatch) -> list[Refused]:
+        """Write rows; give back those that no file can hold, where that is asked for.
+
+        Memory is bounded by ``BUFFER_BYTES_MAX``, open files by ``OPEN_MAX``.
 
         A folder's file is opened when its rows are flushed for the first time, and beyond the bound the folder
         with the most is flushed. So a file that must make room for another one got a fair share of the memory.
@@ -92,12 +94,16 @@ class Attempt:
                 raise FileNotFoundError(errno.ENOENT, "it was removed", str(self.folder))
         except OSError as error:
             raise self._failed(self.folder, error) from error
+        refused: list[Refused] = []
+        if self.context.gives_back:
+            batch, refused = refusals.part(batch, self.options)
         for folder, rows in partitions.split(batch, self.options.partition_by, who=self.name):
             for piece in self._pieces(rows):
                 try:
                     self._hold(folder, piece)
                 except OSError as error:
                     raise self._failed(self.folder / folder, error) from error
+        return refused
 
     def pre_commit(self) -> Handle:
         """Make every file durable under its temporary name. Afterwards any process can commit them.

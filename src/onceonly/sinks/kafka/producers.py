@@ -32,6 +32,7 @@ from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.marker import part
 from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
 from onceonly.sinks.kafka.record_batches import Identity
+from onceonly.sinks.kafka.refusals import Told
 from onceonly.sinks.kafka.row_producer import RowProducer
 from onceonly.sinks.kafka.standing import describe
 
@@ -311,6 +312,7 @@ class Worker:
         self._rows: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
+        self._told: dict[object, Told] = {}
 
     def admin(self, options: KafkaOptions) -> Admin:
         """Give this process's connection for these options."""
@@ -345,6 +347,12 @@ class Worker:
             self._plain, _key(options), lambda: make_producer(config, by=options.producer)
         )
         return producer
+
+    def told(self, options: KafkaOptions) -> Told:
+        """Give what is known of topics, by which rows are refused before they are sent."""
+        admin = self.admin(options)
+        told: Told = self._cached(self._told, _key(options), lambda: Told(admin))
+        return told
 
     def forget_plain_producer(self, options: KafkaOptions) -> None:
         """Drop a producer that has failed for good."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.options import Option
+    from onceonly.ports import Refused
 
 _CONNECT_S = 10.0
 # From the look at what is prepared to its commit: a decision in the log, and what is before it in the queue.
@@ -57,9 +58,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     name: ClassVar[str] = "kafka"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        guarantees=frozenset(Guarantee), recovers=True, commits_at_once=64
+        guarantees=frozenset(Guarantee), recovers=True, commits_at_once=64, gives_back=True
     )
     declared: ClassVar[tuple[Option, ...]] = DECLARED
+    letter_columns: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -87,6 +89,11 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
             "marker_topic": self._kafka.marker_topic or "",
         }
 
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        """Say whether another one writes to this topic. Where rows carry their topics, nobody knows them yet."""
+        own = self.identity()
+        return all(own[name] == identity[name] for name in ("cluster", "topic"))
+
     def expect(self, context: WriteContext) -> None:
         """Begin to look up the marker that ours will replace: its answer is there before the rows."""
         writer.expect(context, self._kafka)
@@ -95,9 +102,9 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         """Take an initialised producer and begin, once the marker that ours will replace is known."""
         return writer.begin(context, self._kafka)
 
-    def write(self, transaction: writer.PlainWrite, batch: pa.RecordBatch) -> None:
-        """Produce the rows of a batch."""
-        transaction.write(batch)
+    def write(self, transaction: writer.PlainWrite, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Produce the rows of a batch; give back what Kafka will never take."""
+        return transaction.write(batch)
 
     def pre_commit(self, transaction: writer.PlainWrite) -> Handle | None:
         """Flush and put the marker in; at least once, flush only."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka import marker, refusals
 from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
@@ -16,9 +16,11 @@ from onceonly.sinks.kafka.prepared import Prepared, spell
 from onceonly.sinks.kafka.producers import this_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from onceonly.ports import WriteContext
+    from onceonly.ports import Refused, WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.producers import Pool, Producer, Ready
 
@@ -58,6 +60,7 @@ class PlainWrite:
         self._timeout_s = options.delivery_timeout_ms / 1000
         self.producer = self._take_producer()
         self._mark = self.producer.failures.begin()
+        self._sieve = refusals.sieve(options, this_worker().told(options)) if context.gives_back else None
 
     @property
     def name(self) -> str:
@@ -65,8 +68,20 @@ class PlainWrite:
         context = self.context
         return f"query {context.query}, sink {context.sink}, epoch {context.epoch}, slot {context.slot}"
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Hand the rows to librdkafka, which sends them in the background. Memory is bounded by its buffer."""
+    def write(self, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Hand the rows to the producer, which sends them in the background. Memory is bounded by its buffer.
+
+        Gives back what Kafka would refuse, where that is asked for.
+        """
+        refused: Sequence[Refused] = ()
+        if self._sieve is not None:
+            batch, refused = self._sieve.part(batch)
+            if not batch.num_rows:
+                return refused
+        self._produce(batch)
+        return refused
+
+    def _produce(self, batch: pa.RecordBatch) -> None:
         try:
             self.producer.write(
                 batch, self.options.topic, self.rows, mark=self._mark, wait_s=self.options.max_block_ms / 1000

@@ -1,0 +1,71 @@
+"""Which rows no file can hold is known before they are written, one by one."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from onceonly.sinks.files.refusals import part
+from onceonly.sinks.files.sink import FilesSink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(folder: Path, columns: dict[str, Any], **options: str) -> list[tuple[int, str]]:
+    sink = FilesSink({"path": str(folder), **options})
+    batch = pa.record_batch(columns)
+    taken, found = part(batch, sink._files)
+    assert taken.num_rows + len(found) == batch.num_rows
+    assert all(not each.why.startswith("a row:") for each in found)
+    return [(each.row, each.code) for each in found]
+
+
+def test_nothing_is_refused_and_nothing_copied_where_all_can_be_written(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": ["a", "b"]})
+    taken, found = part(batch, FilesSink({"path": str(tmp_path), "format": "json"})._files)
+    assert taken is batch
+    assert found == []
+
+
+def test_a_value_that_no_folder_can_be_named_by_is_refused_alone(tmp_path: Path) -> None:
+    days = ["a", "x" * 300, "b", "__HIVE_DEFAULT_PARTITION__", None]
+    found = refused(tmp_path, {"n": [1, 2, 3, 4, 5], "day": days}, format="parquet", partitionBy="day")
+    assert found == [(1, "NO_FOLDER"), (3, "NO_FOLDER")]
+
+
+@pytest.mark.parametrize(
+    ("form", "columns", "rows"),
+    [
+        ("text", {"value": ["a", "b\nc", "d", "\r"]}, [1, 3]),
+        ("csv", {"value": ["a", None, "b"]}, [1]),
+        ("json", {"day": pa.array([1, 4_000_000, 2], pa.date32())}, [1]),
+        ("parquet", {"day": pa.array([1, 4_000_000, 2], pa.date32())}, []),
+    ],
+)
+def test_a_value_that_the_format_cannot_hold_is_refused_alone(
+    tmp_path: Path, form: str, columns: dict[str, Any], rows: list[int]
+) -> None:
+    assert refused(tmp_path, columns, format=form) == [(row, "NO_TEXT") for row in rows]
+
+
+def test_folders_and_values_are_looked_at_both(tmp_path: Path) -> None:
+    columns = {
+        "value": ["a\n", "b", "c"],
+        "day": [date(2026, 1, 1), None, date(2026, 1, 2)],
+        "who": ["x", "y" * 300, "z"],
+    }
+    found = refused(tmp_path, columns, format="text", partitionBy="day,who")
+    assert found == [(0, "NO_TEXT"), (1, "NO_FOLDER")]
+
+
+@pytest.mark.parametrize(
+    ("other", "shares"), [("out", True), ("out/letters", True), (".", True), ("out2", False)]
+)
+def test_letters_may_not_lie_where_readers_of_the_rows_look(tmp_path: Path, other: str, shares: bool) -> None:  # noqa: FBT001  a parameter
+    (tmp_path / "out").mkdir()
+    sink = FilesSink({"path": str(tmp_path / "out")})
+    assert sink.overlaps({"path": str((tmp_path / other).resolve())}) is shares

@@ -1,0 +1,111 @@
+"""Which rows Kafka would refuse is known before they are sent, one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from onceonly.sinks.kafka import compression, record_batches
+from onceonly.sinks.kafka.columns import rows
+from onceonly.sinks.kafka.refusals import Sieve
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@dataclass
+class Cluster:
+    """What a cluster says of its topics."""
+
+    limits: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def limit(self, topic: str) -> int | None:
+        return self.limits.get(topic)
+
+    def count(self, topic: str) -> int | None:
+        return self.counts.get(topic)
+
+
+def part(
+    columns: dict[str, Any],
+    *,
+    topic: str | None = "t",
+    most: int = 1 << 20,
+    by: str = "none",
+    **told: dict[str, int],
+) -> tuple[list[bytes], list[tuple[int, str]]]:
+    sieve = Sieve(topic, most, compression.codec(by, None), Cluster(**told))  # type: ignore[arg-type]
+    taken, refused = sieve.part(pa.record_batch(columns))
+    return taken.column("value").to_pylist(), [(each.row, each.code) for each in refused]
+
+
+def test_rows_that_kafka_takes_go_on_as_they_are() -> None:
+    batch = pa.record_batch({"value": [b"a", None], "key": [b"k", None]})
+    taken, refused = Sieve("t", 100, record_batches.PLAIN, Cluster()).part(batch)  # type: ignore[arg-type]
+    assert taken is batch
+    assert refused == []
+
+
+def test_a_row_over_the_producers_limit_is_refused_and_no_other() -> None:
+    values = [b"a", b"b" * 101, b"c" * 100]
+    assert part({"value": values}, most=100) == ([b"a", b"c" * 100], [(1, "TOO_LARGE")])
+
+
+@pytest.mark.parametrize("by", ["none", "lz4", "zstd"])
+def test_a_row_is_too_large_for_its_topic_by_the_batch_that_it_makes_alone(by: str) -> None:
+    noise = random.Random(5).randbytes(400)
+    values = [b"x" * 400, noise, b"y"]
+    expected = [(1, "TOO_LARGE")] if by != "none" else [(0, "TOO_LARGE"), (1, "TOO_LARGE")]
+    assert part({"value": values}, by=by, limits={"t": 300})[1] == expected
+
+
+def test_the_size_of_a_row_alone_is_what_the_wire_has() -> None:
+    """61 bytes of the batch; length, attributes, time, place, key, value and headers of the record."""
+    value = b"v" * 50
+    exact = 61 + 1 + 1 + 1 + 1 + 1 + 1 + 50 + 1
+    assert part({"value": [value]}, limits={"t": exact}) == ([value], [])
+    assert part({"value": [value]}, limits={"t": exact - 1}) == ([], [(0, "TOO_LARGE")])
+
+
+def test_topics_that_are_none_are_refused_row_by_row() -> None:
+    topics = ["good", None, "b\0d", "", "x" * 250, "a b", "..", "good"]
+    taken, refused = part({"value": [str(n).encode() for n in range(8)], "topic": topics}, topic=None)
+    assert taken == [b"0", b"7"]
+    assert refused == [(1, "NO_TOPIC"), *((row, "BAD_TOPIC") for row in (2, 3, 4, 5, 6))]
+
+
+def test_each_topic_has_its_own_limit_and_partitions() -> None:
+    columns = {
+        "value": [b"v" * 100, b"v" * 100, b"s", b"s", b"s"],
+        "topic": ["small", "large", "small", "large", None],
+        "partition": pa.array([None, None, 1, 1, 0], pa.int32()),
+    }
+    assert part(columns, topic=None, limits={"small": 100}, counts={"small": 1, "large": 2})[1] == [
+        (0, "TOO_LARGE"),
+        (2, "NO_PARTITION"),
+        (4, "NO_TOPIC"),
+    ]
+
+
+def test_partitions_that_are_not_there_and_headers_without_a_key_are_refused() -> None:
+    columns = {
+        "value": [b"0", b"1", b"2", b"3", b"4"],
+        "partition": pa.array([0, 2, -2, None, 1], pa.int32()),
+        "headers": pa.array(
+            [None, None, None, [{"key": None, "value": b""}], [{"key": "h", "value": None}]], HEADERS
+        ),
+    }
+    taken, refused = part(columns, counts={"t": 2})
+    assert taken == [b"0", b"4"]
+    assert refused == [(1, "NO_PARTITION"), (2, "NO_PARTITION"), (3, "BAD_HEADER")]
+
+
+def test_what_is_left_is_what_the_producers_read() -> None:
+    columns = {"value": [b"a", b"b"], "topic": ["t", None]}
+    sieve = Sieve(None, 100, record_batches.PLAIN, Cluster())  # type: ignore[arg-type]
+    taken, _ = sieve.part(pa.record_batch(columns))
+    assert [row[:2] for row in rows(taken, None, 0)] == [("t", b"a")]
