@@ -27,6 +27,7 @@ COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
+LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
@@ -984,5 +985,55 @@ DEFECTS: Final = (
         before="                    store.sync_folder(final_folder)\n",
         after="                    pass\n",
         tests=(FILE_SINK + "test_a_sweep_syncs_what_another_process_has_published",),
+    ),
+    # ------------------------------------------------------------------------------------------- dead letters
+    Defect(
+        name="letters-visible-before-their-link",
+        group=DECISION,
+        what="Dead letters are committed by the executor, outside the decision",
+        file="runtime/letters.py",
+        before="            self.handle = self._sink.pre_commit(self._transaction)\n",
+        after="            self.handle = self._sink.pre_commit(self._transaction)\n"
+        "            self._sink.commit(self.handle)  # type: ignore[arg-type]\n",
+        tests=(LETTERS + "test_a_crash_at_any_point_leaves_rows_and_letters_once",),
+    ),
+    Defect(
+        name="refused-rows-counted-as-written",
+        group=DECISION,
+        what="A vote counts rows that are dead letters",
+        file="runtime/slot.py",
+        before="            self._checksum.less(self._letters.checksum)\n",
+        after="            pass\n",
+        tests=(LETTERS + "test_one_link_decides_rows_and_letters_and_counts_them_apart",),
+    ),
+    Defect(
+        name="letters-are-other-rows",
+        group=RECOVERY,
+        what="A replay that writes nothing is compared with the rows alone, without their dead letters",
+        file="protocol/matching.py",
+        before="        sink = letters_of(vote.sink) or vote.sink\n",
+        after="        sink = vote.sink\n",
+        tests=(LETTERS + "test_a_drain_takes_letters_for_rows_of_the_sink_that_refused_them",),
+    ),
+    Defect(
+        name="lost-letters-not-written-again",
+        group=RECOVERY,
+        what="Where only dead letters are lost, nobody asks the sink which rows they are",
+        file="runtime/slot.py",
+        before="    return any(vote.sink in {sink, letters_name(sink)} for vote in plan.lost)\n",
+        after="    return any(vote.sink == sink for vote in plan.lost)\n",
+        tests=(LETTERS + "test_what_is_lost_is_written_again_be_it_rows_or_letters",),
+    ),
+    Defect(
+        name="limit-of-letters-by-slot-only",
+        group=DECISION,
+        what="The slots of an epoch may together refuse more rows than its limit",
+        file="runtime/desk.py",
+        before="            if few and sum(each.letters.rows for each in few if each.letters) > limit:\n",
+        after="            if few and limit < 0:\n",
+        tests=(
+            "tests/unit/test_runtime_desk.py::test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision",
+        ),
+        says="DID NOT RAISE",
     ),
 )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.errors import ConfigurationError, LogError
+from onceonly.errors import ConfigurationError, LogError, RecordRefusedError
 from onceonly.log.presence import present
+from onceonly.model import Guarantee, Mode, Vote
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.registry import remember
-from onceonly.runtime.settings import QuerySettings, SinkSettings
+from onceonly.runtime.settings import LetterSettings, QuerySettings, SinkSettings
+from onceonly.runtime.slot import Ballot
 from onceonly.testing.memory_sink import MemorySink
 
 if TYPE_CHECKING:
@@ -90,3 +93,56 @@ def test_the_next_epoch_is_claimed_by_a_new_run_only(
     run(desk, 0)
     barrier(tmp_path, 1)
     assert desk.plan(1, run=again).index == index, "its first link is the claim, if there is one"
+
+
+def ballot(slot: int, refused: int, *, sink: str = "memory") -> Ballot:
+    """The ballot of a slot, of which nothing else is looked at."""
+
+    def vote(name: str, rows: int) -> Vote:
+        return Vote(
+            sink=name, epoch=0, slot=slot, plan="p", run="r", attempt="0", rows=rows, checksum="0" * 16
+        )
+
+    letters = vote(f"{sink}.letters", refused) if refused else None
+    return Ballot(
+        vote=vote(sink, 1), letters=letters, refused=f"row 0 of slot {slot}: why" if refused else ""
+    )
+
+
+def with_letters(desk: Desk, *, store: str = "letters", limit: int = 5) -> None:
+    given = LetterSettings(format="memory", limit=limit, options={"store": store})
+    desk.enlist(SinkSettings(name="memory", letters=given), MemorySink, (), MemorySink)
+
+
+def test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision(desk: Desk) -> None:
+    with_letters(desk)
+    plan = desk.plan(0, run="r")
+    desk.require_few_letters(plan, [ballot(0, 3), ballot(1, 0), ballot(2, 2)])
+    with pytest.raises(RecordRefusedError, match="limit, 5; the first: row 0 of slot 1: why"):
+        desk.require_few_letters(plan, [ballot(0, 0), ballot(1, 3), ballot(2, 3)])
+
+
+def test_the_sink_of_letters_takes_part_with_its_columns_and_the_same_promise(desk: Desk) -> None:
+    with_letters(desk)
+    plan = desk.plan(0, sinks=["memory"], run="r")
+    assert plan.mode is Mode.RUN
+    assert sorted(plan.settings) == ["memory", "memory.letters"]
+    assert plan.settings["memory.letters"] == {"store": "letters"}
+    letters = desk.assignment(plan, "memory").letters
+    assert letters is MemorySink
+    columns = dict(desk._members["memory.letters"].participant.columns)
+    assert (columns["row"], columns["epoch"]) == ("string", "bigint")
+    assert desk._members["memory.letters"].participant.guarantee is Guarantee.EXACTLY_ONCE
+
+
+def test_letters_with_the_target_of_the_rows_are_refused_before_the_first_record(desk: Desk) -> None:
+    with_letters(desk, store="default")
+    with pytest.raises(ConfigurationError, match="same target"):
+        desk.plan(0, run="r")
+
+
+def test_a_sink_that_gives_nothing_back_has_no_letters(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = MemorySink.capabilities
+    monkeypatch.setattr(MemorySink, "capabilities", replace(offered, gives_back=False))
+    with pytest.raises(ConfigurationError, match="no dead letter would ever be written"):
+        with_letters(desk)
