@@ -67,7 +67,7 @@ def queries() -> Iterator[dict[str, Query]]:
             query = made[case]
             timeout_ms = int(query.facts["transaction_timeout_ms"])
             pool = this_worker().pool(query.attempt(), KafkaOptions.parse(query.options), timeout_ms)
-            use_up(broker.bootstrap_servers, f"{pool._prefix}0", CASES[case] - 1)
+            use_up(broker.bootstrap_servers, f"{pool._leases._prefix}0", CASES[case] - 1)
 
         with ThreadPoolExecutor(len(CASES)) as pool:
             list(pool.map(prepare, CASES))

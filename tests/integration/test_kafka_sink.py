@@ -543,4 +543,4 @@ def test_a_new_run_drops_the_pool_of_the_former(broker: EmbeddedKafka) -> None:
     query.prepare("b", run="two", slot=1)
     pools = [pool for place, (_, pool) in this_worker()._pools.items() if place[0] == query.id]
     assert len(pools) == 1
-    assert "two" in pools[0]._prefix
+    assert "two" in pools[0]._leases._prefix

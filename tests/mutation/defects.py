@@ -30,6 +30,8 @@ SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+PAST: Final = "tests/unit/test_kafka_past.py::"
+LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
@@ -612,17 +614,19 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A producer carries a second transaction on one producer id and epoch",
         file="sinks/kafka/producers.py",
-        before="            spare, self._spare = self._spare, None\n        if spare",
-        after="            spare = self._spare\n        if spare",
+        before="            spare, self._spare = self._spare, None\n        if spare is not None:\n"
+        "            spare.wanted.set()\n            # The",
+        after="            spare = self._spare\n        if spare is not None:\n"
+        "            spare.wanted.set()\n            # The",
         tests=(OUTCOMES + "test_every_transaction_starts_on_a_producer_that_has_carried_none",),
     ),
     Defect(
         name="initialised-before-resolved",
         group=KAFKA,
         what="A transactional id is initialised again while a vote of the same epoch names it",
-        file="sinks/kafka/producers.py",
-        before="                if used < epoch:\n",
-        after="                if used <= epoch:\n",
+        file="sinks/kafka/leases.py",
+        before="        if used >= epoch:\n",
+        after="        if used > epoch:\n",
         tests=(OUTCOMES + "test_an_id_is_initialised_again_only_in_a_later_epoch",),
     ),
     Defect(
@@ -892,6 +896,43 @@ DEFECTS: Final = (
         after="        elif start is None:\n",
         tests=(STANDING + "test_what_begins_later_than_its_first_row_is_lost",),
         says="Committed",
+    ),
+    Defect(
+        name="id-of-a-living-worker",
+        group=KAFKA,
+        what="A worker takes a transactional id that another living one has: it fences what that one prepares",
+        file="sinks/kafka/leases.py",
+        before="            used = epoch\n",
+        after="            used = _NEVER\n",
+        tests=(LEASES + "test_what_a_living_process_has_no_other_takes_and_a_dead_ones_is_taken_over",),
+    ),
+    Defect(
+        name="ids-end-with-their-worker",
+        group=KAFKA,
+        what="Each worker draws ids of its own: where Spark ends idle workers, they grow with every epoch",
+        file="sinks/kafka/leases.py",
+        before='    return (folder / _NAME).read_text(encoding="ascii")\n',
+        after="    return token\n",
+        tests=(LEASES + "test_what_a_living_process_has_no_other_takes_and_a_dead_ones_is_taken_over",),
+    ),
+    Defect(
+        name="target-that-went-back",
+        group=KAFKA,
+        what="A cluster that was restored from a backup is written to as if it had every epoch of the log",
+        file="sinks/kafka/past.py",
+        before="    if not behind:\n        return\n",
+        after="    if behind is not None:\n        return\n",
+        tests=(PAST + "test_markers_that_are_older_than_the_log_stop_before_the_first_record",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="targets-never-looked-back-at",
+        group=RECOVERY,
+        what="A start does not ask whether the targets hold what they were given",
+        file="runtime/coordinator.py",
+        before="        if continues is None:\n            look_back(\n",
+        after="        if continues == 0:\n            look_back(\n",
+        tests=(PAST + "test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in",),
     ),
     Defect(
         name="foreign-transactions-swept",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import uuid
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace as Answer
 from typing import TYPE_CHECKING, Any, cast
@@ -31,6 +32,8 @@ from onceonly.sinks.kafka.producers import Pool, Ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from onceonly.sinks.kafka.leases import Lease
 
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
 FENCED, STILL_ENDING, UNSTABLE = 90, 51, 88  # of org.apache.kafka.common.protocol.Errors
@@ -189,13 +192,15 @@ class Initialised(Pool):
     """A pool whose producers are initialised by noting it."""
 
     def __init__(self) -> None:
-        super().__init__(CONTEXT, OPTIONS, Admin(OPTIONS), Admin(OPTIONS), 60_000)
+        super().__init__(
+            replace(CONTEXT, run=uuid.uuid4().hex), OPTIONS, Admin(OPTIONS), Admin(OPTIONS), 60_000
+        )
         self.initialised: list[str] = []
 
-    def _initialise(self, transactional_id: str) -> Ready:
-        self.initialised.append(transactional_id)
+    def _initialise(self, lease: Lease) -> Ready:
+        self.initialised.append(lease.transactional_id)
         return Ready(
-            producer=cast("Any", object()), transactional_id=transactional_id, producer_id=1,
+            producer=cast("Any", object()), lease=lease, producer_id=1,
             producer_epoch=len(self.initialised), born=float("inf"),
         )  # fmt: skip
 
@@ -344,7 +349,10 @@ def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:
     for epoch in range(4):
         # What was initialised in this epoch may be prepared by now; to take its id would abort it.
         before = len(pool.initialised)
-        names = [pool.take(epoch).transactional_id for _ in range(3)]
+        taken = [pool.take(epoch) for _ in range(3)]
+        names = [each.transactional_id for each in taken]
+        for each in taken:  # prepared
+            each.lease.give_back()
         assert len(set(names)) == 3
         assert len(set(pool.initialised[before:])) == 3
     assert len(set(pool.initialised)) == 3, "and then it is used again"

@@ -5,7 +5,7 @@ no two transactions may share them. Initialising costs 6 to 50 ms, sometimes 500
 transaction is prepared, a *spare* is initialised in the background for the next.
 
 A transactional id is used again only in a later epoch: then, by protocol, every handle of the former
-epoch is resolved. A worker thus needs about as many ids as it runs slots in two epochs.
+epoch is resolved. A machine thus needs as many ids as it runs slots in an epoch, and one a worker for its spare.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import contextlib
 import os
 import threading
 import time
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
-from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.errors import WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka import direct_producer, librdkafka
 from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
@@ -29,6 +28,7 @@ from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import Topics
 from onceonly.sinks.kafka.direct_producer import DirectProducer
+from onceonly.sinks.kafka.leases import Leases
 from onceonly.sinks.kafka.marker import part
 from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
 from onceonly.sinks.kafka.record_batches import Identity
@@ -41,12 +41,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from onceonly.ports import WriteContext
+    from onceonly.sinks.kafka.leases import Lease
     from onceonly.sinks.kafka.options import KafkaOptions
 
 Producer = DirectProducer | BatchProducer | RowProducer
-
-IDS_MAX = 10_000
-"""Transactional ids of one worker. Kafka keeps each for days; a need for more is a leak."""
 
 _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
@@ -89,10 +87,14 @@ class Ready:
     """A producer that is initialised and has carried no transaction."""
 
     producer: Producer
-    transactional_id: str
+    lease: Lease
     producer_id: int
     producer_epoch: int
     born: float
+
+    @property
+    def transactional_id(self) -> str:
+        return self.lease.transactional_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,8 @@ class Pool:
     def __init__(
         self, context: WriteContext, options: KafkaOptions, admin: Admin, rows: Admin, timeout_ms: int
     ) -> None:
-        worker = uuid.uuid4().hex[:12]
         prefix = id_prefix(options, context.query, context.sink)
-        self._prefix = f"{prefix}{part(context.run)}.{worker}."
+        self._leases = Leases(f"{prefix}{part(context.run)}.")
         self._context = context
         self._options = options
         self._admin = admin
@@ -130,7 +131,8 @@ class Pool:
         self._timeout_ms = timeout_ms
         self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
         self._lock = threading.Lock()
-        self._used: dict[str, int] = {}
+        # How many transactions were begun for an epoch.
+        self._taken: Counter[int] = Counter()
         self._spare: _Spare | None = None
         self._expected: _Expected | None = None
 
@@ -178,10 +180,13 @@ class Pool:
                 and epoch >= spare.epoch
                 and time.monotonic() - ready.born < _SPARE_AGE_S_MAX
             ):
-                with self._lock:
-                    self._used[ready.transactional_id] = max(epoch, self._used[ready.transactional_id])
+                ready.lease.use(epoch)
+                self._count(epoch)
                 return ready
-        return self._initialise(self._claim_id(epoch))
+            if ready is not None:
+                ready.lease.give_back()
+        self._count(epoch)
+        return self._initialise(self._leases.claim(epoch))
 
     def prepare_spare(self, epoch: int) -> None:
         """See that the next producer is initialised in the background, once ``epoch`` is prepared here.
@@ -192,8 +197,7 @@ class Pool:
         with self._lock:
             if self._spare is not None:
                 return
-            ids = Counter(self._used.values())
-            several = max(ids[epoch], ids[epoch - 1]) > 1
+            several = max(self._taken[epoch], self._taken[epoch - 1]) > 1
             wanted, waits_s = threading.Event(), 0.0 if several else _SPARE_WAITS_S
             future = background.begin("onceonly-spare", self._fill, epoch, wanted, waits_s)
             self._spare = _Spare(epoch, wanted, future)
@@ -201,13 +205,22 @@ class Pool:
     def drop(self) -> None:
         """Throw the spare away. It has no transaction, so nothing is left open."""
         with self._lock:
-            self._spare = None
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.wanted.set()
+            spare.future.add_done_callback(_give_back)
+
+    def _count(self, epoch: int) -> None:
+        with self._lock:
+            self._taken[epoch] += 1
+            for former in [each for each in self._taken if each < epoch - 1]:
+                del self._taken[former]
 
     def _fill(self, epoch: int, wanted: threading.Event, waits_s: float) -> Ready | None:
         wanted.wait(waits_s)
         # The next take meets the same error, where somebody hears it.
         with contextlib.suppress(Exception):
-            ready = self._initialise(self._claim_id(epoch))
+            ready = self._initialise(self._leases.claim(epoch))
             record(
                 "spare.ready",
                 actor="executor",
@@ -219,38 +232,26 @@ class Pool:
             return ready
         return None
 
-    def _claim_id(self, epoch: int) -> str:
-        """Choose an id whose last transaction belongs to an earlier, hence resolved, epoch."""
-        with self._lock:
-            for transactional_id, used in self._used.items():
-                if used < epoch:
-                    self._used[transactional_id] = epoch
-                    return transactional_id
-            number = len(self._used)
-            if number >= IDS_MAX:
-                raise ConfigurationError(
-                    f"Epoch {epoch} needs more than {IDS_MAX} transactions in one worker ({self._prefix}*).",
-                    next_step="use fewer partitions before the sink, for instance with coalesce",
-                )
-            transactional_id = f"{self._prefix}{number}"
-            self._used[transactional_id] = epoch
-            return transactional_id
-
-    def _initialise(self, transactional_id: str) -> Ready:
+    def _initialise(self, lease: Lease) -> Ready:
         """Take the id; what is still open on it was voted void, and is aborted."""
         begin = self._direct if self._is_direct else self._by_librdkafka
         kafka = import_confluent()
+        transactional_id = lease.transactional_id
         try:
             producer, by = begin(transactional_id)
         except kafka.KafkaException as error:
+            lease.give_back()
             refuse_forbidden(error.args[0].code(), transactional_id)
             raise WriteFailedError(
                 f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
                 next_step="see that the brokers run; Spark runs the task again",
             ) from error
+        except BaseException:
+            lease.give_back()
+            raise
         return Ready(
             producer=producer,
-            transactional_id=transactional_id,
+            lease=lease,
             producer_id=by.producer_id,
             producer_epoch=by.producer_epoch,
             born=time.monotonic(),
@@ -282,6 +283,12 @@ class Pool:
             f"description of {transactional_id}",
             lambda: _describe(self._admin, transactional_id),
         )
+
+
+def _give_back(spare: Future[Ready | None]) -> None:
+    ready = spare.result()
+    if ready is not None:
+        ready.lease.give_back()
 
 
 def make_producer(config: Mapping[str, str], *, by: str) -> BatchProducer | RowProducer:

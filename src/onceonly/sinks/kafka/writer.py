@@ -222,6 +222,8 @@ class TransactionalWrite(PlainWrite):
         self._released = True
         self._marking.cancel()
         self._marking.add_done_callback(lambda _done: self.producer.close())
+        # Of this epoch no other takes it. In the next one, what is open on it is resolved or void.
+        self._ready.lease.give_back()
 
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
         try:

@@ -1,0 +1,49 @@
+"""Transactional ids do not grow with the epochs, whatever Spark does with its Python workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import Bench
+from kafka import KafkaAdminClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.embedded.kafka import EmbeddedKafka
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
+
+SLOTS = 2
+
+
+def ids(servers: str, query: str) -> set[str]:
+    """Name the transactional ids of a query that the broker keeps, in any state."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        listed = admin.list_transactions()
+        names = {str(each.transactional_id) for some in listed.values() for each in some}
+    finally:
+        admin.close()
+    return {name for name in names if query in name and not name.endswith(".check")}
+
+
+@pytest.mark.parametrize("epochs", [12, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.parametrize("producer", ["direct", pytest.param("batch", marks=pytest.mark.long)])
+def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
+    kafka: EmbeddedKafka, tmp_path: Path, epochs: int, producer: str
+) -> None:
+    """As with triggers more than a minute apart: no epoch meets a worker of the one before."""
+    bench = Bench(kafka, tmp_path, partitions=SLOTS)
+    bench.args = ["--per-epoch", "10", "--conf", "spark.python.worker.reuse=false"]
+    bench.args += ["--option", f"onceonly.producer={producer}"]
+    bench.feed([(f"k{number}", str(number)) for number in range(10 * epochs)])
+    run = bench.start()
+    try:
+        assert run.wait(800) == 0, run.tail()
+    finally:
+        run.kill_tree()
+    assert sorted(value for _, value in bench.read()) == sorted(map(str, range(10 * epochs)))
+    found = ids(kafka.bootstrap_servers, bench.query_id())
+    assert SLOTS <= len(found) <= 2 * SLOTS, sorted(found)
