@@ -39,6 +39,7 @@ __all__ = [
     "RetryLater",
     "SetupError",
     "SupersededError",
+    "TargetBehindError",
     "TransactionLostError",
     "TwoPhaseCommitSink",
     "UnavailableError",

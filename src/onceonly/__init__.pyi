@@ -15,6 +15,7 @@ from onceonly.errors import RecordRefusedError as RecordRefusedError
 from onceonly.errors import ReplayMismatchError as ReplayMismatchError
 from onceonly.errors import SetupError as SetupError
 from onceonly.errors import SupersededError as SupersededError
+from onceonly.errors import TargetBehindError as TargetBehindError
 from onceonly.errors import TransactionLostError as TransactionLostError
 from onceonly.errors import UnavailableError as UnavailableError
 from onceonly.errors import WriteFailedError as WriteFailedError

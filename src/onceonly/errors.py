@@ -127,6 +127,12 @@ class AdoptionError(OnceonlyError):
     code = "ADOPTION"
 
 
+class TargetBehindError(OnceonlyError):
+    """A target went back: it does not hold epochs that were committed to it. Nothing was written; choose."""
+
+    code = "TARGET_BEHIND"
+
+
 class ProtocolError(OnceonlyError):
     """An illegal move of the protocol: a defect in onceonly. Stopped before anything was sent."""
 

@@ -146,6 +146,7 @@ class Sink(Protocol):
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]: ...
     def abort(self, handle: Handle) -> None: ...
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
     def recover(self, context: QueryContext) -> Iterable[Leftover]: ...
     def close(self) -> None: ...
 
@@ -270,6 +271,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         For a sink that publishes an epoch as a whole (a manifest, a partition, a message). Called at least once
         for each epoch that has handles of this sink. At most once, a handle whose one try failed is among them:
         look what is there. Raise ``UnavailableError`` to have it called again.
+        """
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """See whether the target still holds what it was given, before the first record of a start. Only looks.
+
+        ``epoch`` is the newest complete one by the log in which this sink has written, ``handles`` are its own, all of
+        them committed; none where the target is another one since. Driver, once a start, in a thread of its own. Raise
+        ``TargetBehindError`` where the target went back (a backup was restored). What cannot be told must not stop.
         """
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002

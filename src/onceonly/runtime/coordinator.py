@@ -27,6 +27,7 @@ from onceonly.runtime import questions, stamps
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.letters import refuse_same_target
+from onceonly.runtime.looking_back import look_back
 from onceonly.runtime.stops import error_of
 from onceonly.runtime.sweeper import Sweeper
 
@@ -132,6 +133,14 @@ class Coordinator:
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )
+        if continues is None:
+            look_back(
+                self._log,
+                {name: each.sink for name, each in taking_part.items()},
+                epoch,
+                context=self._context,
+                settings=context.settings,
+            )
         self._trying = context.plan
         self._record(
             "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
+BEHIND_OPTION = "onceonly.target.behind"
 PRODUCER_OPTION = "onceonly.producer"
+STOP, GO_ON = "stop", "go-on"
 BY_DIRECT, BY_BATCH, BY_ROW = "direct", "batch", "row"
 OWN_OPTIONS = {
     "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
@@ -23,6 +25,8 @@ OWN_OPTIONS = {
     PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
     MARKER_OPTION: "the topic whose partition 0 the markers name; default the option topic, and "
     "required where rows carry their topics",
+    BEHIND_OPTION: f"where the cluster has gone back behind the newest complete epoch (a backup was restored): {STOP}, "
+    f"the default; {GO_ON}: without the epochs that are not there any more, with a warning",
     PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
     f"transactions; {BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default at least once; {BY_ROW}: "
     "librdkafka takes one Python object a row. What cannot be had here gives way to the next",
@@ -79,6 +83,7 @@ class KafkaOptions:
     transaction_timeout_ms: int | None = None
     max_block_ms: int = 60_000
     producer: str = BY_DIRECT
+    goes_on_behind: bool = False
     request_bytes_max: int = _REQUEST_BYTES
     client: Mapping[str, str] = field(default_factory=dict)
 
@@ -119,6 +124,12 @@ class KafkaOptions:
                 f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_DIRECT}, {BY_BATCH} or {BY_ROW}.",
                 next_step="leave it out",
             )
+        behind = own.get(BEHIND_OPTION, STOP).strip().lower()
+        if behind not in {STOP, GO_ON}:
+            raise ConfigurationError(
+                f"The option {BEHIND_OPTION} is {behind!r}, and must be {STOP} or {GO_ON}.",
+                next_step="leave it out",
+            )
         read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
         timeout = read.pop("transaction.timeout.ms", None)
         return cls(
@@ -129,6 +140,7 @@ class KafkaOptions:
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
             producer=producer,
+            goes_on_behind=behind == GO_ON,
             request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),
             client=_client(read),
         )

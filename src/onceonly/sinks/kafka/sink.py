@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import ageing, checks, committer, marker, writer
+from onceonly.sinks.kafka import ageing, checks, committer, marker, past, writer
 from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 
@@ -148,6 +148,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         # The groups of markers are named as the transactions are.
         newest = marker.newest_epoch(self._admin, prefix, self._kafka.marker_topic)
         return [replace(each, committed=newest) for each in found]
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Compare the markers with the newest epoch that is committed by the log: a cluster may go back."""
+        past.look_back(self._admin, self._kafka, context, epoch, handles)
 
     def close(self) -> None:
         """Close the driver's connections."""

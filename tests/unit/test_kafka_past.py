@@ -1,0 +1,132 @@
+"""A target that went back is noticed before the first record of a start. No broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.test_kafka_outcomes import BEFORE, OWN, PREPARED, Coordinators
+
+from onceonly.errors import TargetBehindError
+from onceonly.model import Guarantee, Handle, Mode, Vote
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.slot import run_slot
+from onceonly.sinks.kafka import past
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.testing import MemoryDisk, MemoryLog
+from onceonly.testing.memory_sink import MemorySink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONTEXT = QueryContext(query="q", sink="kafka", guarantee=Guarantee.EXACTLY_ONCE)
+GIVEN = {"kafka.bootstrap.servers": "nowhere:9", "topic": "t"}
+
+
+def look(shows: str | None, *, epoch: int = 7, predecessor: str = BEFORE, **options: str) -> None:
+    handle = replace(PREPARED, predecessor=predecessor).handle()
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    past.look_back(
+        Coordinators(shows=shows), KafkaOptions.parse({**GIVEN, **named}), CONTEXT, epoch, [handle]
+    )
+
+
+@pytest.mark.parametrize("shows", [OWN, "7:a later link of it", "8:newer"])
+def test_what_is_there_is_gone_on_with(shows: str) -> None:
+    look(shows)
+
+
+@pytest.mark.parametrize(
+    ("shows", "missing"), [("6:x", "chk-7 is not there"), ("4:x", "chk-5 to chk-7 are not there")]
+)
+def test_markers_that_are_older_than_the_log_stop_before_the_first_record(shows: str, missing: str) -> None:
+    with pytest.raises(TargetBehindError, match=missing) as caught:
+        look(shows)
+    assert f"the offsets at which chk-{shows[0]} ends" in caught.value.next_step
+    assert "onceonly.target.behind=go-on" in caught.value.next_step
+    assert not caught.value.restartable
+
+
+def test_a_target_from_before_the_first_epoch_is_behind_by_all() -> None:
+    with pytest.raises(TargetBehindError, match="chk-0 to chk-7 are not there") as caught:
+        look("seed:1", predecessor="seed:1")
+    assert "chk-0 began" in caught.value.next_step
+
+
+def test_the_user_may_go_on_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    look("4:x", onceonly_target_behind="go-on")
+    assert "chk-5 to chk-7" in caplog.text
+
+
+@pytest.mark.parametrize("shows", [None, "seed:drawn later"])
+def test_a_marker_that_is_not_there_any_more_proves_nothing(
+    shows: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    look(shows)
+    assert "expired" in caplog.text
+
+
+@dataclass
+class Asked(MemorySink):
+    """Notes what it is asked to look back at."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.asked: list[tuple[int, int]] = []
+        self.place = "here"
+
+    def identity(self) -> dict[str, str | int]:
+        return {"place": self.place}
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        assert context.sink == "a"
+        self.asked.append((epoch, len(handles)))
+
+
+@dataclass
+class Lives:
+    """Lives of a driver; an epoch writes as many slots as it is given, or none."""
+
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    sink: Asked = field(default_factory=lambda: Asked({"store": "past"}))
+
+    def start(self, epochs: dict[int, int]) -> None:
+        coordinator = Coordinator(log=MemoryLog(self.disk), actor="driver")
+        coordinator.join("a", Participant(sink=self.sink, guarantee=Guarantee.EXACTLY_ONCE))
+        continues = None
+        for epoch, slots in epochs.items():
+            plan = coordinator.plan(epoch, run="r", continues=continues)
+            votes: list[Vote] = []
+            for slot in range(2):
+                import pyarrow as pa
+
+                context = WriteContext(
+                    query="q", sink="a", run="r", epoch=epoch, plan=plan.id, slot=slot, attempt=str(slot),
+                    guarantee=plan.guarantee, mode=plan.mode or Mode.RUN, facts={},
+                )  # fmt: skip
+                rows = [pa.record_batch({"id": [epoch * 2 + slot]})] if slot < slots else []
+                votes.append(run_slot(self.sink, plan, context, rows))
+            coordinator.decide(plan, votes)
+            continues = plan.id
+
+
+def test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in() -> None:
+    MemorySink.stores.clear()
+    lives = Lives()
+    lives.start({0: 2, 1: 1, 2: 0})
+    assert lives.sink.asked == []
+    lives.start({3: 2, 4: 2})
+    assert lives.sink.asked == [(1, 1)], "chk-2 has written nothing"
+    lives.start({4: 2, 5: 0})  # Spark has forgotten that it committed chk-4
+    assert lives.sink.asked[1:] == [(4, 2)]
+
+
+def test_a_target_that_is_another_one_by_now_is_not_compared() -> None:
+    MemorySink.stores.clear()
+    lives = Lives()
+    lives.start({0: 2})
+    lives.sink.place = "elsewhere"
+    lives.start({1: 2})
+    assert lives.sink.asked == [(0, 0)]
