@@ -88,10 +88,37 @@ class Vote:
 
 
 class LinkKind(enum.StrEnum):
-    """The two words a coordinator can say about an epoch."""
+    """The two words a coordinator can say about an epoch, and one for an epoch that it had no say in."""
 
     COMMIT = "GLOBAL_COMMIT"
     ABORT = "ABORT"
+    SKIPPED = "SKIPPED"
+    """Spark has noted the epoch and no sink of the query's was asked for a decision; ``reason`` is a ``Skip``."""
+
+
+class Skip(enum.StrEnum):
+    """Why an epoch that Spark has noted has no decision."""
+
+    UNCHANGED = "unchanged"
+    """It has no rows: its end offsets are those of the epoch before (state repartitioned, nothing to write)."""
+    FOREIGN = "foreign"
+    """Another sink wrote it, or a foreachBatch function returned without onceonly; the user took it over."""
+    SWALLOWED = "swallowed"
+    """A try at it failed, and the foreachBatch function kept the error back; the user took it over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """An epoch that Spark has noted and the log has no decision of.
+
+    ``barrier`` are its end offsets, empty where Spark no longer keeps them; ``unchanged`` says that it cannot have had
+    rows; ``taken`` that the user has asked to take it over as it is.
+    """
+
+    epoch: int
+    barrier: tuple[str, ...] = ()
+    unchanged: bool = False
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

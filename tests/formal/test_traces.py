@@ -15,6 +15,7 @@ import pytest
 from tests.unit.test_runtime_coordinator import POINTS, SINKS, Job
 
 from onceonly import errors, events, failpoints, files
+from onceonly.model import LinkKind, Passed
 from onceonly.testing import traces
 
 if TYPE_CHECKING:
@@ -107,6 +108,20 @@ def test_a_run_that_crashes_everywhere_is_a_behaviour_of_the_model(recorded: Rec
     assert verdict.events > 400
     kinds = Counter(line["kind"] for line in recorded.lines())
     assert {"link.taken", "swept", "handle.resolved", "handle.aborted", "epoch.aborted"} <= kinds.keys()
+
+
+def test_what_follows_on_a_skipped_epoch_is_not_judged(recorded: Recorded) -> None:
+    recorded.job.finish(1)
+    before = recorded.lines()
+    found = recorded.job.coordinator().plan(
+        3, barrier=("3",), run="later", passed=lambda epoch: Passed(epoch=epoch, unchanged=True)
+    )
+    assert (found.index, recorded.job.disk.links[2][-1].kind) == (1, LinkKind.SKIPPED)
+
+    (verdict,) = traces.validate(recorded.folder)
+
+    assert verdict.accepted, verdict
+    assert recorded.lines() == before
 
 
 # --- one event changed ------------------------------------------------------------------------------------------

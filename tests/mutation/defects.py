@@ -23,6 +23,7 @@ STORE: Final = "tests/unit/test_log_store.py::"
 CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
+DESK: Final = "tests/unit/test_runtime_desk.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
@@ -60,6 +61,67 @@ class Defect:
 
 DEFECTS: Final = (
     # ------------------------------------------------------------------------------------------------- log
+    Defect(
+        name="foreign-epoch-passed-over",
+        group=LOG,
+        what="An epoch that another sink wrote, or that failed and was noted all the same, is passed over in silence",
+        file="protocol/skipping.py",
+        before="    else:\n        return stop(StopReason.PASSED, _unexplained(passed, seen=seen))\n",
+        after="    else:\n        why = Skip.FOREIGN\n",
+        tests=(
+            DESK + "test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works",
+            DESK + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="empty-log-begins-anywhere",
+        group=LOG,
+        what="While the log is empty, an epoch that Spark has noted is not asked for",
+        file="protocol/skipping.py",
+        before="        return epoch - 1 if epoch > 0 else None\n",
+        after="        return None\n",
+        tests=(
+            DESK + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="skipped-though-clocks-ran-on",
+        group=LOG,
+        what="An epoch of a query with state counts as empty though its watermark ran on",
+        file="runtime/passed.py",
+        before="    return clocks is not None and clocks == _clocks(checkpoint, epoch - 1)\n",
+        after="    return clocks is not None\n",
+        tests=(DESK + "test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="adopted-within-a-run",
+        group=LOG,
+        what="With adopt left on, a running query takes over what its own function has passed by",
+        file="runtime/desk.py",
+        before="taken=self.settings.adopt and epoch < since)\n",
+        after="taken=self.settings.adopt)\n",
+        tests=(
+            DESK + "test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_start_only",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="times-are-compared",
+        group=LOG,
+        what="A link that is put again at another time is taken for another run's",
+        file="model.py",
+        before="    planned: Stamp | None = field(default=None, compare=False)\n"
+        "    stamp: Stamp | None = field(default=None, compare=False)\n",
+        after="    planned: Stamp | None = None\n    stamp: Stamp | None = None\n",
+        tests=(
+            CODEC + "test_times_are_for_people_and_make_no_link_another_one",
+            "tests/unit/test_log_decisions.py::test_a_link_that_is_put_again_at_another_time_is_the_same_one_and_durable",
+        ),
+        says="assert",
+    ),
     Defect(
         name="link-file-not-synced",
         group=LOG,
@@ -119,8 +181,8 @@ DEFECTS: Final = (
         group=LOG,
         what="A receipt that a dead run left is relied upon before it is made durable",
         file="runtime/coordinator.py",
-        before="                    self._log.put_receipt(receipt)\n",
-        after="                    pass\n",
+        before="            self._log.put_receipt(receipt)\n",
+        after="            pass\n",
         tests=(
             COORDINATOR + "test_a_receipt_that_was_found_is_made_durable_before_the_next_epoch_is_claimed",
         ),

@@ -119,8 +119,8 @@ def test_machines_get_stable_keys(desk: Desk) -> None:
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}
     assert sorted(checkpoint["epochs"][0]) == [
-        "at", "commit_seconds", "dead_letters", "epoch", "folded", "links", "name", "outcomes", "pending", "reason",
-        "sinks", "state",
+        "aborts", "at", "commit_seconds", "dead_letters", "epoch", "folded", "links", "name", "outcomes", "pending",
+        "reason", "sinks", "state",
     ]  # fmt: skip
     assert [(item["name"], item["state"], item["pending"]) for item in checkpoint["epochs"]] == [
         ("chk-2", "decided", 2), ("chk-1", "complete", 0), ("chk-0", "complete", 0),

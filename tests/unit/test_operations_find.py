@@ -10,6 +10,7 @@ import pytest
 from tests.unit.operator_bench import QUERY, Desk
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
+from onceonly.log.codec import VERSION
 from onceonly.operations import find as module
 from onceonly.operations.find import find
 
@@ -63,7 +64,7 @@ def test_a_log_of_a_newer_format_a_gap_and_a_lost_identity_are_named(tmp_path: P
     desk.complete(0, 1, 2)
     identity = tmp_path / "cp/onceonly/identity.json"
     kept = identity.read_bytes()
-    identity.write_bytes(kept.replace(b'"version":1', b'"version":9', 1))
+    identity.write_bytes(kept.replace(b'"version":%d' % VERSION, b'"version":%d' % (VERSION + 1), 1))
     assert "written by a newer onceonly" in problems(tmp_path)[0]
     identity.unlink()
     assert "identity.json is missing, though there is" in problems(tmp_path)[0]

@@ -3,9 +3,10 @@
 A scenario is a text file in ``scenarios/``: what happens, a line ``----``, and what the protocol answers. After a
 change that is meant to alter answers, ``ONCEONLY_REWRITE=1 pytest`` writes them anew; the diff is the review.
 
-    link NAME = COMMIT|ABORT PLAN [SINK/SLOT=TRANSACTION:ROWS:SUM …] [| carried SINK/SLOT=…]
+    link NAME = COMMIT|ABORT|SKIPPED PLAN [reason=WITH-HYPHENS] [SINK/SLOT=TRANSACTION:ROWS:SUM …] [| carried …]
     begin EPOCH PLAN [continues=PLAN] [application=…] [guarantee=…] [barrier=…] [store=…] [sinks=a,…] [limit=SECONDS]
     chain [LINK …] [receipt[=INDEX]] [previous=LINK] [unreceipted] [newest=EPOCH]      (of the epoch asked for)
+          [last=LINK@EPOCH] [last-unreceipted] [passed=EPOCH[,unchanged][,taken]]
     persisted | taken LINK | doubt | received | swept | sweep-failed
     outcome TRANSACTION committed|already|later|lost|unknown
     checked AGE [TRANSACTION …]                 (the epoch's age in seconds, and what is said to expire)
@@ -32,6 +33,7 @@ from onceonly.model import (
     LinkKind,
     Lost,
     Outcome,
+    Passed,
     Plan,
     Receipt,
     RetryLater,
@@ -141,18 +143,20 @@ class Scenario:
 
     def _define(self, rest: Sequence[str]) -> None:
         name, _, kind, plan, *texts = rest
+        reason = texts.pop(0).removeprefix("reason=") if texts and texts[0].startswith("reason=") else ""
         votes = texts[: texts.index("|")] if "|" in texts else texts
         carried = texts[texts.index("|") + 2 :] if "|" in texts else []
         self.links[name] = Link(
             epoch=0,
             index=0,
-            kind=LinkKind.COMMIT if kind == "COMMIT" else LinkKind.ABORT,
+            kind=LinkKind.COMMIT if kind == "COMMIT" else LinkKind(kind),
             plan=plan,
             run="older",
             votes=tuple(self._vote(text, plan) for text in votes),
             carried=tuple(self._vote(text, plan) for text in carried),
             barrier=("end",),
             settings={"a": {"store": "s"}},
+            reason=reason.replace("-", " "),
         )
 
     def _chain(self, rest: Sequence[str]) -> p.ChainRead:
@@ -169,7 +173,18 @@ class Scenario:
             receipt = Receipt(epoch=epoch, index=int(more["receipt"] or len(links) - 1), plan="older")
         previous = replace(self.links[more["previous"]], epoch=epoch - 1) if "previous" in more else None
         received = previous is not None and "unreceipted" not in more
-        known = {"receipt", "previous", "unreceipted", "newest"}
+        last, passed = None, None
+        if "last" in more:
+            name, _, at = more["last"].partition("@")
+            last = replace(self.links[name], epoch=int(at), barrier=("before",))
+        if "passed" in more:
+            at, *said = more["passed"].split(",")
+            passed = Passed(
+                epoch=int(at), barrier=(f"end of {at}",), unchanged="unchanged" in said, taken="taken" in said
+            )
+        known = {
+            "receipt", "previous", "unreceipted", "newest", "last", "last-unreceipted", "passed",
+        }  # fmt: skip
         assert more.keys() <= known, f"not a part of a chain: {more.keys() - known}"
         return p.ChainRead(
             links=links,
@@ -177,6 +192,11 @@ class Scenario:
             previous=previous,
             previous_receipt=Receipt(epoch=epoch - 1, index=0, plan="older") if received else None,
             newest=int(more["newest"]) if "newest" in more else epoch if links else None,
+            last=last,
+            last_receipt=Receipt(epoch=last.epoch, index=last.index, plan="older")
+            if last is not None and "last-unreceipted" not in more
+            else None,
+            passed=passed,
         )
 
     def _vote(self, text: str, plan: str) -> Vote:
@@ -232,6 +252,8 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
 
 
 def _held(link: Link) -> str:
+    if link.kind is LinkKind.SKIPPED:
+        return f" at {list(link.barrier)}: {link.reason}"
     carried = f", carried [{_names(link.carried)}]" if link.carried else ""
     return f", votes [{_names(link.votes)}]{carried}" if link.kind is LinkKind.COMMIT else ""
 

@@ -22,6 +22,7 @@ from onceonly.model import (
     Plan,
     Receipt,
     RetryLater,
+    Skip,
     Unknown,
     Vote,
 )
@@ -54,6 +55,8 @@ CONTEXT = s.Context(epoch=1, plan="p", run="r", guarantee=Guarantee.EXACTLY_ONCE
 LINK = Link(epoch=1, index=0, kind=LinkKind.COMMIT, plan="p", run="r", votes=(vote(),))
 STATES: tuple[p.State, ...] = (
     s.Reading(CONTEXT),
+    s.Skipping(CONTEXT, replace(LINK, kind=LinkKind.SKIPPED, votes=(), reason=Skip.UNCHANGED)),
+    s.Skipped(CONTEXT),
     s.Claiming(CONTEXT, LINK),
     s.SweepingStart(CONTEXT, LINK),
     s.Draining(CONTEXT, LINK),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.errors import ConfigurationError, LogError, RecordRefusedError
+from onceonly.errors import AdoptionError, ConfigurationError, LogError, RecordRefusedError
+from onceonly.log.opening import look
 from onceonly.log.presence import present
 from onceonly.model import Guarantee, Mode, Vote
 from onceonly.runtime.desk import Desk
@@ -48,16 +50,144 @@ def run(desk: Desk, epoch: int) -> None:
     desk.decide(desk.plan(epoch, run="r"), [])
 
 
-def test_a_function_that_passed_onceonly_by_is_told_so_and_not_to_restore_a_backup(
+def restarted(checkpoint: Path, *, adopt: bool) -> Desk:
+    made = Desk(QuerySettings(checkpoint=str(checkpoint), adopt=adopt), actor="driver", application="app")
+    made.enlist(SinkSettings(name="memory"), MemorySink, ())
+    return made
+
+
+def links(checkpoint: Path) -> dict[str, tuple[str, str]]:
+    """Give kind and reason of each link, by its number."""
+    found = look(str(checkpoint))[0]
+    return {
+        link.name: (link.kind.value, link.reason) for epoch in found.epochs() for link in found.chain(epoch)
+    }
+
+
+def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     desk: Desk, tmp_path: Path
 ) -> None:
     run(desk, 0)
     for epoch in (0, 1):
+        barrier(tmp_path, epoch)
         complete(tmp_path, epoch)
     barrier(tmp_path, 2)
-    with pytest.raises(ConfigurationError, match="chk-1 without onceonly") as caught:
+    with pytest.raises(AdoptionError, match="chk-1: another sink wrote it, or a foreachBatch") as caught:
         desk.plan(2, run="r")
-    assert "in every call" in caught.value.next_step
+    assert "every call enters onceonly.epoch" in caught.value.next_step
+    assert "onceonly.adopt=true" in caught.value.next_step
+    mended = restarted(tmp_path, adopt=True)
+    run(mended, 2)
+    assert links(tmp_path)["1.0"] == ("SKIPPED", "foreign")
+    assert look(str(tmp_path))[0].chain(1)[0].barrier == ('{"t":{"0":1}}',)
+    complete(tmp_path, 2)
+    barrier(tmp_path, 3)
+    run(restarted(tmp_path, adopt=False), 3)
+
+
+def test_an_epoch_in_which_nothing_was_new_is_gone_on_after_by_itself(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(desk, 0)
+    complete(tmp_path, 0)
+    for epoch in (1, 2):
+        shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / str(epoch))
+        complete(tmp_path, epoch)
+    barrier(tmp_path, 3)
+    run(restarted(tmp_path, adopt=False), 3)
+    assert links(tmp_path)["1.0"] == links(tmp_path)["2.0"] == ("SKIPPED", "unchanged")
+    assert [record.message for record in caplog.records if "it has no rows" in record.message] == [
+        f"Query q: chk-{epoch} was not decided here: it has no rows, as nothing new was in it (state that was "
+        "repartitioned, or nothing to write)"
+        for epoch in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(("watermark", "goes_on"), [(5, True), (6, False)])
+def test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on(
+    desk: Desk, tmp_path: Path, watermark: int, goes_on: bool  # noqa: FBT001  a parameter
+) -> None:  # fmt: skip
+    (tmp_path / "state").mkdir()
+    for epoch, at in ((0, 5), (1, watermark)):
+        clocks = json.dumps({"batchWatermarkMs": at, "batchTimestampMs": 9, "conf": {"partitions": epoch}})
+        (tmp_path / "offsets" / str(epoch)).write_text(f'v1\n{clocks}\n{{"t":{{"0":0}}}}')
+    run(desk, 0)
+    for epoch in (0, 1):
+        complete(tmp_path, epoch)
+    barrier(tmp_path, 2)
+    again = restarted(tmp_path, adopt=False)
+    if goes_on:
+        run(again, 2)
+    else:
+        with pytest.raises(AdoptionError, match="chk-1"):
+            again.plan(2)
+
+
+def test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: MemorySink, context: QueryContext) -> dict[str, str]:
+        raise ConfigurationError("no such topic", next_step="make it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemorySink, "check", refuse)
+        with pytest.raises(ConfigurationError):
+            desk.plan(0, run="r", since=0)
+    complete(tmp_path, 0)  # the function has kept the error back
+    barrier(tmp_path, 1)
+    with pytest.raises(AdoptionError, match="chk-0"):
+        desk.plan(1, run="r", since=0)
+    complete(tmp_path, 1)
+    barrier(tmp_path, 2)
+    with pytest.raises(AdoptionError, match="chk-1"):
+        restarted(tmp_path, adopt=False).plan(2)
+    run(restarted(tmp_path, adopt=True), 2)
+    assert links(tmp_path)["1.0"] == ("SKIPPED", "foreign")
+
+
+def test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_start_only(
+    desk: Desk, tmp_path: Path
+) -> None:
+    run(desk, 0)
+    complete(tmp_path, 0)
+    barrier(tmp_path, 1)
+    adopting = restarted(tmp_path, adopt=True)
+    plan = adopting.plan(1, run="s", since=1)
+    adopting.abort(plan, [], run="s")
+    complete(tmp_path, 1)  # the function has kept the error back
+    barrier(tmp_path, 2)
+    with pytest.raises(AdoptionError, match="chk-1: it was begun here and failed"):
+        adopting.plan(2, run="s", since=1)
+    run(restarted(tmp_path, adopt=True), 2)
+    assert links(tmp_path)["1.2"] == ("SKIPPED", "swallowed")
+
+
+def test_adopt_that_is_left_on_changes_nothing(desk: Desk, tmp_path: Path) -> None:
+    run(desk, 0)
+    complete(tmp_path, 0)
+    for epoch in (1, 2):
+        barrier(tmp_path, epoch)
+        run(restarted(tmp_path, adopt=True), epoch)
+        complete(tmp_path, epoch)
+    assert "SKIPPED" not in {kind for kind, _ in links(tmp_path).values()}
+
+
+def test_a_start_on_another_sinks_checkpoint_records_what_it_took_over(tmp_path: Path) -> None:
+    MemorySink.stores.clear()
+    remember(MemorySink)
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
+    for epoch in range(3):
+        barrier(tmp_path, epoch)
+        complete(tmp_path, epoch)
+    barrier(tmp_path, 3)
+    with pytest.raises(AdoptionError, match="another sink wrote"):
+        restarted(tmp_path, adopt=False)
+    assert not (tmp_path / "onceonly").exists()
+    run(restarted(tmp_path, adopt=True), 3)
+    assert links(tmp_path)["2.0"] == ("SKIPPED", "foreign")
+    assert look(str(tmp_path))[0].chain(2)[0].barrier == ('{"t":{"0":2}}',)
 
 
 def test_links_that_are_missing_though_spark_never_completed_their_epoch_are_damage(

@@ -84,7 +84,7 @@ def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterat
         shown += 1
     if history:
         lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
-        yield from (Row(states.folded(line), None) for line in reversed(lines))
+        yield from (Row(states.folded(line), line.at or None) for line in reversed(lines))
 
 
 def _view(checkpoint: Checkpoint, epoch: int, noted: int, *, newest: int) -> EpochView | None:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from onceonly.model import LinkKind, letters_of
+from onceonly.model import LinkKind, letters_of, seconds_of
 from onceonly.operations.states import EpochState, HandleState, meaning
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ _STYLES = {
     EpochState.DECIDED: "yellow",
     EpochState.REPAIRING: "red",
     EpochState.ABORTED: "dim",
+    EpochState.SKIPPED: "dim",
     EpochState.IN_FLIGHT: "cyan",
     HandleState.COMMITTED: "green",
     HandleState.PENDING: "yellow",
     HandleState.LOST: "red",
     HandleState.TRIED: "yellow",
 }
+_WITH_REASON = {EpochState.ABORTED, EpochState.SKIPPED}
 # More than that are plain lines.
 _TABLE_MAX = 200
 _SPARK_SAYS = {
@@ -81,7 +83,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
         _sinks(view),
         _lines(f"{count} {name.replace('_', ' ')}" for name, count in view.outcomes.items()),
         "" if view.seconds is None else f"{view.seconds:.3f}",
-        "folded" if view.folded else _moment(row.at),
+        " ".join(filter(None, (_moment(row.at), "folded" if view.folded else ""))),
     )
 
 
@@ -187,12 +189,16 @@ def _barrier(partitions: Sequence[Partition]) -> Table:
 
 
 def _chain(found: Detail) -> Table:
-    table = _table("link", "word", "by", "why")
+    table = _table("link", "word", "when", "by", "why")
     for link in found.chain:
         carried = f", {len(link.carried)} carried" if link.carried else ""
         why = meaning(link.reason) or f"all slots voted: {_n(len(link.pending), 'tx')}{carried}"
         by = f"run {link.run}" if link.run else f"plan {link.plan}"
-        table.add_row(link.name, link.kind.value, Text(by), Text(why))
+        if link.stamp is not None:
+            by += f"\nprocess {link.stamp.pid} on {link.stamp.host}"
+        table.add_row(
+            link.name, link.kind.value, _moment(seconds_of(link.stamp) or None), Text(by), Text(why)
+        )
     return table
 
 
@@ -257,7 +263,7 @@ def _words(state: EpochState, reason: str, pending: int) -> str:
     if state is EpochState.DECIDED:
         return f"decided, {pending} pending" if pending else "decided, no receipt yet"
     said = _SPARK_SAYS.get(state, state.value)
-    return f"{said} ({meaning(reason)})" if reason and state is EpochState.ABORTED else said
+    return f"{said} ({meaning(reason)})" if reason and state in _WITH_REASON else said
 
 
 def _state(state: EpochState | HandleState, words: str = "") -> Text:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.log.progress import Progress
+    from onceonly.model import Stamp
     from onceonly.operations.find import Checkpoint, Problem
     from onceonly.operations.look import Detail, Row, Transaction
     from onceonly.operations.offsets import Partition
@@ -61,6 +62,7 @@ def epoch(view: EpochView) -> dict[str, Any]:
         "outcomes": dict(view.outcomes),
         "commit_seconds": view.seconds,
         "pending": view.pending,
+        "aborts": view.aborts,
     }
 
 
@@ -87,6 +89,8 @@ def detail(found: Detail) -> dict[str, Any]:
                 "reason": link.reason,
                 "transactions": len(link.pending),
                 "carried": len(link.carried),
+                "planned_at": link.planned.at if link.planned else None,
+                **_stamp(link.stamp),
             }
             for link in found.chain
         ],
@@ -118,7 +122,17 @@ def handle(found: HandleView) -> dict[str, Any]:
         "checksum": vote.checksum,
         "run": vote.run,
         "attempt": vote.attempt,
+        **_stamp(vote.stamp, at="voted_at"),
         "data": dict(vote.handle.data) if vote.handle else {},
+    }
+
+
+def _stamp(found: Stamp | None, *, at: str = "at") -> dict[str, Any]:
+    """Give when and where something was written; None where an older onceonly did not say."""
+    return {
+        at: found.at if found else None,
+        "host": found.host if found else None,
+        "pid": found.pid if found else None,
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.log.history import by_sink
-from onceonly.model import Guarantee, LinkKind, letters_of
+from onceonly.model import Guarantee, LinkKind, Skip, letters_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "claimed by a new run": "earlier tries are void; the next start writes it by itself",
     "claimed before a drain": "closed to older runs; the next start goes on here by itself",
+    Skip.UNCHANGED.value: "nothing new was in it: no rows",
+    Skip.FOREIGN.value: "another sink wrote it, or the foreachBatch function passed onceonly by; taken over as it is",
+    Skip.SWALLOWED.value: "it failed and the foreachBatch function kept the error back; taken over without its rows",
     "every handle was proven lost": "every transaction was proven lost; the next start writes it again by itself",
 }
 _VISIBLE = frozenset({"committed", "already_committed"})
@@ -37,6 +40,8 @@ class EpochState(enum.StrEnum):
     """A part is committed, and a part was proven lost and is still to be written again."""
     ABORTED = "aborted"
     """What was begun is void: a run claimed the epoch, or a slot failed. Spark runs it (again)."""
+    SKIPPED = "skipped"
+    """Spark has noted it and it was not decided here: it had no rows, or was taken over as it is."""
     IN_FLIGHT = "in flight"
     """The barrier is set and nothing is decided."""
 
@@ -78,6 +83,7 @@ class EpochView:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     seconds: float | None = None
     pending: int = 0
+    aborts: int = 0
     folded: bool = False
 
     @property
@@ -89,6 +95,13 @@ class EpochView:
         """How many rows each sink refused, by the sink's name; those that refused none are left out."""
         found = {letters_of(name): rows for name, (rows, _) in self.sinks.items() if rows}
         return {name: rows for name, rows in found.items() if name is not None}
+
+
+_FOLDED = {
+    LinkKind.COMMIT: EpochState.COMPLETE,
+    LinkKind.ABORT: EpochState.ABORTED,
+    LinkKind.SKIPPED: EpochState.SKIPPED,
+}
 
 
 def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, noted: bool) -> EpochView:
@@ -104,6 +117,7 @@ def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, note
         sinks=by_sink(last) if last.kind is LinkKind.COMMIT else {},
         outcomes=receipt.outcomes if receipt else {},
         seconds=receipt.seconds if receipt else None,
+        aborts=sum(link.kind is LinkKind.ABORT for link in chain),
         pending=sum(handle.state is HandleState.PENDING for handle in handles(chain, receipt)),
     )
 
@@ -117,11 +131,12 @@ def folded(line: Summary) -> EpochView:
     """Say what a line of history means: an epoch is folded only when it is settled."""
     return EpochView(
         epoch=line.epoch,
-        state=EpochState.COMPLETE if line.kind is LinkKind.COMMIT else EpochState.ABORTED,
+        state=_FOLDED[line.kind],
         links=line.links,
         sinks=line.sinks,
         outcomes=line.outcomes,
         seconds=line.seconds,
+        aborts=line.aborts,
         folded=True,
     )
 
@@ -142,6 +157,8 @@ def handles(chain: Sequence[Link], receipt: Receipt | None) -> list[HandleView]:
 def _state(last: Link, receipt: Receipt | None, *, noted: bool) -> EpochState:
     if last.kind is LinkKind.ABORT:
         return EpochState.ABORTED
+    if last.kind is LinkKind.SKIPPED:
+        return EpochState.SKIPPED
     if receipt is not None:
         return EpochState.COMPLETE if noted else EpochState.COMMITTED
     # Only a decision needs no reason; a COMMIT link that has one repeats a decision, and what it names is lost.

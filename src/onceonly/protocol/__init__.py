@@ -57,6 +57,7 @@ from onceonly.protocol.events import (
     Swept,
     VotesCollected,
 )
+from onceonly.protocol.skipping import open_epoch
 from onceonly.protocol.states import Context, Resolving, State
 from onceonly.protocol.transitions import abandon, begin, resume, step
 
@@ -92,6 +93,7 @@ __all__ = [
     "VotesCollected",
     "abandon",
     "begin",
+    "open_epoch",
     "resume",
     "step",
 ]

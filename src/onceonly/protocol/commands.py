@@ -90,6 +90,8 @@ class ReportKind(enum.StrEnum):
     """The output stands, but the replay of its epoch gave other rows."""
     TARGET_CHANGED = "target.changed"
     """Nothing was pending in a sink's target, and now it has another one."""
+    EPOCH_SKIPPED = "epoch.skipped"
+    """Spark has noted an epoch that onceonly did not decide; it has no rows, or was taken over as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class StopReason(enum.StrEnum):
     SETTINGS = "settings"
     BRANCH = "branch"
     GAP = "gap"
+    PASSED = "passed"
     FOREIGN_VOTE = "foreign vote"
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Link, Outcome, Receipt, Vote
+    from onceonly.model import Link, Outcome, Passed, Receipt, Vote
 
 
 @dataclass(frozen=True, slots=True)
 class ChainRead:
     """The log was read: the epoch's links and receipt, and the last link of the epoch before with its receipt.
 
-    ``newest`` is the newest epoch that the log knows, None for an empty log.
+    ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last``
+    is its last link and ``last_receipt`` its receipt, and ``passed`` what Spark has noted of the first epoch between
+    that has no decision.
     """
 
     links: tuple[Link, ...]
@@ -23,6 +25,9 @@ class ChainRead:
     previous: Link | None = None
     previous_receipt: Receipt | None = None
     newest: int | None = None
+    last: Link | None = None
+    last_receipt: Receipt | None = None
+    passed: Passed | None = None
 
     def __post_init__(self) -> None:
         if [link.index for link in self.links] != list(range(len(self.links))):

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from onceonly.model import Outcome, Vote
 
+BEFORE_A_DRAIN = "claimed before a drain"
+"""Why the epoch after one that is drained is claimed: nothing of it has begun."""
+
 Move: TypeAlias = tuple[s.State, tuple[Command, ...]]
 
 

@@ -10,6 +10,7 @@ from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import PutLink, ReadChain, Report, ReportKind, StopReason, SyncLink
 from onceonly.protocol.moves import (
+    BEFORE_A_DRAIN,
     Move,
     commits,
     count,
@@ -22,6 +23,7 @@ from onceonly.protocol.moves import (
     sweep,
     undecidable,
 )
+from onceonly.protocol.skipping import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
     """Resolve an epoch from its chain: run, claim, recover, drain or stop; tell of targets that have changed."""
     context = state.context
+    skipped = explained(context, event)
+    if skipped is not None:
+        return skipped
     following, commands = _resolve(context, event)
     if isinstance(following, s.Stopped):
         return following, commands
@@ -62,8 +67,8 @@ def _resolve(context: s.Context, event: e.ChainRead) -> Move:
 
 
 def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
-    """Take up an epoch that is decided."""
-    if _branches(last, context):
+    """Take up an epoch that is decided, or was skipped and is run again as Spark has forgotten it."""
+    if last.kind is not LinkKind.SKIPPED and _branches(last, context):
         return stop(
             StopReason.BRANCH,
             f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
@@ -187,11 +192,11 @@ def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
     if gap:
         # Seen now or never: a claim would stand where the link is missing.
         return stop(StopReason.GAP, gap)
-    if event.links and event.links[-1].kind is LinkKind.COMMIT:
-        # Spark has forgotten more than one commit: the next epoch is decided as well.
+    if event.links and event.links[-1].kind is not LinkKind.ABORT:
+        # Spark has forgotten more than one commit: the next epoch is decided, or skipped, as well.
         return _start_drain(context, state.link)
     plan = _plan(context, Mode.RUN, index=len(event.links))
-    claim = new_link(plan, LinkKind.ABORT, run=context.run, reason="claimed before a drain")
+    claim = new_link(plan, LinkKind.ABORT, run=context.run, reason=BEFORE_A_DRAIN)
     claim = replace(claim, epoch=context.epoch + 1, barrier=())
     return s.ClaimingNext(context, state.link), (PutLink(claim),)
 

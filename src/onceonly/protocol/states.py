@@ -5,7 +5,8 @@ Planning (driver, before any task)::
     Reading ─▶ Claiming ─▶ SweepingStart ─▶ Running (tentative where a part is committed)
        │          ▲ all or some lost
        └▶ Syncing ─▶ Resolving ─▶ Receipting
-       └─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
+       ├─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
+       └▶ Skipping ─▶ Skipped ─▶ Reading (an epoch before, noted by Spark and decided by nobody)
 
 Deciding (driver, after the votes)::
 
@@ -53,6 +54,21 @@ class Context:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The chain of the epoch is being read."""
+
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """The link of an earlier epoch is being put that Spark has noted and nobody decided."""
+
+    context: Context
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The receipt of a skipped epoch is being put; then the chain is read again."""
 
     context: Context
 
@@ -198,6 +214,8 @@ class Stopped:
 
 State: TypeAlias = (
     Reading
+    | Skipping
+    | Skipped
     | Claiming
     | SweepingStart
     | Draining

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ProtocolError
-from onceonly.protocol import deciding, planning
+from onceonly.protocol import deciding, planning, skipping
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import ReadChain
@@ -44,6 +44,10 @@ def step(state: s.State, event: e.Event) -> Move:
 
 _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.Reading, e.ChainRead): planning.chain_read,
+    (s.Skipping, e.LinkPersisted): skipping.skip_put,
+    (s.Skipping, e.LinkTaken): overtaken,
+    (s.Skipping, e.LinkInDoubt): link_in_doubt,
+    (s.Skipped, e.ReceiptPersisted): skipping.skip_settled,
     (s.Claiming, e.LinkPersisted): planning.claimed,
     (s.Claiming, e.LinkTaken): overtaken,
     (s.Claiming, e.LinkInDoubt): link_in_doubt,

@@ -34,7 +34,7 @@ from onceonly.runtime.sweeper import Sweeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from onceonly.model import SinkUse
+    from onceonly.model import Passed, SinkUse
     from onceonly.ports import Clock, DecisionLog, Sink
 
 log = logging.getLogger("onceonly")
@@ -87,6 +87,7 @@ class Coordinator:
         self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
         self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
         self._facts: dict[str, Mapping[str, str | int]] = {}
+        self._passed: Callable[[int], Passed | None] | None = None
         self._trying = ""  # the id of the plan that it works on
 
     def join(self, name: str, participant: Participant) -> None:
@@ -104,12 +105,14 @@ class Coordinator:
         barrier: tuple[str, ...] = (),
         run: str = "",
         continues: str | None = None,
+        passed: Callable[[int], Passed | None] | None = None,
     ) -> Plan:
         """Resolve an epoch before its tasks run (step 0 of the protocol).
 
         Planner process or driver, once a try. ``sinks`` are those that the epoch writes to, all that joined
         if it is None; ``barrier`` are the epoch's end offsets, a JSON text a source; ``continues`` is the id of
-        the plan that this process gave for the epoch before. Raises a typed error where the query must stop.
+        the plan that this process gave for the epoch before; ``passed`` says what Spark has noted of an epoch that the
+        log does not know, None where nothing. Raises a typed error where the query must stop.
         May commit, abort and sweep transactions of earlier runs.
         """
         failpoints.hit("plan.before_resolve")
@@ -141,7 +144,7 @@ class Coordinator:
                 context=self._context,
                 settings=context.settings,
             )
-        self._trying = context.plan
+        self._trying, self._passed = context.plan, passed
         self._record(
             "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
         )
@@ -241,23 +244,7 @@ class Coordinator:
     def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
         match command:
             case protocol.ReadChain(epoch):
-                before = self._log.chain(epoch - 1) if epoch > 0 else ()
-                previous_receipt = self._log.receipt(epoch - 1) if before else None
-                # The links last: what a living run puts meanwhile must not look like a gap before it.
-                newest = self._log.newest()
-                receipt = self._log.receipt(epoch)
-                if receipt is not None:
-                    # Its writer may have died before it was durable; what follows relies on it.
-                    self._log.put_receipt(receipt)
-                return [
-                    protocol.ChainRead(
-                        links=self._log.chain(epoch),
-                        receipt=receipt,
-                        previous=before[-1] if before else None,
-                        previous_receipt=previous_receipt,
-                        newest=newest,
-                    )
-                ]
+                return [self._read(epoch)]
             case protocol.CheckPrepared(plan, link):
                 return [self._check_prepared(plan, link)]
             case protocol.PutLink(link):
@@ -287,6 +274,40 @@ class Coordinator:
                 return []
         message = f"unknown command {command!r}"
         raise TypeError(message)
+
+    def _read(self, epoch: int) -> protocol.ChainRead:
+        before = self._log.chain(epoch - 1) if epoch > 0 else ()
+        previous_receipt = self._log.receipt(epoch - 1) if before else None
+        # The links last: what a living run puts meanwhile must not look like a gap before it.
+        newest = self._log.newest()
+        receipt = self._log.receipt(epoch)
+        if receipt is not None:
+            # Its writer may have died before it was durable; what follows relies on it.
+            self._log.put_receipt(receipt)
+        links = self._log.chain(epoch)
+        last, last_receipt = before[-1] if before else None, previous_receipt
+        if newest is None or newest >= epoch:
+            last, last_receipt = None, None
+        elif newest < epoch - 1:
+            last, last_receipt = self._log.chain(newest)[-1], self._log.receipt(newest)
+        lies_open = None if links else protocol.open_epoch(epoch, newest, last)
+        noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
+        if noted is not None and self._is_decided(noted.epoch, last):
+            return self._read(epoch)  # somebody put it, and Spark noted it, since it was read
+        return protocol.ChainRead(
+            links=links,
+            receipt=receipt,
+            previous=before[-1] if before else None,
+            previous_receipt=previous_receipt,
+            newest=newest,
+            last=last,
+            last_receipt=last_receipt,
+            passed=noted,
+        )
+
+    def _is_decided(self, epoch: int, last: Link | None) -> bool:
+        chain = self._log.chain(epoch)
+        return bool(chain) and chain[-1] != last
 
     def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
         """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.

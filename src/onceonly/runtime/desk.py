@@ -10,22 +10,24 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import events
-from onceonly.errors import AdoptionError, ConfigurationError, LogError
+from onceonly.errors import AdoptionError
 from onceonly.log import identity_token, open_log
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.letters import columns_of, too_many
+from onceonly.runtime.passed import passed
 from onceonly.runtime.registry import build, use_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from onceonly.model import Plan, Vote
+    from onceonly.model import Passed, Plan, Vote
     from onceonly.runtime.registry import SinkClass
     from onceonly.runtime.settings import QuerySettings, SinkSettings
     from onceonly.runtime.slot import Ballot
@@ -123,26 +125,27 @@ class Desk:
         self._members[settings.name] = _Member(settings, sink, participant)
         self._coordinator.join(settings.name, participant)
 
-    def plan(self, epoch: int, *, sinks: Collection[str] | None = None, run: str = "") -> Plan:
+    def plan(
+        self, epoch: int, *, sinks: Collection[str] | None = None, run: str = "", since: int | None = None
+    ) -> Plan:
         """Resolve an epoch before its tasks run. Raises a typed error where the query must stop.
 
-        ``sinks`` are the names of those that it writes to, None for all.
+        ``sinks`` are the names of those that it writes to, None for all. ``since`` is the first epoch that this run of
+        the query has brought here, if known: what was passed by before may be taken over, not what this run passed by.
         """
         last, self._last = self._last, None
         # A planner process does not know the run; then the protocol sees from the log that it is a new one.
         goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
         self._run = run
         with self._present():
-            try:
-                plan = self._coordinator.plan(
-                    epoch,
-                    sinks=None if sinks is None else self._with_letters(sinks),
-                    barrier=self.checkpoint.barrier(epoch),
-                    run=run,
-                    continues=last.id if last is not None and goes_on else None,
-                )
-            except LogError as error:
-                raise self._skipped(epoch) or error from None
+            plan = self._coordinator.plan(
+                epoch,
+                sinks=None if sinks is None else self._with_letters(sinks),
+                barrier=self.checkpoint.barrier(epoch),
+                run=run,
+                continues=last.id if last is not None and goes_on else None,
+                passed=partial(self._passed, since=epoch if since is None else since),
+            )
         self._last = plan
         return plan
 
@@ -197,18 +200,9 @@ class Desk:
         finally:
             presence.close()
 
-    def _skipped(self, epoch: int) -> ConfigurationError | None:
-        """Find out whether epochs are missing because a foreachBatch function passed onceonly by."""
-        newest = self._log.newest()
-        missing = set(range(newest + 1, epoch)) if newest is not None else set()
-        if not missing or not missing <= self.checkpoint.committed():
-            return None
-        return ConfigurationError(
-            f"Query {self.query}: the decision log ends at chk-{newest}, and Spark has completed chk-{min(missing)} "
-            "without onceonly: the foreachBatch function returned without it",
-            next_step="enter onceonly.epoch (or call onceonly.sink) in every call, also when there is nothing to "
-            "write; then move the folder onceonly out of the checkpoint and start once with adopt",
-        )
+    def _passed(self, epoch: int, *, since: int) -> Passed | None:
+        """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""
+        return passed(self.checkpoint, epoch, taken=self.settings.adopt and epoch < since)
 
     def _adopt(self, epoch: int) -> None:
         """Refuse, or take over, a checkpoint whose earlier epochs another sink has written."""
@@ -218,7 +212,8 @@ class Desk:
         where = f"the checkpoint {self.settings.checkpoint} has no decision log, but {len(before)} epochs"
         if not self.settings.adopt:
             raise AdoptionError(
-                f"{where} up to chk-{before[-1]} that another sink wrote",
+                f"{where} up to chk-{before[-1]} that another sink wrote, or that failed before onceonly could "
+                "begin them, in a foreachBatch function that kept the error back",
                 next_step="set onceonly.adopt=true to take it over from the next epoch on (the one in flight "
                 "may double), or start on a new checkpoint",
             )

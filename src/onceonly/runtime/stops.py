@@ -85,6 +85,15 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "The decision log does not fit Spark's checkpoint: epochs are missing.",
         "Restore the whole checkpoint folder, onceonly's part with Spark's, or begin with a new checkpoint.",
     ),
+    StopReason.PASSED: (
+        errors.AdoptionError,
+        "Spark has noted an epoch that was not decided here, so its rows are in no sink of this query.",
+        (
+            "See what became of its rows. Mend a foreachBatch function that returns early or keeps errors back: every "
+            "call enters onceonly.epoch (or onceonly.sink). Then start with onceonly.adopt=true, which takes over what "
+            "was noted before that start."
+        ),
+    ),
     StopReason.FOREIGN_VOTE: (
         errors.ProtocolError,
         "Votes do not belong to this epoch's plan; nothing was decided.",

@@ -38,6 +38,8 @@ _DESKS_MAX = 32
 _desks: Held[tuple[QuerySettings, str], Desk] = Held(_DESKS_MAX)
 # By query: the run and the epoch that were carried out last.
 _carried_out: dict[str, tuple[str, int]] = {}
+# By query: the newest run, and the first epoch that it brought here, whatever became of it.
+_begun: dict[str, tuple[str, int]] = {}
 
 
 def epoch(
@@ -99,6 +101,8 @@ class Epoch:
         self._persisted = False
         self._open = False
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
+        if self._query not in _begun or _begun[self._query][0] != self._run:
+            _begun[self._query] = (self._run, batch_id)
         if _carried_out.get(self._query) == (self._run, batch_id):
             # The log would take it for a replay, and a replay writes nothing.
             raise ConfigurationError(
@@ -156,7 +160,8 @@ class Epoch:
             for write in self._writes.values():
                 sink = write.sink
                 desk.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
-            plan = desk.plan(self._epoch, sinks=self._writes, run=self._run)
+            since = _begun[self._query][1]
+            plan = desk.plan(self._epoch, sinks=self._writes, run=self._run, since=since)
             ballots: list[Ballot] = []
             context = self._df.sparkSession.sparkContext
             try:

@@ -2,7 +2,8 @@
 
 Tests, and anybody with Java: ``python -m onceonly.testing.traces DIR``. The log is what
 ``ONCEONLY_EVENTS=DIR`` made every process write, from the query's first epoch on. What is judged is
-exactly-once; a loss of power and a link that nobody synced leave no event, and are not judged.
+exactly-once; a loss of power and a link that nobody synced leave no event, and are not judged, nor is what follows on
+an epoch that was skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events
-from onceonly.model import Guarantee, Mode
+from onceonly.model import Guarantee, LinkKind, Mode
 from onceonly.testing.tla import check, formal
 
 if TYPE_CHECKING:
@@ -88,7 +89,21 @@ def queries(lines: Iterable[Line]) -> dict[str, list[Line]]:
     for line in lines:
         if line["kind"] in _KINDS and line.get("plan"):
             found[line["query"]].append(line)
-    return {query: _ordered(each) for query, each in found.items()}
+    return {query: _before_skips(_ordered(each)) for query, each in found.items()}
+
+
+def _before_skips(lines: list[Line]) -> list[Line]:
+    """Leave out what follows on a skipped epoch, which the model does not know, and the plan that found it."""
+    skipped = next(
+        (
+            line["plan"]
+            for line in lines
+            if line["kind"] == "link.persisted" and line["link"] == LinkKind.SKIPPED
+        ),
+        None,
+    )
+    begun = (at for at, line in enumerate(lines) if line["plan"] == skipped)
+    return lines[: next(begun, len(lines))]
 
 
 def judge(logs: Sequence[Sequence[Line]], *, timeout_s: float = 600.0) -> list[Verdict]:

@@ -92,6 +92,8 @@ def check_log(world: World, facts: Facts, findings: Findings) -> None:
 def _doubts(decision: Decision) -> Iterator[str]:
     """Say what makes a decision's own files hard to believe."""
     yield from decision.contradictions
+    if decision.is_skipped and decision.slots:
+        yield "was skipped, and has votes"
     for partition, (first, end) in decision.ranges.items():
         if end < first:
             yield f"begins at {first} of {partition} and ends at {end}"

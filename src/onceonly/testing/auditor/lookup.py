@@ -98,10 +98,18 @@ class Facts:
 
     def _due(self, world: World) -> list[Input]:
         if world.drained or not self.tells_epochs:
-            return list(world.inputs)
+            return [row for row in world.inputs if not self._is_skipped(row)]
         ends: dict[str, int] = {}
         for decision in self.decisions:
             if decision.is_commit and decision.receipt:
                 for partition, (_, end) in decision.ranges.items():
                     ends[partition] = max(end, ends.get(partition, 0))
-        return [row for row in world.inputs if row.position < ends.get(row.partition, 0)]
+        return [
+            row
+            for row in world.inputs
+            if row.position < ends.get(row.partition, 0) and not self._is_skipped(row)
+        ]
+
+    def _is_skipped(self, row: Input) -> bool:
+        index = self._epochs[row.value]
+        return index is not None and self.decisions[index].is_skipped

@@ -95,6 +95,11 @@ class Decision:
     def is_commit(self) -> bool:
         return self.kind is LinkKind.COMMIT
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether Spark noted the epoch and nobody decided it: its input is not due in any sink."""
+        return self.kind is LinkKind.SKIPPED
+
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
