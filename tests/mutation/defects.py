@@ -39,6 +39,8 @@ DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
+FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
+FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1010,15 +1012,44 @@ DEFECTS: Final = (
         name="move-overwrites",
         group=FILES,
         what="A file is moved over whatever has its final name",
-        file="sinks/files/store.py",
-        before="        try:\n            os.link(temporary, final)\n        except FileExistsError:\n"
-        "            return False\n"
-        "        except OSError as error:\n            if error.errno != errno.EXDEV",
-        after="        try:\n            os.replace(temporary, final)\n        except FileExistsError:\n"
-        "            return False\n"
-        "        except OSError as error:\n            if error.errno != errno.EXDEV",
+        file="sinks/files/moving.py",
+        before="        rename_noreplace(source, destination)\n",
+        after="        os.replace(source, destination)  # noqa: PTH105\n",
         tests=(FILE_SINK + "test_a_name_that_somebody_takes_while_it_is_published_stays_theirs",),
         says="somebody",
+    ),
+    Defect(
+        name="final-name-is-the-evidence",
+        group=FILES,
+        what="A staged file stays, linked, while its commit is not acknowledged: a reader that takes the other name "
+        "gets it twice",
+        file="sinks/files/store.py",
+        before="        return move(temporary, final)\n",
+        after="        try:\n            os.link(temporary, final)\n        except FileExistsError:\n"
+        "            return False\n        return True\n",
+        tests=(
+            FILE_CONSUMERS + "test_what_a_reader_takes_after_a_crash_at_any_step_is_not_given_to_it_again",
+        ),
+    ),
+    Defect(
+        name="evidence-dropped-before-the-manifest",
+        group=FILES,
+        what="The folder of a committed transaction is swept before a manifest says what it said",
+        file="sinks/files/leftovers.py",
+        before='            elif state == "committing" and newest is not None and newest >= epoch:\n',
+        after='            elif state == "committing":\n',
+        tests=(FILE_SINK + "test_recover_lists_only_this_querys_and_what_is_settled_by_another_name",),
+        says="evidence",
+    ),
+    Defect(
+        name="staged-file-with-an-ending",
+        group=FILES,
+        what="A staged file ends as data do: readers that find files by a pattern see rows before their decision",
+        file="sinks/files/staged.py",
+        before="""    return f".{final.rpartition('-')[2].partition('.')[0]}{STAGED}"\n""",
+        after="""    return final.rpartition("/")[2]\n""",
+        tests=(FILE_READERS + "test_no_reader_that_globs_sees_a_row_that_is_not_decided_at_any_step",),
+        says="decided",
     ),
     Defect(
         name="both-names-missing-taken-for-lost",
@@ -1045,8 +1076,7 @@ DEFECTS: Final = (
         group=FILES,
         what="A slot votes before the temporary names of its files are on the disk",
         file="sinks/files/writer.py",
-        before="            for folder in sorted(self._folders, reverse=True):\n"
-        "                self.store.sync_folder(folder)\n",
+        before="            for folder in self._folders:\n                self.store.sync_folder(folder)\n",
         after="",
         tests=(FILE_CRASHES + "test_what_is_settled_outlives_a_power_loss_at_any_step",),
     ),
@@ -1055,18 +1085,17 @@ DEFECTS: Final = (
         group=FILES,
         what="A manifest lists files whose final names are not on the disk",
         file="sinks/files/committer.py",
-        before="            store.sync_folder(folder)\n",
-        after="            pass\n",
+        before="                store.sync_folder(folder)\n",
+        after="                pass\n",
         tests=(FILE_CRASHES + "test_what_is_settled_outlives_a_power_loss_at_any_step",),
     ),
     Defect(
         name="content-not-compared",
         group=FILES,
         what="A final name that has other content than was prepared counts as published",
-        file="sinks/files/committer.py",
-        before="        if size == file.bytes and store.checksum(final) == file.checksum:\n"
-        "            return True\n",
-        after="        return True\n",
+        file="sinks/files/placing.py",
+        before="    if not (store.same(place, final) or _has_content(store, final, file)):\n",
+        after="    if False:\n",
         tests=(FILE_SINK + "test_commit_never_overwrites_a_file_of_anyone",),
     ),
     Defect(
@@ -1079,15 +1108,6 @@ DEFECTS: Final = (
         after="        if size is None:\n            return\n",
         tests=(FILE_SINK + "test_a_file_that_is_gone_when_its_slot_votes_is_no_vote",),
         says="DID NOT RAISE",
-    ),
-    Defect(
-        name="sweep-drops-what-is-not-durable",
-        group=FILES,
-        what="A sweep drops the temporary name of a file whose final name is not on the disk",
-        file="sinks/files/leftovers.py",
-        before="                    store.sync_folder(final_folder)\n",
-        after="                    pass\n",
-        tests=(FILE_SINK + "test_a_sweep_syncs_what_another_process_has_published",),
     ),
     # ------------------------------------------------------------------------------------------- dead letters
     Defect(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from tests.unit.disk_bench import World, in_child
 
+from onceonly.sinks.files.moving import rename_noreplace
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,6 +32,7 @@ def nothing(call: str) -> None:
         "link": lambda: os.link(NOWHERE, NOWHERE),
         "unlink": lambda: os.unlink(NOWHERE),  # noqa: PTH108  the very call
         "rename": lambda: os.rename(NOWHERE, NOWHERE),  # noqa: PTH104
+        "renameat2": lambda: rename_noreplace(Path(NOWHERE), Path(NOWHERE)),
     }
     with contextlib.suppress(OSError):
         calls[call]()

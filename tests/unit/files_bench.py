@@ -21,6 +21,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, Handle
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
+from onceonly.sinks.files.committer import Prepared
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ class Files:
         tables = [pq.ParquetFile(path).read() for path in self.visible()]
         return sorted(value for table in tables for value in table["id"].to_pylist())
 
+    def finals(self, handle: Handle) -> list[Path]:
+        """The final names of a handle's files."""
+        return [self.target / file.path for file in Prepared.of(handle).files]
+
     def staged(self) -> list[Path]:
         return [path for path in (self.target / "_onceonly" / "staging").rglob("*") if path.is_file()]
 
@@ -112,7 +117,8 @@ class PowerLostError(BaseException):
 class Disk(LocalStore):
     """A disk that loses its power before its n-th step, and then every name whose folder was not synced.
 
-    The worst disk there can be: what was removed is gone at once, what was made is there only once synced.
+    The worst disk with a journal: what was removed is gone at once, what was made is there only once synced, and what
+    was renamed has one of its two names, the former one until the folder of the new one is synced.
     """
 
     def __init__(self, dies_at: int = 0) -> None:
@@ -120,6 +126,7 @@ class Disk(LocalStore):
         self.synced: list[Path] = []
         self._dies_at = dies_at
         self._made: set[Path] = set()
+        self._renamed: list[tuple[Path, Path]] = []
 
     def die_at(self, nth: int) -> None:
         """Lose the power before the n-th step from now; never, with 0."""
@@ -127,6 +134,13 @@ class Disk(LocalStore):
 
     def lose_power(self) -> None:
         self._dies_at = 0
+        for former, name in reversed(self._renamed):
+            # Where the place of the former name was removed, nothing is left. What a reader took away was durable.
+            if name.exists() and former.parent.exists():
+                name.rename(former)
+            elif name.is_file():
+                name.unlink()
+        self._renamed.clear()
         for path in sorted(self._made, reverse=True):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -153,9 +167,16 @@ class Disk(LocalStore):
         self._step(path)
         return super().create(path)
 
-    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
-        self._step(final)
-        return super().publish(temporary, final, copy=copy)
+    def publish(self, temporary: Path, final: Path) -> bool:
+        self._step()
+        free = super().publish(temporary, final)
+        if free:
+            self._renamed.append((temporary, final))
+        return free
+
+    def copy(self, path: Path, copy: Path) -> None:
+        self._step(copy)
+        super().copy(path, copy)
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
         self._step(path)
@@ -166,6 +187,7 @@ class Disk(LocalStore):
         super().sync_folder(folder)
         self.synced.append(folder)
         self._made = {path for path in self._made if path.parent != folder}
+        self._renamed = [names for names in self._renamed if names[1].parent != folder]
 
     def delete(self, path: Path) -> None:
         self._step()
@@ -173,7 +195,10 @@ class Disk(LocalStore):
 
     def rename_folder(self, folder: Path, new: Path) -> None:
         self._step()
+        was = folder.exists()
         super().rename_folder(folder, new)
+        if was:
+            self._renamed.append((folder, new))
 
     def delete_folder(self, folder: Path) -> None:
         self._step()

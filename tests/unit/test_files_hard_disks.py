@@ -123,7 +123,7 @@ print(bench.finish(0, handle), bench.ids())
     assert "EROFS" in said[0]
     assert said[1].startswith("ConfigurationError")
     assert said[2].startswith("RetryLater")
-    assert "out belongs to user 0, this process is user 0, and fs.protected_hardlinks is" in said[2]
+    assert "files belongs to user 0, and this process is user 0" in said[2]
     assert said[3].startswith("UnavailableError")
     assert said[4] == "['Committed'] [1]"
 

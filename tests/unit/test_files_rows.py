@@ -100,7 +100,7 @@ def test_a_damaged_manifest_is_named_and_never_read_in_part(quick: Path) -> None
         path.write_bytes(data)
         with pytest.raises(LogError, match=path.name):
             files.committed(str(quick))
-    layout = next(quick.rglob("layout-*.json"))
+    layout = next(quick.rglob("*.layout"))
     path.write_bytes(layout.read_bytes())
     with pytest.raises(LogError, match="a file was moved by hand"):
         files.committed(str(quick))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pytest
-from tests.unit.files_bench import Disk, Files, quick, rows
+from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
-from onceonly.sinks.files import writer
+from onceonly.sinks.files import committer, placing, writer
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_handles_are_small_json_and_unique(bench: Files) -> None:
 
 def test_commit_never_overwrites_a_file_of_anyone(bench: Files) -> None:
     handle = bench.prepared(rows(1))
-    final = bench.target / bench.staged()[0].relative_to(Path(str(handle.data["staging"])))
+    (final,) = bench.finals(handle)
     final.parent.mkdir()
     final.write_bytes(b"somebody's")
     outcome = bench.sink().commit(handle)
@@ -86,48 +86,37 @@ def test_abort_leaves_final_names_and_foreign_files(bench: Files) -> None:
         bench.sink().abort(Handle(transaction="notes", data={"staging": str(foreign)}))
 
 
-def test_recover_lists_only_this_querys_and_what_is_not_published(bench: Files) -> None:
+def test_recover_lists_only_this_querys_and_what_is_settled_by_another_name(bench: Files) -> None:
     mine, done = bench.prepared(rows(1)), bench.prepared(rows(2), slot=1)
     Files(bench.target, query="q-2").prepared(rows(3))
     bench.sink().commit(done)
-    found = list(bench.sink().recover(bench.context))
-    assert {leftover.transaction for leftover in found} == {mine.transaction, f"published-{done.transaction}"}
-    for leftover in found:
+    found = {leftover.transaction: leftover.is_open for leftover in bench.sink().recover(bench.context)}
+    assert found == {mine.transaction: True, done.transaction: False}, "its folder is the evidence"
+    bench.sink().complete(bench.context, 0, [done])
+    found = {leftover.transaction: leftover.is_open for leftover in bench.sink().recover(bench.context)}
+    assert found == {mine.transaction: True, f"settled-{done.transaction}": False}
+    for leftover in bench.sink().recover(bench.context):
         bench.sink().abort(leftover.handle)
     assert len(bench.staged()) == 1
     assert len(list(bench.sink().recover(Files(bench.target, query="q-2").context))) == 1
 
 
-def test_recover_changes_nothing_and_a_sweep_takes_what_is_published(bench: Files) -> None:
-    done, half = bench.prepared(rows(1, 2)), bench.prepared(rows(3), slot=1)
+def test_recover_changes_nothing_and_a_sweep_takes_what_is_settled(bench: Files) -> None:
+    done, half = bench.prepared(rows(1, 2)), bench.prepared(rows(3), epoch=1, slot=1)
     bench.sink().commit(done)
+    bench.sink().complete(bench.context, 0, [done])
     root = Path(str(half.data["staging"])).parent
     (root / f".0-7-{'a' * 32}.dropped").mkdir()
     before = sorted(bench.target.rglob("*"))
     found = {leftover.transaction for leftover in bench.sink().recover(bench.context)}
     assert sorted(bench.target.rglob("*")) == before
-    assert found == {f"published-{done.transaction}", half.transaction, f"dropped-0-7-{'a' * 32}"}
-    # The handles of the newest link are spared, and what is published goes all the same.
+    assert found == {f"settled-{done.transaction}", half.transaction, f"dropped-0-7-{'a' * 32}"}
+    # The handles of the newest link are spared, and what is settled goes all the same.
     bench.sweep(keep=[done, half])
-    assert [path.parts[-3] for path in bench.staged()] == [half.transaction]
+    assert [path.parent.name for path in bench.staged()] == [half.transaction]
     assert [path.name for path in root.iterdir()] == [half.transaction]
     assert bench.ids() == [1, 2]
     assert bench.sink().commit(done) == AlreadyCommitted()
-
-
-def test_a_published_transaction_is_looked_at_again_before_it_is_dropped(bench: Files) -> None:
-    handle = bench.prepared(rows(1))
-    bench.sink().commit(handle)
-    (stale,) = bench.sink().recover(bench.context)
-    late = Path(str(handle.data["staging"])) / "late.parquet"
-    late.write_bytes(b"late")
-    bench.sink().abort(stale.handle)
-    assert len(bench.staged()) == 2
-    late.unlink()
-    for _ in range(2):
-        bench.sink().abort(stale.handle)
-    assert bench.staged() == []
-    assert bench.ids() == [1]
 
 
 def test_who_asks_while_a_run_drops_is_not_told_of_what_is_gone(
@@ -146,32 +135,21 @@ def test_who_asks_while_a_run_drops_is_not_told_of_what_is_gone(
     assert sink.recover(bench.context) == []
 
 
-def test_a_final_name_with_other_content_is_not_published(bench: Files) -> None:
-    handle = bench.prepared(rows(1))
-    temporary = bench.staged()[0]
-    final = bench.target / temporary.relative_to(Path(str(handle.data["staging"])))
-    final.parent.mkdir()
-    final.write_bytes(bytes(temporary.stat().st_size))
-    assert [leftover.transaction for leftover in bench.sink().recover(bench.context)] == [handle.transaction]
-    final.write_bytes(temporary.read_bytes())
-    (found,) = bench.sink().recover(bench.context)
-    assert found.transaction == f"published-{handle.transaction}"
+def test_a_commit_that_was_begun_is_not_fenced_by_what_was_listed_before(bench: Files) -> None:
+    handle = bench.prepared(rows(1, 2))
+    (listed,) = bench.sink().recover(bench.context)
+    placing.begin(bench.store, committer.Prepared.of(handle))
+    bench.sink().abort(listed.handle)
+    bench.sink().abort(handle)
+    assert bench.finish(0, handle) == ["Committed"]
+    assert (bench.ids(), bench.staged()) == ([1, 2], [])
 
 
-def test_a_sweep_syncs_what_another_process_has_published(quick: Path) -> None:
-    disk = Disk()
-    bench = Files(quick / "out", store=disk)
+def test_a_transaction_that_was_aborted_is_in_doubt_not_committed(bench: Files) -> None:
     handle = bench.prepared(rows(1))
-    bench.sink().commit(handle)
-    bench.sweep()
-    disk.lose_power()
-    assert (bench.ids(), bench.staged()) == ([1], [])
-    sink, second = bench.sink(), bench.prepared(rows(2))
-    sink.commit(second)
-    sink.complete(bench.context, 0, [second])
-    del disk.synced[:]
-    bench.sweep(sink)
-    assert disk.synced == [], "what this process has completed is durable"
+    bench.sink().abort(handle)
+    assert isinstance(bench.sink().commit(handle), Unknown)
+    assert bench.visible() == []
 
 
 def test_after_the_fence_what_cannot_be_deleted_is_left_to_the_next_sweep(
@@ -244,7 +222,7 @@ def test_another_target_is_refused(bench: Files, tmp_path: Path) -> None:
         Files(tmp_path / "other").sink().commit(handle)
     assert bench.sink().identity()["path"] == str(bench.target.resolve())
     with pytest.raises(InDoubtError, match="use the version of onceonly that wrote it"):
-        bench.sink().commit(replace(handle, data={**handle.data, "version": 2}))
+        bench.sink().commit(replace(handle, data={**handle.data, "version": 3}))
 
 
 def test_an_executor_without_the_drivers_target_is_refused(bench: Files) -> None:
@@ -300,7 +278,7 @@ def test_a_partition_folder_on_another_file_system_gets_a_whole_copy(bench: File
     assert os.stat(tmp_path).st_dev != os.stat(bench.target).st_dev, "the bench is in memory"  # noqa: PTH116
     (bench.target / "day=d1").symlink_to(tmp_path)
     # What a copy that was killed left behind.
-    final = next(path.name for path in bench.staged() if path.parent.name == "day=d1")
+    final = next(path.name for path in bench.finals(handle) if path.parent.name == "day=d1")
     broken = tmp_path / f".{final}.000000000000.copying"
     broken.write_bytes(b"half")
     assert bench.sink().commit(handle) == Committed()
@@ -325,9 +303,9 @@ def test_staging_on_another_file_system_is_refused_by_both_names(bench: Files, t
 def test_staging_elsewhere_on_the_same_file_system_is_used(bench: Files) -> None:
     bench.options["staging"] = str(bench.target.parent / "staging")
     handle = bench.prepared(rows(1, 2))
-    assert len(list((bench.target.parent / "staging").rglob("part-*"))) == 2
+    assert len(list((bench.target.parent / "staging").rglob(".*.staged"))) == 2
     assert bench.finish(0, handle) == ["Committed"]
-    assert not list((bench.target.parent / "staging").rglob("part-*"))
+    assert not list((bench.target.parent / "staging").rglob(".*"))
     assert bench.ids() == [1, 2]
 
 
@@ -371,12 +349,14 @@ def test_two_queries_write_to_one_target(bench: Files, form: str) -> None:
 
 def test_a_transaction_that_is_half_published_is_kept_and_finished(bench: Files) -> None:
     handle = bench.prepared(rows(1, 2))
-    first = bench.staged()[0]
-    final = bench.target / first.relative_to(Path(str(handle.data["staging"])))
-    final.parent.mkdir()
-    final.hardlink_to(first)
-    assert [leftover.transaction for leftover in bench.sink().recover(bench.context)] == [handle.transaction]
-    assert len(bench.staged()) == 2
+    store, prepared = bench.store, committer.Prepared.of(handle)
+    folder = placing.begin(store, prepared)
+    assert folder is not None
+    first, place = next(iter(placing.unpublished(store, prepared, folder).items()))
+    placing.publish(store, prepared, folder, first, place)
+    (found,) = bench.sink().recover(bench.context)
+    assert (found.transaction, found.is_open) == (handle.transaction, True)
+    assert len(bench.staged()) == 1
     assert bench.finish(0, handle) == ["Committed"]
     assert (bench.ids(), bench.staged()) == ([1, 2], [])
 
@@ -434,7 +414,7 @@ def test_a_name_that_somebody_takes_while_it_is_published_stays_theirs(
     def overtaken(store: LocalStore, folder: Path) -> None:
         make_folder(store, folder)
         if folder.name.startswith("day="):  # It was looked for, and not there; now somebody makes it.
-            taken.append(folder / bench.staged()[0].name)
+            taken.append(bench.finals(handle)[0])
             taken[0].write_bytes(b"somebody's")
 
     monkeypatch.setattr(LocalStore, "make_folder", overtaken)

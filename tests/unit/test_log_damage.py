@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["memory"]  # a fixture
 KINDS = (
-    "alive", "progress/", "identity.json", "links/", "receipts/", "history/", "target-id", "manifest", "layout-",
+    "alive", "progress/", "identity.json", "links/", "receipts/", "history/", "target-id", "manifest", ".layout",
 )  # fmt: skip
 # The driver passes over these; who reads them names them.
-TOOLS, READERS = ("history/",), ("manifest", "layout-")
+TOOLS, READERS = ("history/",), ("manifest", ".layout")
 # These decide nothing, and nobody asks for them but people.
 NEVER = ("alive", "progress/")
 # Its damage is told of the folder: it is another than it was.
@@ -139,7 +139,7 @@ def seen_by_others(world: World, place: Path, name: str, damage: str) -> None:
 
 def read(world: World) -> None:
     files.committed(str(world.target))
-    for path in (world.target / "_onceonly" / "epochs").rglob("layout-*.json"):
+    for path in (world.target / "_onceonly" / "epochs").rglob("*.layout"):
         from onceonly.sinks.files.manifest import decode_layout
 
         decode_layout(path.read_bytes(), where=str(path))

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from onceonly.sinks.files import moving
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
@@ -95,6 +97,8 @@ class FaultyDisk:
     def __enter__(self) -> Self:
         for name, call, paths in _FUNCTIONS:
             self._replace(os, name, partial(self._function, getattr(os, name), call, paths))
+        noreplace = partial(self._function, moving.rename_noreplace, "rename", 2)
+        self._replace(moving, "rename_noreplace", noreplace)  # which os does not have
         self._replace(os, "open", partial(self._os_open, os.open))
         opened = partial(self._open, io.open)
         self._replace(io, "open", opened)

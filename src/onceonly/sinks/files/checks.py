@@ -97,7 +97,10 @@ def _sync(store: Store, folder: Path, top: Path) -> None:
 
 def _tidy(store: Store, staging: Path, target: Path) -> None:
     """Take away what checks that were killed left; best effort. A younger one may be somebody's at work."""
-    places = ((staging, _PROBE, ""), (target, _PROBE, ""), (target / HIDDEN, f".{_TOKEN}.", ".tmp"))
+    places = (
+        (staging, _PROBE, ""), (target, _PROBE, ""), (target, f".{_PROBE}", ".tmp"),
+        (target / HIDDEN, f".{_TOKEN}.", ".tmp"),
+    )  # fmt: skip
     with contextlib.suppress(OSError):
         for folder, begin, end in places:
             for name in store.names(folder):
@@ -116,15 +119,16 @@ def _refuse_foreign(store: Store, target: Path) -> None:
 
 
 def _probe(store: Store, staging: Path, target: Path) -> None:
-    """Do once what every commit does: create, sync, publish once and not twice, remove."""
+    """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove."""
     name = f"{_PROBE}{uuid.uuid4().hex}"
-    temporary, final = staging / name, target / name
+    temporary, twin, final, small = staging / name, staging / f"{name}-2", target / name, target / f"{name}-3"
     try:
-        with store.create(temporary) as file:
-            file.write(bytes(_PROBE_BYTES))
-            store.finish(file)
+        for path in (temporary, twin):
+            with store.create(path) as file:
+                file.write(bytes(_PROBE_BYTES))
+                store.finish(file)
         try:
-            store.publish(temporary, final, copy=False)
+            store.publish(temporary, final)
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise ConfigurationError(
@@ -132,21 +136,24 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
                     "every commit would have to copy its files.",
                     next_step="leave the option staging out, or name a folder on the target's file system",
                 ) from error
-            if error.errno in {errno.EPERM, errno.ENOTSUP}:
-                raise ConfigurationError(
-                    f"The file system of {target} has no hard links ({reason(error)}), so a file could not be "
-                    "published safely.",
-                    next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
-                ) from error
             raise
-        if store.publish(temporary, final):
+        if store.publish(twin, final):
             raise ConfigurationError(
-                f"The file system of {target} links over an existing name, so a file could be overwritten.",
+                f"The file system of {target} renames over an existing name, so a file could be overwritten.",
                 next_step="put the target on another file system (ext4, xfs, NFS)",
             )
-        store.sync_folder(target)
+        try:
+            store.put_if_absent(small, b"")
+        except OSError as error:
+            if error.errno not in {errno.EPERM, errno.ENOTSUP}:
+                raise
+            raise ConfigurationError(
+                f"The file system of {target} has no hard links ({reason(error)}), so a manifest could not be put "
+                "safely.",
+                next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
+            ) from error
     finally:
-        for path in (temporary, final):
+        for path in (temporary, twin, final, small):
             with contextlib.suppress(OSError):
                 store.delete(path)
 

@@ -1,12 +1,13 @@
 """Commit and manifest of prepared files, from their durable names. Driver.
 
-Each file is *published*: its final name is linked to it, never over another. The temporary name stays until the
-epoch's receipt, so that a repeated commit can tell by it what it did before.
+Each file is *published*: moved from the transaction's folder to its final name, never over another. A repeated commit
+tells by what is missing in the folder what it did before, so that readers may take away what they see. The folder
+stays until the manifest says the same.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,16 @@ from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Outco
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.manifest import DataFile, Manifest
-from onceonly.sinks.files.paths import manifest_folder
+from onceonly.sinks.files.paths import HIDDEN, manifest_folder
+from onceonly.sinks.files.placing import (
+    UnsureError,
+    begin,
+    publish,
+    published,
+    see_without_folder,
+    unpublished,
+)
+from onceonly.sinks.files.staged import staged_name
 from onceonly.sinks.files.store import named, unavailable
 
 if TYPE_CHECKING:
@@ -27,12 +37,17 @@ if TYPE_CHECKING:
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.store import Store
 
-_VERSION = 1
+_VERSION = 2
+_LINKED = 1
+"""The version whose staged files had their final paths in the folder, and were linked: read for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a handle's data says. ``staging`` is the folder of the transaction's temporary names."""
+    """What a handle's data says. ``staging`` is the folder of the transaction's temporary names.
+
+    ``linked`` is for a handle of the version that gave final names by links: see ``placing``.
+    """
 
     transaction: str
     target: Path
@@ -41,6 +56,17 @@ class Prepared:
     files: tuple[DataFile, ...]
     token: str = ""
     """The target's own id; empty where its writer did not say it."""
+    linked: bool = False
+
+    @property
+    def manifests(self) -> Path:
+        """The folder of the manifests of its query and sink, which have the same names there."""
+        root = self.staging.parent
+        return self.target / HIDDEN / "epochs" / root.parent.name / root.name
+
+    def name_of(self, file: DataFile) -> str:
+        """Give a file's name in the transaction's folder."""
+        return file.path if self.linked else staged_name(file.path)
 
     def handle(self) -> Handle:
         return Handle(
@@ -60,7 +86,7 @@ class Prepared:
         """Read a handle; raises ``InDoubtError`` for one that this version cannot have written."""
         data = handle.data
         try:
-            if data["version"] != _VERSION:
+            if data["version"] not in {_VERSION, _LINKED}:
                 raise foreign(handle, f"format {data['version']}")
             return cls(
                 transaction=handle.transaction,
@@ -69,6 +95,7 @@ class Prepared:
                 layout=str(data["layout"]),
                 files=msgspec.json.decode(str(data["files"]), type=tuple[DataFile, ...]),
                 token=str(data.get("token", "")),
+                linked=data["version"] == _LINKED,
             )
         except (KeyError, ValueError) as error:
             raise foreign(handle, str(error)) from error
@@ -85,8 +112,8 @@ def foreign(handle: Handle, why: str) -> InDoubtError:
 def commit(store: Store, target: Path, handle: Handle) -> Outcome:
     """Publish every file of a transaction. Any thread, any process; idempotent, repeatable.
 
-    The names need not be durable yet: the temporary ones are, and nobody drops these before he has synced the
-    final ones. ``complete`` does so once for the whole epoch. Raises ``ConfigurationError`` for another target.
+    The names need not be durable yet: a loss of power gives the temporary ones back. ``complete`` makes them so once
+    for the whole epoch. Raises ``ConfigurationError`` for another target, ``LogError`` for a damaged manifest.
     """
     prepared = Prepared.of(handle)
     if prepared.target.resolve() != target.resolve():
@@ -98,12 +125,17 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
     try:
         if lost := _lost(store, target, (prepared,)):
             return RetryLater(f"transaction {handle.transaction}: {lost}")
-        # Before the first is published: what cannot be finished is better not begun.
-        missing = [file for file in prepared.files if not _published(store, prepared, file)]
-        for file in missing:
-            _publish(store, prepared, file)
-    except _UnsureError as unsure:
+        folder = begin(store, prepared)
+        if folder is None:
+            see_without_folder(store, prepared)
+            return AlreadyCommitted()
+        missing = unpublished(store, prepared, folder)
+        for file, place in missing.items():
+            publish(store, prepared, folder, file, place)
+    except UnsureError as unsure:
         return Unknown(f"transaction {handle.transaction}: {unsure}")
+    except UnavailableError as error:
+        return RetryLater(f"transaction {handle.transaction}: {error.what}")
     except OSError as error:
         # Whether or not a name was made: the next try looks.
         return RetryLater(f"transaction {handle.transaction}: {named(error, target)}")
@@ -115,7 +147,7 @@ def complete(
 ) -> None:
     """Make the final names of an epoch durable, then put its manifest. Driver, before its receipt; idempotent.
 
-    Raises ``UnavailableError``, ``LogError``.
+    Files that a reader has taken away meanwhile are listed all the same. Raises ``UnavailableError``, ``LogError``.
     """
     prepared = [Prepared.of(handle) for handle in handles]
     decided = [file for each in prepared for file in each.files]
@@ -126,15 +158,13 @@ def complete(
                 f"chk-{epoch} could not be completed: {lost}", next_step="mount it and start the query again"
             )
         # At most once, one try each: what was not published then never will be.
-        files = (
-            [file for each in prepared for file in each.files if _is_there(store, each, file)]
-            if once
-            else decided
-        )
+        files = [file for each in prepared for file in published(store, each)] if once else decided
         if not files:
             return
         for folder in folders_up_to(target, (target / file.path for file in files)):
-            store.sync_folder(folder)
+            # A reader may have taken a folder away with what was in it.
+            with contextlib.suppress(FileNotFoundError):
+                store.sync_folder(folder)
     except OSError as error:
         raise unavailable(
             f"the names of chk-{epoch} could not be made durable in {error.filename or target}", error
@@ -167,16 +197,6 @@ def _lost(store: Store, target: Path, prepared: Sequence[Prepared]) -> str:
     return not_mounted(target) if tokens - {read_token(store, target)} else ""
 
 
-def _is_there(store: Store, prepared: Prepared, file: DataFile) -> bool:
-    final = prepared.target / file.path
-    if store.size(final) != file.bytes:
-        return False
-    try:
-        return store.same(prepared.staging / file.path, final) or store.checksum(final) == file.checksum
-    except FileNotFoundError:
-        return False
-
-
 def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:
     """Give the folders of files and those above them, up to the target: somebody may just have made them."""
     found = {target}
@@ -186,32 +206,3 @@ def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:
             found.add(folder)
             folder = folder.parent
     return found
-
-
-class _UnsureError(Exception):
-    """What is found is neither published nor prepared."""
-
-
-def _published(store: Store, prepared: Prepared, file: DataFile) -> bool:
-    """Tell whether a file has its final name. Raises ``_UnsureError`` where it can never get it."""
-    final, temporary = prepared.target / file.path, prepared.staging / file.path
-    size = store.size(final)
-    if size is not None:
-        if store.same(temporary, final):
-            return True
-        if size == file.bytes and store.checksum(final) == file.checksum:
-            return True
-        raise _UnsureError(f"{final} has other content than was prepared: something else wrote it")
-    size = store.size(temporary)
-    if size is None:
-        raise _UnsureError(f"neither {final} nor its temporary file {temporary} is there")
-    if size != file.bytes:
-        raise _UnsureError(f"{temporary} has {size} bytes where {file.bytes} were prepared: it is damaged")
-    return False
-
-
-def _publish(store: Store, prepared: Prepared, file: DataFile) -> None:
-    final = prepared.target / file.path
-    store.make_folder(final.parent)
-    if not store.publish(prepared.staging / file.path, final) and not _published(store, prepared, file):
-        raise OSError(errno.EAGAIN, "the name was taken and is free again", str(final))

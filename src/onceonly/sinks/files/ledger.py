@@ -40,7 +40,8 @@ MERGED_BYTES_MAX = 64 << 20
 """How large a merged file may become: it is read, and made, as a whole."""
 _TRIES = 50
 _NAME = re.compile(r"(\d{1,2})-(\d{20})-(\d{20})\.manifest")
-_LAYOUT = re.compile(r"layout-([0-9a-f]{16})\.json")
+# Of a name that is no reader's: the former one was a JSON file among those of a target in JSON.
+_LAYOUT = re.compile(r"([0-9a-f]{16})\.layout|layout-([0-9a-f]{16})\.json")
 _BROKEN_OFF = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 
 
@@ -97,10 +98,19 @@ class Ledger:
             log.warning("The manifests in %s were not merged: %s", self.folder, error)
 
     def put_layout(self, layout: Layout) -> None:
-        """Put a layout under its key. Idempotent. Driver, once a run."""
+        """Put a layout under its key, and give those of earlier versions their name of today.
+
+        Driver, once a run; idempotent.
+        """
         try:
             self._store.make_folder(self.folder)
-            self._store.put_if_absent(self.folder / f"layout-{layout.key}.json", encode_layout(layout))
+            self._store.put_if_absent(self.folder / f"{layout.key}.layout", encode_layout(layout))
+            for name in self._names():
+                if (match := _LAYOUT.fullmatch(name)) and match[2]:
+                    # Of a version before: the same under the name of today.
+                    if (data := self._read(name)) is not None:
+                        self._store.put_if_absent(self.folder / f"{match[2]}.layout", data)
+                    self._store.delete(self.folder / name)
         except OSError as error:
             raise unavailable(f"a layout could not be put into {self.folder}", error) from error
 
@@ -111,8 +121,19 @@ class Ledger:
             if match := _LAYOUT.fullmatch(name):
                 data = self._read(name)
                 if data is not None:
-                    found[match[1]] = decode_layout(data, where=str(self.folder / name))
+                    found[match[1] or match[2]] = decode_layout(data, where=str(self.folder / name))
         return found
+
+    def listed(self, epoch: int) -> frozenset[DataFile] | None:
+        """Give the files that are listed of an epoch, None where its manifest is still to come. Raises ``LogError``."""
+        for _ in range(_TRIES):
+            part = next((p for p in self._standing() if p.first <= epoch <= p.last), None)
+            if part is None:
+                return None
+            several = self._manifests_of(part)
+            if several is not None:
+                return frozenset(file for each in several if each.epoch == epoch for file in each.files)
+        raise self._too_quick()
 
     def newest(self) -> int | None:
         """Give the newest epoch that has a manifest; one or two listings."""
@@ -134,17 +155,12 @@ class Ledger:
 
     def _stands(self, manifest: Manifest, among: AbstractSet[DataFile]) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""
-        for _ in range(_TRIES):
-            part = next((p for p in self._standing() if p.first <= manifest.epoch <= p.last), None)
-            if part is None:
-                return False
-            several = self._manifests_of(part)
-            if several is not None:
-                found = {file for each in several if each.epoch == manifest.epoch for file in each.files}
-                if manifest in several or (found and found <= among):
-                    return True
-                raise _other(self.folder, manifest.epoch)
-        raise self._too_quick()
+        found = self.listed(manifest.epoch)
+        if found is None:
+            return False
+        if found == frozenset(manifest.files) or (found and found <= among):
+            return True
+        raise _other(self.folder, manifest.epoch)
 
     def _merge(self) -> None:
         parts = self._parts(self._names())

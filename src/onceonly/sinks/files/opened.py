@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.sinks.files.formats import CountingFile, encoder
 from onceonly.sinks.files.manifest import DataFile
+from onceonly.sinks.files.staged import staged_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,7 @@ class OpenFile:
         self._store = attempt.store
         self.path = path
         self.rows = 0
-        self._file = attempt.store.create(attempt.folder / path)
+        self._file = attempt.store.create(attempt.folder / staged_name(path))
         self._counted = CountingFile(self._file)
         self._encoder = encoder(self._counted, schema, attempt.options, who=attempt.name)
 

@@ -34,7 +34,6 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         super().__init__(options)
         self._files = FilesOptions.of(self.options, options)
         self._store: Store = LocalStore()
-        self._durable: set[str] = set()
         self._root: Path | None = None
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
@@ -78,14 +77,13 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         return committer.commit(self._store, self._files.target, handle)
 
     def abort(self, handle: Handle) -> None:
-        """Drop the temporary names, and with their folder the place where a paused attempt could go on."""
-        leftovers.abort(self._store, self._files, handle, durable=self._durable, root=self._root)
+        """Drop the temporary files, and with their folder the place where a paused attempt could go on."""
+        leftovers.abort(self._store, self._files, handle, root=self._root)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the epoch durable, and put its manifest."""
         committer.complete(self._store, self._files.target, context, epoch, handles)
-        self._durable.update(handle.transaction for handle in handles)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        """List what has temporary names; changes nothing."""
+        """List what is in the staging folder; changes nothing."""
         return leftovers.recover(self._store, self._files, context)

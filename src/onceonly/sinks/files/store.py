@@ -1,7 +1,6 @@
 """The few things that the sink asks of a file system: the port, and local disks and shared mounts.
 
-A file is written under a temporary name and *published* under its final one, once, never over another. So an
-object store with a conditional put can fulfil the port later.
+A file is written under a temporary name and *published*: moved to its final one, once, never over another.
 """
 
 from __future__ import annotations
@@ -19,17 +18,14 @@ import xxhash
 
 from onceonly import durable
 from onceonly.errors import UnavailableError, WriteFailedError
+from onceonly.sinks.files.moving import move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 1 << 20
-COPYING = ".copying"
-"""The end of the hidden names under which a file is copied beside its final name."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-_PROTECTED_LINKS = Path("/proc/sys/fs/protected_hardlinks")
 
 
 class Store(Protocol):
@@ -51,11 +47,16 @@ class Store(Protocol):
         """Flush, make the content durable, and close."""
         ...
 
-    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
-        """Give a whole file its final name, unless it is taken; say whether it was free. Not yet durable.
+    def publish(self, temporary: Path, final: Path) -> bool:
+        """Move a whole file to its final name, unless it is taken; say whether it was free. Not yet durable.
 
-        Across file systems it is copied, unless ``copy`` forbids it: then EXDEV is raised.
+        One step: whoever looks, and a loss of power, finds it under one of the two names. Raises EXDEV across file
+        systems.
         """
+        ...
+
+    def copy(self, path: Path, copy: Path) -> None:
+        """Make a copy under a new name; its content is durable, its name is not."""
         ...
 
     def size(self, path: Path) -> int | None:
@@ -64,6 +65,10 @@ class Store(Protocol):
 
     def age(self, path: Path) -> float:
         """Give the seconds since a file was written; 0 where nothing has this name."""
+        ...
+
+    def links(self, path: Path) -> int:
+        """Count the names of a file, hard links; 0 where nothing has this name."""
         ...
 
     def same(self, one: Path, other: Path) -> bool:
@@ -99,7 +104,7 @@ class Store(Protocol):
         ...
 
     def rename_folder(self, folder: Path, new: Path) -> None:
-        """Move a folder aside at once, so that nobody can write into it any more. Idempotent."""
+        """Give a folder another name at once, so that nobody who knows the former finds it. Idempotent."""
         ...
 
     def delete_folder(self, folder: Path) -> None:
@@ -124,16 +129,14 @@ class LocalStore:
         durable.fsync(file.fileno(), Path(file.name), fresh=True)
         file.close()
 
-    def publish(self, temporary: Path, final: Path, *, copy: bool = True) -> bool:
-        try:
-            os.link(temporary, final)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EXDEV or not copy:
-                raise
-            return self._copy(temporary, final)
-        return True
+    def publish(self, temporary: Path, final: Path) -> bool:
+        return move(temporary, final)
+
+    def copy(self, path: Path, copy: Path) -> None:
+        with path.open("rb") as source, copy.open("xb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+            target.flush()
+            durable.fsync(target.fileno(), copy, fresh=True)
 
     def size(self, path: Path) -> int | None:
         try:
@@ -146,6 +149,12 @@ class LocalStore:
             return time.time() - path.stat().st_mtime
         except FileNotFoundError:
             return 0.0
+
+    def links(self, path: Path) -> int:
+        try:
+            return path.stat().st_nlink
+        except FileNotFoundError:
+            return 0
 
     def same(self, one: Path, other: Path) -> bool:
         try:
@@ -213,23 +222,6 @@ class LocalStore:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
-    def _copy(self, temporary: Path, final: Path) -> bool:
-        """Publish across file systems: copy to a hidden name beside the final one, then link."""
-        copy = hidden(final, COPYING)
-        try:
-            with temporary.open("rb") as source, copy.open("xb") as target:
-                shutil.copyfileobj(source, target, _CHUNK)
-                target.flush()
-                durable.fsync(target.fileno(), copy, fresh=True)
-            try:
-                os.link(copy, final)
-            except FileExistsError:
-                return False
-        finally:
-            with contextlib.suppress(OSError):
-                copy.unlink()
-        return True
-
 
 def hidden(path: Path, ending: str) -> Path:
     """Give a new name beside a path that readers pass over. It may be longer than the name by 22 bytes."""
@@ -247,19 +239,16 @@ def named(error: OSError, path: Path) -> str:
     place = error.filename or path
     if error.errno not in FORBIDDEN:
         return f"{place}: {reason(error)}"
-    owner = "it belongs to an unknown user"
-    for found in (Path(place), *Path(place).parents):
+    folder = Path(place).parent
+    owner = f"{folder} belongs to an unknown user"
+    for found in (folder, *folder.parents):
         with contextlib.suppress(OSError):
-            owner = f"{'it' if found == Path(place) else found} belongs to user {found.stat().st_uid}"
+            owner = f"{found} belongs to user {found.stat().st_uid}"
             break
-    try:
-        links = _PROTECTED_LINKS.read_text().strip()
-    except OSError:
-        links = "unknown"
     to = f", to be {error.filename2}" if error.filename2 else ""
     return (
-        f"{place}{to}: {reason(error)}; {owner}, this process is user {os.geteuid()}, and "
-        f"fs.protected_hardlinks is {links} (with 1, a user links only files that he owns or may write)"
+        f"{place}{to}: {reason(error)}; {owner}, and this process is user {os.geteuid()} (who moves a file needs "
+        "write permission to its folder and to the new one; with the sticky bit only its owner may)"
     )
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    {staging}/{query}/{sink}/{transaction}/day=1/part-7-0-….parquet      the temporary name
-    {target}/day=1/part-7-0-….parquet                                   the final one
+    {staging}/{query}/{sink}/{transaction}/.00000.staged      the temporary name
+    {target}/day=1/part-7-0-…-00000.parquet                  the final one
 
 The folder of the transaction is the fence: a sweep moves it away at once, and then a paused attempt finds no
 place for another file, and no file that it could vote for.
@@ -28,6 +28,7 @@ from onceonly.sinks.files.formats import pieces_of
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.opened import OpenFile
 from onceonly.sinks.files.paths import manifest_folder, staging_folder
+from onceonly.sinks.files.staged import staged_name
 from onceonly.sinks.files.store import unavailable, write_failed
 from onceonly.sinks.files.waiting import Waiting, copy_of
 
@@ -63,7 +64,7 @@ class Attempt:
         self._held = 0
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._done: list[DataFile] = []
-        self._folders: set[Path] = {root, self.folder}
+        self._folders = (self.folder, root)
         self._group_bytes = min(ROW_GROUP_BYTES, options.file_bytes_max)
         self._see_target()
         try:
@@ -102,7 +103,7 @@ class Attempt:
                 try:
                     self._hold(folder, piece)
                 except OSError as error:
-                    raise self._failed(self.folder / folder, error) from error
+                    raise self._failed(self.folder, error) from error
         return refused
 
     def pre_commit(self) -> Handle:
@@ -118,7 +119,7 @@ class Attempt:
                     self._finish(waiting)
             while self._open:
                 self._finish(next(iter(self._open)))
-            for folder in sorted(self._folders, reverse=True):
+            for folder in self._folders:
                 self.store.sync_folder(folder)
             for file in self._done:
                 self._look(file)
@@ -180,12 +181,6 @@ class Attempt:
                 self._finish(folder)
 
     def _new(self, folder: str, schema: pa.Schema) -> OpenFile:
-        place = self.folder
-        for part in folder.split("/") if folder else ():
-            place = place / part
-            if place not in self._folders:
-                self.store.make_fenced(place)
-                self._folders.add(place)
         context = self.context
         number = len(self._done) + len(self._open)
         unique = self.transaction.rpartition("-")[2]
@@ -194,7 +189,7 @@ class Attempt:
 
     def _look(self, file: DataFile) -> None:
         """See that a finished file is still there as it was written."""
-        place = self.folder / file.path
+        place = self.folder / staged_name(file.path)
         size = self.store.size(place)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, "it was removed", str(place))
