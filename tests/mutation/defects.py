@@ -35,6 +35,7 @@ PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
+LOGIN: Final = "tests/unit/test_kafka_login.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
@@ -814,6 +815,26 @@ DEFECTS: Final = (
         before="        if expected is None or expected.context is not context:\n",
         after="        if expected is None:\n",
         tests=(OUTCOMES + "test_what_was_looked_up_is_given_to_its_attempt_once_and_to_no_other",),
+    ),
+    Defect(
+        name="an-expired-token-given-out",
+        group=KAFKA,
+        what="A token that has expired is given out: the broker hangs up on every client",
+        file="sinks/kafka/tokens.py",
+        before="        return time.time() < self.expires_s - _LEAST_S\n",
+        after="        return bool(self.expires_s)\n",
+        tests=(LOGIN + "test_one_that_has_expired_is_not_given_out",),
+    ),
+    Defect(
+        name="held-back-taken-for-gone",
+        group=KAFKA,
+        what="A broker that holds us back by a quota is taken for one that is gone: others are asked who leads",
+        file="sinks/kafka/delivery.py",
+        before="                self._wait_a_while(lane)\n            return\n",
+        after="                self._put_off(lane)\n            return\n",
+        tests=(
+            DELIVERY + "test_a_batch_that_is_held_back_by_a_quota_is_sealed_once_and_nobody_else_is_asked",
+        ),
     ),
     Defect(
         name="unknown-taken-for-delivered",

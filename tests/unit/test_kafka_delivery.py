@@ -20,8 +20,8 @@ from kafka.record import MemoryRecords
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import delivery, direct_producer
-from onceonly.sinks.kafka.admin import NotAnsweredError
+from onceonly.sinks.kafka import delivery, direct_producer, record_batches
+from onceonly.sinks.kafka.admin import NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.produce import Produce
@@ -481,6 +481,37 @@ def test_an_offset_of_a_producer_that_was_replaced_is_refused() -> None:
     with pytest.raises(KafkaException):
         put_offset(made)
     assert broker.offsets == []
+
+
+def test_a_batch_that_is_held_back_by_a_quota_is_sealed_once_and_nobody_else_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker([])
+    sealed: list[int] = []
+    seal, send = record_batches.seal, broker.post
+
+    def noted(*given: Any, **how: Any) -> Any:  # noqa: ANN401
+        sealed.append(how["sequence"])
+        return seal(*given, **how)
+
+    monkeypatch.setattr(record_batches, "seal", noted)
+    made = producer(broker)
+    held = [3]
+
+    def post(request: Any, node: int, timeout_ms: int = 0) -> Future[Any]:  # noqa: ANN401
+        if not isinstance(request, Produce) or not held[0]:
+            return send(request, node, timeout_ms)
+        held[0] -= 1
+        answer: Future[Any] = Future()
+        answer.set_exception(ThrottledError("a quota"))
+        return answer
+
+    monkeypatch.setattr(broker, "post", post)
+    assert made.failures.first(write(made, [[(b"k", b"v", None)]])) is None
+    assert held == [0]
+    assert sealed == [0], "it goes out as it is, once it may"
+    assert broker.looked_up == 1, "who leads is known"
+    assert sum(len(rows) for rows in broker.rows.values()) == 1
 
 
 def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:

@@ -148,7 +148,7 @@ def test_the_level_counts_for_the_codec_in_use_only() -> None:
         ("linger.ms", "soon", "whole number"),
         ("partitioner.ignore.keys", "true", "must be false"),
         ("security.protocol", "TLS", "SASL_SSL"),
-        ("sasl.mechanism", "OAUTHBEARER", "SCRAM-SHA-512"),
+        ("sasl.mechanism", "AWS_MSK_IAM", "SCRAM-SHA-512"),
         ("ssl.keystore.type", "JKS", "must be PEM"),
         ("ssl.truststore.location", "/trust.jks", "which only Java reads"),
     ],
@@ -207,7 +207,10 @@ def test_delivery_is_never_longer_than_the_transaction() -> None:
     assert int(client["socket.timeout.ms"]) <= 900
 
 
-@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.secret])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, option in OPTIONS.items() if option.secret and not option.to.startswith("(")],
+)
 def test_a_secret_is_shown_nowhere(name: str) -> None:
     options = {**NEEDED, f"kafka.{name}": CANARY, "kafka.linger.ms": "5"}
     if OPTIONS[name].use is Use.REFUSED:

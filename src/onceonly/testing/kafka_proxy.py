@@ -47,6 +47,7 @@ class Api(enum.IntEnum):
     """Requests that faults are for, by their ``api_key`` (https://kafka.apache.org/protocol#protocol_api_keys)."""
 
     PRODUCE = 0
+    METADATA = 3
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
     INIT_PRODUCER_ID = 22

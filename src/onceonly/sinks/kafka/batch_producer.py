@@ -7,6 +7,7 @@ stands for a row, but where rows have headers, which that function does not take
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.librdkafka import Library
     from onceonly.sinks.kafka.messages import Messages
+    from onceonly.sinks.kafka.tokens import Tokens
 
 # Rows that one call hands over; between two, failures are looked at.
 _ROWS_A_CALL = 10_000
@@ -59,10 +61,36 @@ class _Reports:
         return kafka_error(code, self._library.err2str(code).decode())
 
 
+def _give_token(
+    library: Library, login: Tokens, client: int, _config: bytes | None = None, _opaque: int | None = None
+) -> None:
+    """Hand a token to a client, or say that there is none. Called by librdkafka, too, in a thread of its own."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    try:
+        token = login.get()
+    except Exception as error:  # noqa: BLE001  librdkafka tells it, and asks again
+        library.oauthbearer_set_token_failure(client, str(error).encode()[:_TEXT_BYTES])
+        return
+    pairs = [part.encode() for pair in token.extensions.items() for part in pair]
+    extensions = (ctypes.c_char_p * len(pairs))(*pairs)
+    code = library.oauthbearer_set_token(
+        client,
+        token.text.encode(),
+        int(token.expires_s * 1000),
+        b"",
+        extensions,
+        len(pairs),
+        text,
+        _TEXT_BYTES,
+    )
+    if code != librdkafka.NO_ERROR:
+        library.oauthbearer_set_token_failure(client, text.value)
+
+
 class BatchProducer:
     """One client of librdkafka. ``close`` is called when no other thread calls anything else."""
 
-    def __init__(self, library: Library, config: Mapping[str, str]) -> None:
+    def __init__(self, library: Library, config: Mapping[str, str], login: Tokens | None = None) -> None:
         self._library = library
         self._reports = _Reports(library)
         self.failures = self._reports.failures
@@ -79,10 +107,20 @@ class BatchProducer:
                 library.conf_destroy(conf)
                 raise refused(text.value.decode(errors="replace"))
         library.conf_set_dr_msg_cb(conf, self._callback)
+        if login is not None:
+            self._on_token = librdkafka.ON_TOKEN(functools.partial(_give_token, library, login))
+            library.conf_set_oauthbearer_token_refresh_cb(conf, self._on_token)
+            library.conf_enable_sasl_queue(conf, 1)
         self._handle = library.new(librdkafka.PRODUCER, conf, text, _TEXT_BYTES)
         if not self._handle:
             library.conf_destroy(conf)
             raise refused(text.value.decode(errors="replace"))
+        if login is not None:
+            # In a thread of its own, also while nobody polls.
+            error = library.sasl_background_callbacks_enable(self._handle)
+            if error:
+                library.error_destroy(error)
+            _give_token(library, login, self._handle)
 
     def __del__(self) -> None:
         self.close()

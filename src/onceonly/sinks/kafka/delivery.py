@@ -7,6 +7,7 @@ nothing of the producer could take the second for the first (ADR 9).
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import columns, record_batches
-from onceonly.sinks.kafka.admin import NONE, NotAnsweredError
+from onceonly.sinks.kafka.admin import NONE, NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.fields import Fields
@@ -60,6 +61,8 @@ class Lane:
     start: int = -1
     """The offset of the first row, once it is acknowledged; -1 where the broker does not tell."""
     waiting: deque[Batch] = field(default_factory=deque)
+    sealed: Sealed | None = None
+    """The first of them as it went out, while it may go out again."""
     is_on_the_wire: bool = False
     pause_s: float = _PAUSE_S
     not_before: float = 0.0
@@ -244,15 +247,16 @@ class Delivery:
         time_ms = int(time.time() * 1000)
         for lane in lanes:
             batch = lane.waiting[0]
-            made = record_batches.seal(
-                batch.records,
-                batch.count,
-                by=self._by,
-                sequence=lane.sequence,
-                time_ms=time_ms,
-                codec=self._codec,
-            )
-            sealed.setdefault(lane.topic, []).append((lane.partition, made))
+            if lane.sealed is None:
+                lane.sealed = record_batches.seal(
+                    batch.records,
+                    batch.count,
+                    by=self._by,
+                    sequence=lane.sequence,
+                    time_ms=time_ms,
+                    codec=self._codec,
+                )
+            sealed.setdefault(lane.topic, []).append((lane.partition, lane.sealed))
         request = Produce(sealed, transactional_id=self._transactional_id, timeout_ms=self._request_ms)
         try:
             answer = self._admin.post(request, leader, self._request_ms)
@@ -269,6 +273,11 @@ class Delivery:
             lane.is_on_the_wire = False
         try:
             answer = flight.answer.result()
+        except ThrottledError:
+            # Nothing was sent, and who leads is known: it is there, and holds us back.
+            for lane in flight.lanes:
+                self._wait_a_while(lane)
+            return
         except NotAnsweredError:
             # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it.
             self._request_bytes = 0
@@ -286,6 +295,7 @@ class Delivery:
         batch = lane.waiting[0]
         if code in {NONE, _DUPLICATE}:
             lane.waiting.popleft()
+            lane.sealed = None
             if not lane.sequence and lane.start < 0:
                 lane.start = answer.base_offset
             lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
@@ -294,6 +304,7 @@ class Delivery:
         elif code in {TOO_LARGE, _TOO_MANY} and batch.count > 1:
             self.limits[lane.topic] = min(self.limits.get(lane.topic, batch.size), batch.size // 2)
             lane.waiting.popleft()
+            lane.sealed = None
             lane.waiting.extendleft(reversed(_halves(batch)))
         elif _is_retriable(code):
             self._put_off(lane, code)
@@ -304,7 +315,10 @@ class Delivery:
         """Send its batch again a moment later, to whoever leads then."""
         self._topics.forget(lane.topic)
         lane.trouble = lane.trouble if code is None else code
-        lane.not_before = time.monotonic() + lane.pause_s
+        self._wait_a_while(lane)
+
+    def _wait_a_while(self, lane: Lane) -> None:
+        lane.not_before = time.monotonic() + lane.pause_s * random.uniform(0.5, 1)  # noqa: S311  to spread load
         lane.pause_s = min(lane.pause_s * 2, _PAUSE_S_MAX)
 
     def _fail(self, lane: Lane, code: int, places: Sequence[int] = ()) -> None:

@@ -85,6 +85,8 @@ class Field(ctypes.Structure):
 
 ON_DELIVERY = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 
+ON_TOKEN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
+
 # Name without rd_kafka_, what it returns, what it takes.
 _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("version", c_int, ()),
@@ -92,6 +94,15 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("conf_set", c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
     ("conf_set_dr_msg_cb", None, (c_void_p, ON_DELIVERY)),
     ("conf_destroy", None, (c_void_p,)),
+    ("conf_enable_sasl_queue", None, (c_void_p, c_int)),
+    ("conf_set_oauthbearer_token_refresh_cb", None, (c_void_p, ON_TOKEN)),
+    ("sasl_background_callbacks_enable", c_void_p, (c_void_p,)),
+    (
+        "oauthbearer_set_token",
+        c_int,
+        (c_void_p, c_char_p, c_int64, c_char_p, POINTER(c_char_p), c_size_t, c_char_p, c_size_t),
+    ),
+    ("oauthbearer_set_token_failure", c_int, (c_void_p, c_char_p)),
     ("new", c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
     ("destroy", None, (c_void_p,)),
     ("poll", c_int, (c_void_p, c_int)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.options import Option, Secret, unknown_option
+from onceonly.sinks.kafka import jaas, logins
 from onceonly.sinks.kafka.producer_options import OPTIONS, Kind, ProducerOption, Use
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ MARKER_OPTION = "onceonly.marker.topic"
 BEHIND_OPTION = "onceonly.target.behind"
 PRODUCER_OPTION = "onceonly.producer"
 STOP, GO_ON = "stop", "go-on"
+TOKEN_OPTION = "onceonly.token.provider"  # noqa: S105  a name
+TOKEN_CONFIG_OPTION = "onceonly.token.config"  # noqa: S105  as above
 BY_DIRECT, BY_BATCH, BY_ROW = "direct", "batch", "row"
 OWN_OPTIONS = {
     "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
@@ -30,6 +33,11 @@ OWN_OPTIONS = {
     PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
     f"transactions; {BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default at least once; {BY_ROW}: "
     "librdkafka takes one Python object a row. What cannot be had here gives way to the next",
+    TOKEN_OPTION: "with kafka.sasl.mechanism=OAUTHBEARER: package.module:function, which driver and executors "
+    "call with a dict of settings, and which gives (token, Unix time of its expiry), and a dict of extensions behind "
+    "them if it wants; "
+    f"{logins.MSK} is for Amazon MSK",
+    TOKEN_CONFIG_OPTION: "settings for that function, as key=value, several separated by commas; secret",
 }
 """The options without ``kafka.``, and what they mean."""
 
@@ -60,9 +68,17 @@ _DEFAULTS = {
 }
 
 
+# Options of Java's login by a token, and what the provider for a token endpoint calls them.
+_OF_TOKEN_ENDPOINT = {
+    "sasl.oauthbearer.token.endpoint.url": "url",
+    "sasl.oauthbearer.client.credentials.client.id": "client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "client.secret",
+    "sasl.oauthbearer.scope": "scope",
+}
+
 # The case of names is Spark's business, and the values are read by ``KafkaOptions``, whose table knows more.
 DECLARED = (
-    *(Option(name=name, doc=doc) for name, doc in OWN_OPTIONS.items()),
+    *(Option(name=name, doc=doc, secret=name == TOKEN_CONFIG_OPTION) for name, doc in OWN_OPTIONS.items()),
     *(Option(name=f"kafka.{each.name}", doc=each.note, secret=each.secret) for each in OPTIONS.values()),
 )
 
@@ -73,6 +89,7 @@ class KafkaOptions:
 
     ``client`` is librdkafka's configuration without the timeouts of a transaction and without a
     transactional id; ``transaction_timeout_ms`` is None where the user left it to the broker.
+    ``token_provider`` is called with ``token_settings`` where the mechanism is OAUTHBEARER, and empty elsewhere.
     ``request_bytes_max`` bounds a request with batches for several partitions.
     """
 
@@ -85,6 +102,8 @@ class KafkaOptions:
     producer: str = BY_DIRECT
     goes_on_behind: bool = False
     request_bytes_max: int = _REQUEST_BYTES
+    token_provider: str = ""
+    token_settings: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -132,6 +151,7 @@ class KafkaOptions:
             )
         read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
         timeout = read.pop("transaction.timeout.ms", None)
+        by_password, provider, token_settings = _login(own, read)
         return cls(
             servers=read["bootstrap.servers"],
             topic=own.get("topic") or None,
@@ -142,7 +162,9 @@ class KafkaOptions:
             producer=producer,
             goes_on_behind=behind == GO_ON,
             request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),
-            client=_client(read),
+            token_provider=provider,
+            token_settings=token_settings,
+            client=_client(read) | by_password,
         )
 
 
@@ -192,13 +214,63 @@ def _integer(option: ProducerOption, value: str) -> int:
     return min(max(number // option.divide, option.least), option.most)
 
 
+def _login(own: Mapping[str, str], read: Mapping[str, str]) -> tuple[dict[str, str], str, dict[str, str]]:
+    """Give what a JAAS line says of user and password, the provider of tokens, and its settings."""
+    mechanism = read.get("sasl.mechanism", "")
+    oauth = {name: read[option] for option, name in _OF_TOKEN_ENDPOINT.items() if option in read}
+    by_password: dict[str, str] = {}
+    provider, settings = own.get(TOKEN_OPTION, "").strip(), _pairs(own.get(TOKEN_CONFIG_OPTION, ""))
+    line = read.get("sasl.jaas.config")
+    if line is not None:
+        if not mechanism:
+            raise ConfigurationError(
+                "The option kafka.sasl.jaas.config is given without kafka.sasl.mechanism.",
+                next_step="give it: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, as the broker has it",
+            )
+        other = provider or "sasl.username" in read or "sasl.password" in read
+        by_password, found, found_settings = jaas.login(line, oauth)
+        if other or (mechanism == "OAUTHBEARER") != bool(found):
+            raise ConfigurationError(
+                f"The option kafka.sasl.jaas.config does not go with kafka.sasl.mechanism={mechanism} and the other "
+                "options of the login.",
+                next_step="say who logs in once: by the line, by kafka.sasl.username and kafka.sasl.password, or by "
+                f"{TOKEN_OPTION}, and give the mechanism that goes with it",
+            )
+        provider, settings = found, found_settings
+    elif not provider and "url" in oauth:
+        provider, settings = logins.CLIENT_CREDENTIALS, oauth
+    if bool(provider) != (mechanism == "OAUTHBEARER"):
+        missing = TOKEN_OPTION if mechanism == "OAUTHBEARER" else "kafka.sasl.mechanism=OAUTHBEARER"
+        raise ConfigurationError(
+            f"The login by a token lacks {missing}.",
+            next_step=f"give both kafka.sasl.mechanism=OAUTHBEARER and {TOKEN_OPTION}=package.module:function, or "
+            "kafka.sasl.oauthbearer.token.endpoint.url; or neither",
+        )
+    if provider:
+        settings = {**settings, "bootstrap.servers": read["bootstrap.servers"]}
+    return by_password, provider, settings
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, pair in enumerate(filter(None, (each.strip() for each in text.split(","))), 1):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigurationError(
+                f"Part {number} of the option {TOKEN_CONFIG_OPTION} is not key=value.", next_step="correct it"
+            )
+        found[name.strip()] = Secret(value.strip())
+    return found
+
+
 def _client(read: Mapping[str, str]) -> dict[str, str]:
     """Put librdkafka's configuration together from checked values."""
     client = dict(_DEFAULTS)
     level = f"compression.{read.get('compression.type', 'none')}.level"
     for name, value in read.items():
         option = OPTIONS[name]
-        if option.use is Use.NO_EFFECT or name.endswith(("store.type", "store.location", ".ignore.keys")):
+        is_for_us = option.to.startswith("(") or option.use is Use.NO_EFFECT
+        if is_for_us or name.endswith(("store.type", "store.location", ".ignore.keys")):
             continue
         if option.to == "compression.level" and name != level:
             continue

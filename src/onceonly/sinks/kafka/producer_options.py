@@ -15,9 +15,14 @@ _PEM = (
     "use PEM files that driver and executors can read: kafka.ssl.ca.location, "
     "kafka.ssl.certificate.location, kafka.ssl.key.location"
 )
-_OAUTH = (
-    "OAUTHBEARER is not supported; use SASL/SCRAM (kafka.sasl.username, kafka.sasl.password) "
-    "or client certificates"
+_OAUTH = "it is for Java's own login; a token comes from the function that onceonly.token.provider names"
+_MSK = (
+    "for Amazon MSK give kafka.sasl.mechanism=OAUTHBEARER and "
+    "onceonly.token.provider=onceonly.sinks.kafka.logins:msk_iam (pip install 'onceonly[msk]')"
+)
+_LOGIN_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{name}OAuthBearerLoginCallbackHandler"
+    for name in ("", "secured.")
 )
 
 
@@ -140,34 +145,43 @@ _JAVA = (
     _number("retries", "0 is refused: an idempotent producer retries", least=1),
     _number("retry.backoff.max.ms", least=1, most=300_000),
     _number("retry.backoff.ms", least=1, most=300_000),
-    _refused("sasl.client.callback.handler.class", _JVM),
-    _refused("sasl.jaas.config", "librdkafka reads no JAAS; use kafka.sasl.username and "
-             "kafka.sasl.password", secret=True),
+    _refused("sasl.client.callback.handler.class", f"{_JVM}; {_MSK}"),
+    _translated("sasl.jaas.config", "(user, password or token)", "one entry of PlainLoginModule, ScramLoginModule or "
+                "OAuthBearerLoginModule (clientId, clientSecret, scope; for tests unsecuredLoginStringClaim_sub), with "
+                "kafka.sasl.mechanism", secret=True),
     _refused("sasl.kerberos.kinit.cmd", "Java and librdkafka mean different things by it; keep a ticket "
              "in the credential cache of driver and executors"),
     _number("sasl.kerberos.min.time.before.relogin", most=86_400_000),
     _taken("sasl.kerberos.service.name"),
     _no_effect("sasl.kerberos.ticket.renew.jitter", "the ticket is renewed outside"),
     _no_effect("sasl.kerberos.ticket.renew.window.factor", "the ticket is renewed outside"),
-    _refused("sasl.login.callback.handler.class", _JVM),
+    ProducerOption("sasl.login.callback.handler.class", Use.NO_EFFECT, "Java's own, whose work is done here; "
+                   f"{_MSK}", only=_LOGIN_HANDLERS),
     _refused("sasl.login.class", _JVM),
-    *(_no_effect(f"sasl.login.{name}", "for OAUTHBEARER only, which is not supported")
+    *(_no_effect(f"sasl.login.{name}", "a token is asked for beside the work, once 0.7 of its life are over")
       for name in ("connect.timeout.ms", "read.timeout.ms", "refresh.buffer.seconds",
                    "refresh.min.period.seconds", "refresh.window.factor", "refresh.window.jitter",
                    "retry.backoff.max.ms", "retry.backoff.ms")),
-    _taken("sasl.mechanism", "OAUTHBEARER is not supported",
-           only=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")),
+    _taken("sasl.mechanism", f"OAUTHBEARER with onceonly.token.provider or kafka.sasl.jaas.config; {_MSK}",
+           only=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")),
+    _translated("sasl.oauthbearer.client.credentials.client.id", "(client.id of the token endpoint)",
+                "with kafka.sasl.oauthbearer.token.endpoint.url"),
+    _translated("sasl.oauthbearer.client.credentials.client.secret", "(client.secret of the token endpoint)",
+                "with kafka.sasl.oauthbearer.token.endpoint.url", secret=True),
+    _translated("sasl.oauthbearer.scope", "(scope of the token endpoint)",
+                "with kafka.sasl.oauthbearer.token.endpoint.url"),
+    _translated("sasl.oauthbearer.token.endpoint.url", "(url of the token endpoint)",
+                "OAuth 2, by client credentials: id and secret in kafka.sasl.jaas.config, or by the options for them"),
     *(_refused(f"sasl.oauthbearer.{name}", _OAUTH, secret=name.endswith(("passphrase", "secret")))
       for name in ("assertion.algorithm", "assertion.claim.aud", "assertion.claim.exp.seconds",
                    "assertion.claim.iss", "assertion.claim.jti.include",
                    "assertion.claim.nbf.seconds", "assertion.claim.sub", "assertion.file",
                    "assertion.private.key.file", "assertion.private.key.passphrase",
-                   "assertion.template.file", "client.credentials.client.id",
-                   "client.credentials.client.secret", "clock.skew.seconds", "expected.audience",
+                   "assertion.template.file", "clock.skew.seconds", "expected.audience",
                    "expected.issuer", "header.urlencode", "jwks.endpoint.refresh.ms",
                    "jwks.endpoint.retry.backoff.max.ms", "jwks.endpoint.retry.backoff.ms",
-                   "jwks.endpoint.url", "jwt.retriever.class", "jwt.validator.class", "scope",
-                   "scope.claim.name", "sub.claim.name", "token.endpoint.url")),
+                   "jwks.endpoint.url", "jwt.retriever.class", "jwt.validator.class",
+                   "scope.claim.name", "sub.claim.name")),
     _taken("security.protocol", only=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     _refused("security.providers", _JVM),
     _translated("send.buffer.bytes", "socket.send.buffer.bytes", "-1 becomes librdkafka's 0",

@@ -35,6 +35,7 @@ from onceonly.sinks.kafka.record_batches import Identity
 from onceonly.sinks.kafka.refusals import Told
 from onceonly.sinks.kafka.row_producer import RowProducer
 from onceonly.sinks.kafka.standing import describe
+from onceonly.sinks.kafka.tokens import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.leases import Lease
     from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.tokens import Tokens
 
 Producer = DirectProducer | BatchProducer | RowProducer
 
@@ -266,7 +268,7 @@ class Pool:
 
     def _by_librdkafka(self, transactional_id: str) -> tuple[Producer, Identity]:
         config = transactional_client(self._options, transactional_id, self._timeout_ms)
-        producer = make_producer(config, by=self._options.producer)
+        producer = make_producer(config, by=self._options.producer, login=login_of(self._options))
         # The first metadata replaces the bootstrap connection by the broker's own; a search for the coordinator that
         # is in flight then fails, and librdkafka repeats it after 500 ms (in 16 of 120 clients; with the second
         # request, which waits for the new connection, in 0 of 120).
@@ -291,13 +293,20 @@ def _give_back(spare: Future[Ready | None]) -> None:
         ready.lease.give_back()
 
 
-def make_producer(config: Mapping[str, str], *, by: str) -> BatchProducer | RowProducer:
+def login_of(options: KafkaOptions) -> Tokens | None:
+    """Give the tokens that the options name; None where nobody logs in by one."""
+    return tokens(options.token_provider, options.token_settings) if options.token_provider else None
+
+
+def make_producer(
+    config: Mapping[str, str], *, by: str, login: Tokens | None = None
+) -> BatchProducer | RowProducer:
     """Make a producer of librdkafka: by batch where that can be had and is not unwanted.
 
     Raises ``ConfigurationError`` for a configuration that librdkafka refuses: the user's to change.
     """
     library = None if by == BY_ROW else librdkafka.load()
-    return RowProducer(config) if library is None else BatchProducer(library, config)
+    return RowProducer(config, login) if library is None else BatchProducer(library, config, login)
 
 
 def _describe(admin: Admin, transactional_id: str) -> Identity:
@@ -351,7 +360,9 @@ class Worker:
         """Give the living producer without transactions, for at-least-once."""
         config = {"bootstrap.servers": options.servers, **options.client}
         producer: Producer = self._cached(
-            self._plain, _key(options), lambda: make_producer(config, by=options.producer)
+            self._plain,
+            _key(options),
+            lambda: make_producer(config, by=options.producer, login=login_of(options)),
         )
         return producer
 
@@ -384,6 +395,8 @@ def _key(options: KafkaOptions) -> object:
         options.topic,
         options.producer,
         options.request_bytes_max,
+        options.token_provider,
+        tuple(sorted(options.token_settings.items())),
         tuple(sorted(options.client.items())),
     )
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.sinks.kafka.tokens import Tokens
+
 POLL_S = 0.005
 """Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it."""
 POLL_EVERY = 1000
@@ -31,11 +33,12 @@ POLL_EVERY = 1000
 class RowProducer:
     """One client of librdkafka."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
+    def __init__(self, config: Mapping[str, str], login: Tokens | None = None) -> None:
         kafka = import_confluent()
+        more: dict[str, Any] = {} if login is None else {"oauth_cb": functools.partial(_token, login)}
         try:
             # Only failures are reported: a callback for each of a million rows would cost half the speed.
-            self._producer = kafka.Producer({**config, "delivery.report.only.error": True})
+            self._producer = kafka.Producer({**config, **more, "delivery.report.only.error": True})
         except kafka.KafkaException as error:
             raise refused(error.args[0].str()) from None
         self.failures = Failures()
@@ -139,3 +142,9 @@ def _group_metadata(group: str) -> Any:  # noqa: ANN401  confluent-kafka has no 
         return consumer.consumer_group_metadata()
     finally:
         consumer.close()
+
+
+def _token(login: Tokens, _config: str) -> tuple[str, float, str, dict[str, str]]:
+    """Give a token as confluent-kafka asks for it, in a thread of librdkafka's: text, expiry, principal, extensions."""
+    token = login.get()
+    return token.text, token.expires_s, "", dict(token.extensions)

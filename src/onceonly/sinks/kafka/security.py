@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.sinks.kafka.tokens import tokens
 
 if TYPE_CHECKING:
     import ssl
@@ -26,8 +27,27 @@ def security(options: KafkaOptions) -> dict[str, Any]:
         settings["sasl_mechanism"] = client.get("sasl.mechanism", "GSSAPI")
         settings["sasl_plain_username"] = client.get("sasl.username")
         settings["sasl_plain_password"] = client.get("sasl.password")
+        if options.token_provider:
+            settings["sasl_oauth_token_provider"] = _provider(options)
         settings["sasl_kerberos_service_name"] = client.get("sasl.kerberos.service.name", "kafka")
     return settings
+
+
+def _provider(options: KafkaOptions) -> Any:  # noqa: ANN401  kafka-python is untyped
+    """Give tokens as kafka-python asks for them, in its thread; the first one is had before."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    kept = tokens(options.token_provider, options.token_settings)
+    kept.get()
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is untyped
+        def token(self) -> str:
+            return kept.get().text
+
+        def extensions(self) -> dict[str, str]:
+            return dict(kept.get().extensions)
+
+    return Provider()
 
 
 def _ssl_context(options: KafkaOptions) -> ssl.SSLContext:
