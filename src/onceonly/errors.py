@@ -91,6 +91,13 @@ class TransactionLostError(OnceonlyError):
     restartable = True
 
 
+class CheckpointChangedError(OnceonlyError):
+    """Spark's checkpoint said something else than was planned or decided. What was decided stands there again."""
+
+    code = "CHECKPOINT_CHANGED"
+    restartable = True
+
+
 class InDoubtError(OnceonlyError):
     """The outcome of a transaction or of a put cannot be told. Nothing was aborted; a person must look."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
+
+from onceonly import offsets
 
 
 class Guarantee(enum.StrEnum):
@@ -135,6 +138,41 @@ class SinkUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """A file of Spark's checkpoint that says what an epoch reads, by its name below the checkpoint: ``offsets/7``.
+
+    ``digest`` and ``text`` are of what the file says of this epoch: of a compacted list of files, the newest entries.
+    ``text`` is None where it is too long to be kept; then the file can be compared and not be written again.
+    """
+
+    name: str
+    digest: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What Spark's checkpoint says of the input of one epoch: ``offsets/N``, then lists of files in ``sources``.
+
+    Without files, ``offsets/N`` is not there.
+    """
+
+    files: tuple[InputFile, ...] = ()
+
+    @property
+    def barrier(self) -> tuple[str, ...] | None:
+        """The end offsets, one JSON text a source; None where they are not there."""
+        text = self.files[0].text if self.files else None
+        return None if text is None else offsets.barrier(text)
+
+    @property
+    def digest(self) -> str:
+        """One word for all of it."""
+        names = "".join(f"{each.name} {each.digest}\n" for each in self.files)
+        return hashlib.sha256(names.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One link of an epoch's decision chain: ``chk-{epoch}``, link ``{epoch}.{index}``.
 
@@ -142,7 +180,8 @@ class Link:
     same epoch and still belong to its output. ``barrier`` holds the end offsets, one JSON text per source.
     ``settings`` identify each sink's target, so that pending handles are never sent elsewhere; ``uses`` say how
     to reach it. ``planned`` is when and where the plan was handed out by which its votes came, ``stamp`` when and where
-    the link was put; both are None before format 2.
+    the link was put; both are None before format 2. ``inputs`` of a decision are the files of Spark's that a replay
+    reads, so that they can be compared and written again; None where nobody could look, and before format 2.
     """
 
     epoch: int
@@ -159,6 +198,7 @@ class Link:
     reason: str = ""
     planned: Stamp | None = field(default=None, compare=False)
     stamp: Stamp | None = field(default=None, compare=False)
+    inputs: Inputs | None = None
 
     @property
     def name(self) -> str:
@@ -249,7 +289,8 @@ class Plan:
     with (drain) or to repair (tentative); ``lost`` and ``carried`` split its output. ``facts`` are
     what each sink's check found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it
     takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine, and ``stamp`` the same
-    for people.
+    for people. ``inputs`` is the digest of what Spark's checkpoint said of the epoch's input then, empty where nobody
+    looked.
     """
 
     id: str
@@ -267,6 +308,7 @@ class Plan:
     limit_s: float | None = None
     planned_s: float = 0.0
     stamp: Stamp | None = field(default=None, compare=False)
+    inputs: str = ""
 
 
 # A user's sink has no dot in its name.

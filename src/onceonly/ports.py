@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Link, Receipt
+    from onceonly.model import Inputs, Link, Plan, Receipt
 
 __all__ = [
     "LETTER_COLUMNS",
@@ -36,6 +36,7 @@ __all__ = [
     "Clock",
     "Committed",
     "DecisionLog",
+    "InputFiles",
     "Leftover",
     "Lost",
     "Option",
@@ -323,6 +324,29 @@ class DecisionLog(Protocol):
 
     def fold(self) -> None:
         """Turn details beyond the limit into summary lines. Idempotent; safe to be killed in."""
+        ...
+
+
+class InputFiles(Protocol):
+    """What Spark's checkpoint says of the input of each epoch. Driver, planner or commit process."""
+
+    def read(self, epoch: int) -> Inputs:
+        """Give the files that say what an epoch reads. Raises ``UnavailableError``."""
+        ...
+
+    def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:
+        """Write the files as decided, durably; say in a sentence each what was done.
+
+        Raises ``LogError`` where a decision does not hold what is needed, and ``UnavailableError``.
+        """
+        ...
+
+    def begin_sync(self, plan: Plan) -> None:
+        """Begin to make durable what a replay of a planned epoch reads of the checkpoint, beside its tasks."""
+        ...
+
+    def synced(self, plan: Plan) -> str:
+        """Wait until that is done; say what kept it from being done, empty where all is durable."""
         ...
 
 

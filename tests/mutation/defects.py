@@ -29,6 +29,8 @@ COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
+SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
+INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
 PAST: Final = "tests/unit/test_kafka_past.py::"
@@ -418,7 +420,76 @@ DEFECTS: Final = (
         after="",
         tests=("tests/unit/test_arrow.py::test_every_row_comes_once_and_in_order",),
     ),
+    Defect(
+        name="barrier-not-durable",
+        group=DECISION,
+        what="A decision is put though what its epoch read of Spark's checkpoint is not durable",
+        file="protocol/deciding.py",
+        before="    if event.unsynced:\n",
+        after="    if event.unsynced and not state.plan.id:\n",
+        tests=(SCENARIOS + "[inputs]",),
+        says="Stop unsynced",
+    ),
+    Defect(
+        name="folder-of-state-not-synced",
+        group=DECISION,
+        what="Spark's files are synced before a decision, and their names are not",
+        file="runtime/syncing.py",
+        before='            background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)\n',
+        after="",
+        tests=(SYNCING + "test_all_files_of_sparks_and_their_folders_are_synced_the_first_time",),
+    ),
+    Defect(
+        name="sync-of-a-dead-planner-believed",
+        group=DECISION,
+        what="A commit process decides though the planner ended in the middle of its syncs",
+        file="runtime/syncing.py",
+        before='                return f"the planner (process {noted.process}) ended before its syncs did"\n',
+        after='                return ""\n',
+        tests=(SYNCING + "test_a_planner_whose_sync_failed_keeps_the_commit_process_from_deciding",),
+    ),
+    Defect(
+        name="barrier-read-once",
+        group=DECISION,
+        what="Offsets that an older driver writes over while the tasks run are not looked at again before the link",
+        file="protocol/deciding.py",
+        before='    if read is not None and state.plan.inputs not in {"", read.digest}:\n',
+        after="    if read is None and state.plan.inputs:\n",
+        tests=(SCENARIOS + "[inputs]",),
+        says="Stop moved",
+    ),
     # -------------------------------------------------------------------------------------------- recovery
+    Defect(
+        name="start-of-a-range-unchecked",
+        group=RECOVERY,
+        what="An epoch begins where Spark's offsets say, wherever the one before was decided to end",
+        file="protocol/inputs.py",
+        before="        wrong.append(previous)\n",
+        after="        pass\n",
+        tests=(SCENARIOS + "[inputs]",),
+    ),
+    Defect(
+        name="same-barrier-other-files",
+        group=RECOVERY,
+        what="A replay with the same offsets is taken for the same input, though a file source lists other files",
+        file="protocol/inputs.py",
+        before="        return link.inputs.digest != now.digest\n",
+        after="        return link.inputs.barrier != now.barrier\n",
+        tests=(SCENARIOS + "[inputs]",),
+    ),
+    Defect(
+        name="checksum-of-another-file-left",
+        group=RECOVERY,
+        what="A file that is written as decided keeps Spark's checksum of the other one, which Spark then refuses",
+        file="runtime/inputs.py",
+        before="        self._remove_checksum(path)\n        temporary",
+        after="        temporary",
+        tests=(
+            INPUTS
+            + "test_a_lost_barrier_that_spark_planned_anew_is_written_as_it_was_with_its_list_of_files",
+        ),
+        says="checksum",
+    ),
     Defect(
         name="drain-writes-again",
         group=RECOVERY,

@@ -60,6 +60,7 @@ def test_an_unknown_code_is_still_an_error_of_ours() -> None:
 
 def test_only_what_a_restart_can_answer_is_restartable() -> None:
     assert {kind.code for kind in KINDS if kind.restartable} == {
+        "CHECKPOINT_CHANGED",
         "COMMIT_DELAYED",
         "EPOCH_TIMEOUT",
         "TRANSACTION_LOST",

@@ -16,7 +16,7 @@ from onceonly.errors import LogError
 from onceonly.log import codec
 from onceonly.log.history import Segment, Summary
 from onceonly.log.identity import Identity
-from onceonly.model import Guarantee, Handle, Link, LinkKind, Receipt, SinkUse, Stamp, Vote
+from onceonly.model import Guarantee, Handle, InputFile, Inputs, Link, LinkKind, Receipt, SinkUse, Stamp, Vote
 
 GOLDEN = Path(__file__).parent / "golden"
 WHERE = "/data/checkpoint/onceonly/links/00000000000000000007.0.json"
@@ -69,11 +69,17 @@ FORMAT_1: dict[str, tuple[str, Any]] = {
 
 
 STAMP = Stamp(at="2026-11-26T20:15:00.125Z", host="spark-1", pid=4711)
+INPUTS = Inputs(
+    files=(
+        InputFile(name="offsets/7", digest="sha256:00", text='v1\n{}\n{"events":{"0":1000}}'),
+        InputFile(name="sources/1/3", digest="sha256:01"),
+    )
+)
 STAMPED = replace(VOTE, stamp=STAMP)
 # What format 2 has more; what it has not is as in format 1.
 FORMAT_2: dict[str, tuple[str, Any]] = {
     "link-commit.json": (
-        "link", replace(LINK, votes=(STAMPED, EMPTY), carried=(STAMPED,), planned=STAMP, stamp=STAMP),
+        "link", replace(LINK, votes=(STAMPED, EMPTY), carried=(STAMPED,), planned=STAMP, stamp=STAMP, inputs=INPUTS),
     ),
     "link-abort.json": ("link", replace(ABORT, stamp=STAMP)),
     "receipt.json": ("receipt", replace(RECEIPT, stamp=STAMP)),

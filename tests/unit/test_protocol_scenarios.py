@@ -7,9 +7,11 @@ change that is meant to alter answers, ``ONCEONLY_REWRITE=1 pytest`` writes them
     begin EPOCH PLAN [continues=PLAN] [application=…] [guarantee=…] [barrier=…] [store=…] [sinks=a,…] [limit=SECONDS]
     chain [LINK …] [receipt[=INDEX]] [previous=LINK] [unreceipted] [newest=EPOCH]      (of the epoch asked for)
           [last=LINK@EPOCH] [last-unreceipted] [passed=EPOCH[,unchanged][,taken]]
-    persisted | taken LINK | doubt | received | swept | sweep-failed
+          [now=WORD] [before=WORD]    (what Spark's files say of this epoch's end, and of the one before; ``gone``)
+          [noted]                     (links hold Spark's files as they were: the end of each was ``end``)
+    persisted | taken LINK | doubt | received | swept | sweep-failed | restored | not-restored
     outcome TRANSACTION committed|already|later|lost|unknown
-    checked AGE [TRANSACTION …]                 (the epoch's age in seconds, and what is said to expire)
+    checked AGE [TRANSACTION …] [unsynced] [now=WORD] (the epoch's age in seconds, and what is said to expire)
     votes [SINK/SLOT=… …]      (of the plan that runs; ``-`` stands for no handle)
     abandon [SINK/SLOT=… …]
 """
@@ -29,6 +31,8 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
+    InputFile,
+    Inputs,
     Link,
     LinkKind,
     Lost,
@@ -103,7 +107,7 @@ class Scenario:
         self.moves.add((type(state), type(event)))
         return p.step(state, event)
 
-    def _event(self, word: str, rest: Sequence[str]) -> p.Event:  # noqa: PLR0911  one line for each word
+    def _event(self, word: str, rest: Sequence[str]) -> p.Event:  # noqa: C901, PLR0911  one line for each word
         match word:
             case "chain":
                 return self._chain(rest)
@@ -120,12 +124,27 @@ class Scenario:
                 return p.Swept(1)
             case "sweep-failed":
                 return p.SweepFailed("out of reach")
+            case "restored":
+                return p.InputsRestored(("offsets/1 is again as decided",))
+            case "not-restored":
+                return p.InputsNotRestored("sources/0/1 was too long")
             case "checked":
-                return p.Checked(float(rest[0]), tuple(f"{name} is too old" for name in rest[1:]))
+                return self._checked(rest)
             case "outcome":
                 return p.Resolved(self.owed[rest[0]], OUTCOMES[rest[1]])
         message = f"not a word of this language: {word}"
         raise ValueError(message)
+
+    def _checked(self, rest: Sequence[str]) -> p.Checked:
+        more = dict(word.split("=") for word in rest if "=" in word)
+        names = [word for word in rest[1:] if "=" not in word and word != "unsynced"]
+        assert self.plan is not None
+        return p.Checked(
+            float(rest[0]),
+            tuple(f"{name} is too old" for name in names),
+            unsynced="offsets/0: no space" if "unsynced" in rest else "",
+            inputs=_inputs(self.plan.epoch, more["now"]) if "now" in more else None,
+        )
 
     def _begin(self, rest: Sequence[str]) -> None:
         more = dict(part.split("=", 1) for part in rest[2:])
@@ -183,8 +202,12 @@ class Scenario:
                 epoch=int(at), barrier=(f"end of {at}",), unchanged="unchanged" in said, taken="taken" in said
             )
         known = {
-            "receipt", "previous", "unreceipted", "newest", "last", "last-unreceipted", "passed",
+            "receipt", "previous", "unreceipted", "newest", "last", "last-unreceipted", "passed", "now",
+            "before", "noted",
         }  # fmt: skip
+        if "noted" in more:
+            links = tuple(replace(link, inputs=_inputs(epoch, "end")) for link in links)
+            previous = replace(previous, inputs=_inputs(epoch - 1, "end")) if previous is not None else None
         assert more.keys() <= known, f"not a part of a chain: {more.keys() - known}"
         return p.ChainRead(
             links=links,
@@ -197,6 +220,8 @@ class Scenario:
             if last is not None and "last-unreceipted" not in more
             else None,
             passed=passed,
+            inputs=_inputs(epoch, more["now"]) if "now" in more else None,
+            inputs_before=_inputs(epoch - 1, more["before"]) if "before" in more else None,
         )
 
     def _vote(self, text: str, plan: str) -> Vote:
@@ -221,6 +246,15 @@ class Scenario:
         yield from (f"  {_words(command)}" for command in self.commands)
 
 
+def _inputs(epoch: int, end: str) -> Inputs:
+    """Make what Spark's files say: no file where they are gone, other lists with the same end where there is a star."""
+    if end == "gone":
+        return Inputs()
+    return Inputs(
+        files=(InputFile(name=f"offsets/{epoch}", digest=end, text=f"v1\n{{}}\n{end.rstrip('*')}"),)
+    )
+
+
 def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each command
     match command:
         case p.ReadChain(epoch):
@@ -229,6 +263,9 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
             return f"CheckPrepared {link.name}, votes [{_names(link.votes)}]"
         case p.PutLink(link):
             return f"PutLink {link.name} {link.kind} by {link.plan}{_held(link)}"
+        case p.RestoreInputs(links, discard):
+            gone = "" if discard is None else f", discard {discard}"
+            return f"RestoreInputs {' '.join(link.name for link in links)}{gone}"
         case p.SyncLink(link):
             return f"SyncLink {link.name}"
         case p.CommitHandle(vote, link, once):

@@ -62,6 +62,7 @@ STATES: tuple[p.State, ...] = (
     s.Draining(CONTEXT, LINK),
     s.ClaimingNext(CONTEXT, LINK),
     s.SweepingNext(CONTEXT, LINK),
+    s.Restoring(CONTEXT),
     s.Syncing(CONTEXT, LINK),
     s.Resolving(CONTEXT, LINK, len(LINK.pending)),
     s.Receipting(LINK, CONTEXT),
@@ -86,6 +87,8 @@ EVENTS: tuple[p.Event, ...] = (
     p.SweepFailed(""),
     p.VotesCollected(()),
     p.Checked(0.0),
+    p.InputsRestored(("offsets/1",)),
+    p.InputsNotRestored(""),
 )
 ILLEGAL = [
     (state, event)

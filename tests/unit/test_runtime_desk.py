@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.errors import AdoptionError, ConfigurationError, LogError, RecordRefusedError
+from onceonly.errors import (
+    AdoptionError,
+    CheckpointChangedError,
+    ConfigurationError,
+    LogError,
+    RecordRefusedError,
+    UnavailableError,
+)
+from onceonly.log import open_log
 from onceonly.log.opening import look
 from onceonly.log.presence import present
-from onceonly.model import Guarantee, Mode, Vote
+from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
 from onceonly.runtime.desk import Desk
+from onceonly.runtime.inputs import SparkInputs
 from onceonly.runtime.registry import remember
 from onceonly.runtime.settings import LetterSettings, QuerySettings, SinkSettings
 from onceonly.runtime.slot import Ballot
+from onceonly.runtime.syncing import CheckpointSync
 from onceonly.testing.memory_sink import MemorySink
 
 if TYPE_CHECKING:
@@ -276,3 +286,81 @@ def test_a_sink_that_gives_nothing_back_has_no_letters(desk: Desk, monkeypatch: 
     monkeypatch.setattr(MemorySink, "capabilities", replace(offered, gives_back=False))
     with pytest.raises(ConfigurationError, match="no dead letter would ever be written"):
         with_letters(desk)
+
+
+def test_a_start_that_is_not_where_the_epoch_before_was_decided_to_end_is_put_right(
+    desk: Desk, tmp_path: Path
+) -> None:
+    run(desk, 0)
+    complete(tmp_path, 0)
+    decided = (tmp_path / "offsets/0").read_text()
+    (tmp_path / "offsets/0").write_text(decided.replace('"0":0', '"0":-2'))
+    barrier(tmp_path, 1)
+    with pytest.raises(
+        CheckpointChangedError, match="offsets/0 is again as decided, offsets/1 is to be planned anew"
+    ):
+        desk.plan(1, run="r")
+    assert (tmp_path / "offsets/0").read_text() == decided
+    assert not (tmp_path / "offsets/1").exists()
+    barrier(tmp_path, 1)
+    assert desk.plan(1, run="r").mode is Mode.RUN
+
+
+def test_offsets_that_are_written_over_while_tasks_run_keep_the_epoch_from_being_decided(
+    desk: Desk, tmp_path: Path
+) -> None:
+    plan = desk.plan(0, run="r")
+    barrier(tmp_path, 0)
+    (tmp_path / "offsets/0").write_text('v1\n{}\n{"t":{"0":7}}')
+    with pytest.raises(
+        CheckpointChangedError, match=r"""planned \['{"t":{"0":0}}'\], now \['{"t":{"0":7}}'\]"""
+    ):
+        desk.decide(plan, [])
+    assert [kind for kind, _ in links(tmp_path).values()] == ["ABORT"], "the claim alone"
+
+
+def test_a_decision_holds_what_its_epoch_read(desk: Desk, tmp_path: Path) -> None:
+    run(desk, 0)
+    noted = desk.plan(0, run="s").decided
+    assert noted is not None
+    assert noted.inputs == SparkInputs(tmp_path).read(0)
+
+
+def test_a_lost_barrier_that_spark_planned_anew_is_restored_and_the_next_start_replays_what_was_decided(
+    desk: Desk, tmp_path: Path
+) -> None:
+    run(desk, 0)
+    decided = (tmp_path / "offsets/0").read_text()
+    (tmp_path / "offsets/0").write_text('v1\n{}\n{"t":{"0":7}}')
+    with pytest.raises(CheckpointChangedError, match="offsets/0 is again as decided"):
+        desk.plan(0, run="s")
+    assert (tmp_path / "offsets/0").read_text() == decided
+    assert desk.plan(0, run="t").mode is Mode.DRAIN
+
+
+def test_barriers_of_named_sources_in_a_link_of_format_1_are_those_without_names(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets/0").write_text('v2\n{}\nsrc_a:{"t":{"0":7}}')
+    plan = desk.plan(0, run="r")
+    assert plan.barrier == ('{"t":{"0":7}}',)
+    log = open_log(str(tmp_path), query="q", create=False)
+    log.put_link(
+        Link(
+            epoch=0, index=1, kind=LinkKind.COMMIT, plan="old", run="r", barrier=('src_a:{"t":{"0":7}}',),
+            settings=plan.settings,
+        )
+    )  # fmt: skip
+    assert desk.plan(0, run="s").mode is Mode.DRAIN
+
+
+def test_a_commit_process_decides_only_on_the_planners_word_that_all_is_durable(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckpointSync, "sync", lambda _self: "offsets/0: no descriptors")
+    plan = desk.plan(0, run="r")
+    committer = Desk(QuerySettings(checkpoint=str(tmp_path)), actor="committer", application="app")
+    committer.enlist(SinkSettings(name="memory"), MemorySink, ())
+    with pytest.raises(UnavailableError, match=r"could not be made durable.*no descriptors"):
+        committer.decide(plan, [])
+    assert [kind for kind, _ in links(tmp_path).values()] == ["ABORT"], "the claim alone"

@@ -27,5 +27,8 @@ def test_only_what_a_restart_heals_is_restartable() -> None:
         StopReason.EXCHANGED,
         StopReason.LATE,
         StopReason.LOST,
+        StopReason.MOVED,
         StopReason.OVERTAKEN,
+        StopReason.RESTORED,
+        StopReason.UNSYNCED,
     }

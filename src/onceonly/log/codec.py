@@ -17,7 +17,8 @@ from onceonly.sealed import UNREADABLE, Format
 T = TypeVar("T")
 
 VERSION = 2
-"""2: times for people (``Stamp``) in links, votes, receipts and history. 1 is read as ever."""
+"""2: times for people (``Stamp``) in links, votes, receipts and history, and what an epoch read in its decision
+(``Inputs``). 1 is read as ever."""
 _FORMAT = Format(
     name="onceonly",
     version=VERSION,

@@ -26,10 +26,24 @@ class PutLink:
 
 @dataclass(frozen=True, slots=True)
 class CheckPrepared:
-    """Measure the epoch's age, and ask the sinks which of the link's handles will end soon. Answer: ``Checked``."""
+    """Measure the epoch's age, ask the sinks which of the link's handles will end soon, and see to Spark's checkpoint.
+
+    What a replay of the epoch reads of it is durable, or the answer says that it is not. Answer: ``Checked``.
+    """
 
     plan: Plan
     link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreInputs:
+    """Write Spark's files as these decisions had them. Answer: ``InputsRestored``, ``InputsNotRestored``.
+
+    All or nothing, durably. ``discard`` is the epoch whose barrier was planned from wrong ones and goes with them.
+    """
+
+    links: tuple[Link, ...]
+    discard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,9 @@ class StopReason(enum.StrEnum):
     DELAYED = "delayed"
     REFUSED = "refused"
     LATE = "late"
+    UNSYNCED = "unsynced"
+    MOVED = "moved"
+    RESTORED = "restored"
     EXCHANGED = "exchanged"
     LOST = "lost"
     MISMATCH = "mismatch"
@@ -133,6 +150,7 @@ class Stop:
 Command: TypeAlias = (
     ReadChain
     | CheckPrepared
+    | RestoreInputs
     | PutLink
     | SyncLink
     | CommitHandle

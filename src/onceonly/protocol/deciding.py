@@ -79,7 +79,16 @@ def checked(state: s.Checking, event: e.Checked) -> Move:
         changed = differences(state.link.settings.get(sink, {}), now)
         if changed:
             return stop(StopReason.EXCHANGED, f"sink {sink}: {changed}")
-    return s.Deciding(state.plan, state.link, state.rest), (PutLink(state.link),)
+    if event.unsynced:
+        return stop(StopReason.UNSYNCED, event.unsynced)
+    read = event.inputs
+    if read is not None and state.plan.inputs not in {"", read.digest}:
+        return stop(
+            StopReason.MOVED,
+            f"offsets/{state.plan.epoch}: planned {list(state.plan.barrier)}, now {list(read.barrier or ())}",
+        )
+    link = replace(state.link, inputs=read)
+    return s.Deciding(state.plan, link, state.rest), (PutLink(link),)
 
 
 def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Link, Outcome, Passed, Receipt, Vote
+    from onceonly.model import Inputs, Link, Outcome, Passed, Receipt, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class ChainRead:
 
     ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last``
     is its last link and ``last_receipt`` its receipt, and ``passed`` what Spark has noted of the first epoch between
-    that has no decision.
+    that has no decision. ``inputs`` and ``inputs_before`` are what Spark's checkpoint says now of this epoch's input
+    and of that of the epoch before; None where nobody could look.
     """
 
     links: tuple[Link, ...]
@@ -28,6 +29,8 @@ class ChainRead:
     last: Link | None = None
     last_receipt: Receipt | None = None
     passed: Passed | None = None
+    inputs: Inputs | None = None
+    inputs_before: Inputs | None = None
 
     def __post_init__(self) -> None:
         if [link.index for link in self.links] != list(range(len(self.links))):
@@ -94,12 +97,30 @@ class VotesCollected:
 class Checked:
     """The epoch is ``age_s`` seconds old; ``expiring`` says which prepared transactions are gone or about to be.
 
-    ``settings`` name the target of each sink as it is now, where something is prepared.
+    ``settings`` name the target of each sink as it is now, where something is prepared. ``unsynced`` says what of
+    Spark's checkpoint a loss of power could take away; ``inputs`` is what it says of the epoch's input now, None where
+    nobody could look.
     """
 
     age_s: float
     expiring: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
+    unsynced: str = ""
+    inputs: Inputs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputsRestored:
+    """Spark's checkpoint says again what was decided; ``files`` are those that did not."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputsNotRestored:
+    """Spark's checkpoint says something else than was decided, and it cannot be made to say it again."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +142,7 @@ Event: TypeAlias = (
     | SweepFailed
     | VotesCollected
     | Checked
+    | InputsRestored
+    | InputsNotRestored
     | Aborted
 )

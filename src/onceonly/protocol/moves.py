@@ -94,7 +94,9 @@ def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:
 def repeat(plan: Plan, *, run: str, reason: str) -> Link:
     """Say again what was decided: what is committed is carried, what was lost is still owed."""
     link = new_link(plan, LinkKind.COMMIT, run=run, reason=reason)
-    return replace(link, votes=plan.lost, carried=plan.carried)
+    decided = plan.decided
+    inputs = decided.inputs if decided is not None else None
+    return replace(link, votes=plan.lost, carried=plan.carried, inputs=inputs)
 
 
 def sweep(link: Link) -> Sweep:

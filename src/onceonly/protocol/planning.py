@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing, letters_of
 from onceonly.protocol import events as e
+from onceonly.protocol import inputs
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import PutLink, ReadChain, Report, ReportKind, StopReason, SyncLink
+from onceonly.protocol.commands import (
+    PutLink,
+    ReadChain,
+    Report,
+    ReportKind,
+    RestoreInputs,
+    StopReason,
+    SyncLink,
+)
 from onceonly.protocol.moves import (
     BEFORE_A_DRAIN,
     Move,
@@ -38,9 +47,14 @@ def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
     skipped = explained(context, event)
     if skipped is not None:
         return skipped
+    if event.inputs is not None:
+        context = replace(context, inputs=event.inputs.digest)
     following, commands = _resolve(context, event)
     if isinstance(following, s.Stopped):
         return following, commands
+    wrong = inputs.compare(context, event)
+    if wrong is not None:
+        return wrong
     newest = event.links[-1] if event.links else event.previous
     return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
 
@@ -72,10 +86,6 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
         return stop(
             StopReason.BRANCH,
             f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
-        )
-    if last.barrier and context.barrier and last.barrier != context.barrier:
-        return stop(
-            StopReason.BARRIER, f"decided at {list(last.barrier)}, now planned {list(context.barrier)}"
         )
     if receipt is not None:
         return _drain(context, last)
@@ -194,6 +204,9 @@ def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
         return stop(StopReason.GAP, gap)
     if event.links and event.links[-1].kind is not LinkKind.ABORT:
         # Spark has forgotten more than one commit: the next epoch is decided, or skipped, as well.
+        if inputs.differs(event.links[-1], event.inputs):
+            # Were its barrier gone for good, Spark could not note this one: it knows a later one.
+            return s.Restoring(context), (RestoreInputs((event.links[-1],)),)
         return _start_drain(context, state.link)
     plan = _plan(context, Mode.RUN, index=len(event.links))
     claim = new_link(plan, LinkKind.ABORT, run=context.run, reason=BEFORE_A_DRAIN)
@@ -273,6 +286,7 @@ def _plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = 
         decided=decided,
         # A drain decides nothing: however long it takes, there is nothing to void.
         limit_s=None if mode is Mode.DRAIN else context.limit_s,
+        inputs=context.inputs,
     )
 
 

@@ -4,6 +4,7 @@ Planning (driver, before any task)::
 
     Reading ─▶ Claiming ─▶ SweepingStart ─▶ Running (tentative where a part is committed)
        │          ▲ all or some lost
+       ├▶ Restoring ─▶ Stopped
        └▶ Syncing ─▶ Resolving ─▶ Receipting
        ├─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
        └▶ Skipping ─▶ Skipped ─▶ Reading (an epoch before, noted by Spark and decided by nobody)
@@ -35,7 +36,8 @@ class Context:
     ``plan`` is the id drawn for this try; it begins with ``application``, the name of the Spark application, and
     a dot, where that is known. ``continues`` is the id of the plan that this same process made for
     the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
-    needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes.
+    needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes. ``inputs`` is
+    the digest of what Spark's checkpoint says of the epoch's input, empty until it is read or where nobody can.
     """
 
     epoch: int
@@ -49,6 +51,7 @@ class Context:
     uses: Mapping[str, SinkUse] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     limit_s: float | None = None
+    inputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,13 @@ class SweepingNext:
 
     context: Context
     link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """Spark's checkpoint does not say what was decided; it is being made to, and then the query starts again."""
+
+    context: Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +231,7 @@ State: TypeAlias = (
     | Draining
     | ClaimingNext
     | SweepingNext
+    | Restoring
     | Syncing
     | Resolving
     | Receipting

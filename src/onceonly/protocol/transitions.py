@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ProtocolError
-from onceonly.protocol import deciding, planning, skipping
+from onceonly.protocol import deciding, inputs, planning, skipping
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import ReadChain
@@ -61,6 +61,8 @@ _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.SweepingNext, e.Swept): planning.next_swept,
     (s.SweepingNext, e.SweepFailed): planning.start_not_swept,
     (s.SweepingNext, e.LinkTaken): superseded,
+    (s.Restoring, e.InputsRestored): inputs.restored,
+    (s.Restoring, e.InputsNotRestored): inputs.not_restored,
     (s.Syncing, e.LinkPersisted): planning.synced,
     (s.Syncing, e.LinkInDoubt): link_in_doubt,
     (s.Resolving, e.Resolved): planning.resolving,

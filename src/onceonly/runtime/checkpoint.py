@@ -9,14 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly import offsets
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log import checkpoint_path
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# A version line and a line of metadata stand before the sources' lines (OffsetSeqLog.serialize).
-_HEADER_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,16 @@ class SparkCheckpoint:
         return max(epochs)
 
     def barrier(self, epoch: int) -> tuple[str, ...]:
-        """Give the end offsets of an epoch, one JSON text per source, exactly as Spark wrote them."""
+        """Give the end offsets of an epoch, one JSON text per source, as Spark wrote them but for names."""
         path = self.path / "offsets" / str(epoch)
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")
+            text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise LogError(
                 f"the barrier of chk-{epoch} is missing: {path}",
                 next_step="restore the checkpoint's folder `offsets`; Spark itself cannot replay without it",
             ) from None
-        return tuple(line for line in lines[_HEADER_LINES:] if line)
+        return offsets.barrier(text)
 
     def committed(self) -> frozenset[int]:
         """Give the epochs that Spark has noted as complete; it keeps about the last hundred."""

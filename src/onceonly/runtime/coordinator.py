@@ -17,6 +17,7 @@ from onceonly import events, failpoints, protocol
 from onceonly.errors import (
     ConfigurationError,
     InDoubtError,
+    LogError,
     OnceonlyError,
     ProtocolError,
     UnavailableError,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from onceonly.model import Passed, SinkUse
-    from onceonly.ports import Clock, DecisionLog, Sink
+    from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
 
@@ -62,10 +63,11 @@ class Coordinator:
     ``actor`` names the process in the event log; ``application`` is the same in all processes of one Spark
     application; ``commit_timeout_s`` bounds the retries of one commit phase; ``epoch_timeout_s`` is how long an epoch
     may take from its plan to its decision, None for as long as it takes; ``watch`` is given every step that
-    the event log would record.
+    the event log would record. ``inputs`` are Spark's files that say what an epoch reads, None where there are none to
+    compare (tools, tests).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is one thing that a test or a tool takes another for
         self,
         *,
         log: DecisionLog,
@@ -75,8 +77,10 @@ class Coordinator:
         epoch_timeout_s: float | None = None,
         clock: Clock | None = None,
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
+        inputs: InputFiles | None = None,
     ) -> None:
         self._log = log
+        self._inputs = inputs
         self._actor = actor
         self._application = application
         self._clock = clock or SystemClock()
@@ -154,6 +158,8 @@ class Coordinator:
                 f"Query {self._log.query}, chk-{epoch}: planning ended without a plan: a defect in onceonly."
             )
             raise ProtocolError(what, next_step="Start the query again; please report this.")
+        if self._inputs is not None and started.mode is not Mode.DRAIN:
+            self._inputs.begin_sync(started)
         failpoints.hit("plan.after_resolve")
         self._record("epoch.planned", epoch, run=run, mode=started.mode.value)
         return started
@@ -243,10 +249,8 @@ class Coordinator:
 
     def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
         match command:
-            case protocol.ReadChain(epoch):
-                return [self._read(epoch)]
-            case protocol.CheckPrepared(plan, link):
-                return [self._check_prepared(plan, link)]
+            case protocol.ReadChain() | protocol.CheckPrepared() | protocol.RestoreInputs():
+                return [self._look(command)]
             case protocol.PutLink(link):
                 return [self._put(link)]
             case protocol.SyncLink(link):
@@ -274,6 +278,18 @@ class Coordinator:
                 return []
         message = f"unknown command {command!r}"
         raise TypeError(message)
+
+    def _look(
+        self, command: protocol.ReadChain | protocol.CheckPrepared | protocol.RestoreInputs
+    ) -> protocol.Event:
+        """Carry out what is about the log and Spark's checkpoint as they are."""
+        match command:
+            case protocol.ReadChain(epoch):
+                return self._read(epoch)
+            case protocol.CheckPrepared(plan, link):
+                return self._check_prepared(plan, link)
+            case protocol.RestoreInputs(links, discard):
+                return self._restore(links, discard)
 
     def _read(self, epoch: int) -> protocol.ChainRead:
         before = self._log.chain(epoch - 1) if epoch > 0 else ()
@@ -303,6 +319,8 @@ class Coordinator:
             last=last,
             last_receipt=last_receipt,
             passed=noted,
+            inputs=self._inputs.read(epoch) if self._inputs is not None else None,
+            inputs_before=self._inputs.read(epoch - 1) if self._inputs is not None and before else None,
         )
 
     def _is_decided(self, epoch: int, last: Link | None) -> bool:
@@ -326,14 +344,29 @@ class Coordinator:
             about=f"{query}: whether the transactions are still open after {age_s:.1f} s",
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
+        # Last of all, as an older driver that wakes up may write the offsets over at any time.
+        unsynced = self._inputs.synced(plan) if self._inputs is not None else ""
+        inputs = self._inputs.read(plan.epoch) if self._inputs is not None else None
         # The questions took time, too.
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
         self._record(
             "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
         )
         return protocol.Checked(
-            age_s, tuple(expiring), {name: identity for name, (_, identity) in answers.items()}
+            age_s,
+            tuple(expiring),
+            {name: identity for name, (_, identity) in answers.items()},
+            unsynced=unsynced,
+            inputs=inputs,
         )
+
+    def _restore(self, links: Sequence[Link], discard: int | None) -> protocol.Event:
+        if self._inputs is None:
+            return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
+        try:
+            return protocol.InputsRestored(self._inputs.restore(links, discard))
+        except LogError as error:
+            return protocol.InputsNotRestored(error.what)
 
     def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float

@@ -20,6 +20,7 @@ from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.inputs import SparkInputs
 from onceonly.runtime.letters import columns_of, too_many
 from onceonly.runtime.passed import passed
 from onceonly.runtime.registry import build, use_of
@@ -86,6 +87,7 @@ class Desk:
             application=application,
             commit_timeout_s=settings.commit_timeout_s,
             epoch_timeout_s=settings.epoch_timeout_s,
+            inputs=SparkInputs(self.checkpoint.path),
         )
 
     def enlist(

@@ -44,6 +44,21 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
             "raise onceonly.epoch.timeout, or the transaction time-out that is named."
         ),
     ),
+    StopReason.UNSYNCED: (
+        errors.UnavailableError,
+        "Spark's checkpoint could not be made durable, so the epoch was not decided; what it had prepared is removed.",
+        "See to the checkpoint's file system, and start the query again: the epoch runs anew.",
+    ),
+    StopReason.MOVED: (
+        errors.CheckpointChangedError,
+        "Spark's offsets were written over while the tasks ran, so nothing was decided; what was prepared is removed.",
+        "Let the query start again, as a supervised one does: the epoch runs anew. There must be only one driver.",
+    ),
+    StopReason.RESTORED: (
+        errors.CheckpointChangedError,
+        "Spark's checkpoint did not say what was decided (a loss of power, another driver, a hand); it does again.",
+        "Let the query start again, as a supervised one does: it goes on from what was decided.",
+    ),
     StopReason.EXCHANGED: (
         errors.UnavailableError,
         "The target was exchanged while the epoch was written, so it was not decided; what it had prepared is removed.",
@@ -64,8 +79,8 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.BARRIER: (
         errors.LogError,
-        "The epoch was decided at other source offsets than Spark has planned now; nothing was touched.",
-        "Restore the offsets file of this epoch in the checkpoint as decided, then start again.",
+        "An epoch was decided at other source offsets than Spark's checkpoint says, and cannot be restored by itself.",
+        "Restore the named file of the checkpoint from a backup, then start again.",
     ),
     StopReason.SETTINGS: (
         errors.ConfigurationError,

@@ -1,0 +1,69 @@
+"""Rows of the table for what an epoch reads: Spark's checkpoint against the decisions. Pure.
+
+Spark does not sync ``offsets/N``, and its rename writes over one that is there: after a loss of power, or behind an
+older driver that woke up, the file may be gone or say something else. A decision holds it as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly import offsets
+from onceonly.model import LinkKind
+from onceonly.protocol import states as s
+from onceonly.protocol.commands import RestoreInputs, StopReason
+from onceonly.protocol.moves import stop
+
+if TYPE_CHECKING:
+    from onceonly.model import Inputs, Link
+    from onceonly.protocol import events as e
+    from onceonly.protocol.moves import Move
+
+
+def compare(context: s.Context, event: e.ChainRead) -> Move | None:
+    """See that the epoch starts where the one before was decided to end, and ends where it was decided to itself.
+
+    None where it does; otherwise the files are written as decided, and the query starts again.
+    """
+    wrong: list[Link] = []
+    previous = event.previous
+    before = event.inputs_before.barrier if event.inputs_before is not None else None
+    if previous is not None and previous.barrier and before is not None and _plain(previous) != before:
+        wrong.append(previous)
+    decided = event.links[-1] if event.links and event.links[-1].kind is not LinkKind.ABORT else None
+    if decided is not None and differs(decided, event.inputs, context.barrier):
+        wrong.append(decided)
+    if not wrong:
+        return None
+    for link in wrong:
+        if link.inputs is None:
+            now = before if link is previous else context.barrier
+            return stop(
+                StopReason.BARRIER,
+                f"offsets/{link.epoch}: decided at {list(link.barrier)}, now {list(now or ())}",
+            )
+    # What nobody decided was planned from a wrong start.
+    discard = context.epoch if decided is None else None
+    return s.Restoring(context), (RestoreInputs(tuple(wrong), discard),)
+
+
+def differs(link: Link, now: Inputs | None, barrier: tuple[str, ...] = ()) -> bool:
+    """Say whether Spark's files say of an epoch's input something else than its decision. Pure."""
+    if link.inputs is not None and now is not None:
+        return link.inputs.digest != now.digest
+    found = now.barrier if now is not None and now.files else barrier
+    return bool(link.barrier and found and _plain(link) != found)
+
+
+def restored(state: s.Restoring, event: e.InputsRestored) -> Move:
+    """Stop, restartably: Spark has read what was wrong, and reads the files anew when it starts."""
+    return stop(StopReason.RESTORED, f"chk-{state.context.epoch}: {', '.join(event.files)}")
+
+
+def not_restored(_state: s.Restoring, event: e.InputsNotRestored) -> Move:
+    """Stop by name."""
+    return stop(StopReason.BARRIER, event.reason)
+
+
+def _plain(link: Link) -> tuple[str, ...]:
+    return tuple(map(offsets.plain, link.barrier))

@@ -1,0 +1,146 @@
+"""Files of Spark's are lost behind a decision, or say something else: no row is lost or doubled, nobody has to help."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import roads
+from roads import ROWS, Road
+
+import onceonly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Bench
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+spark, road = roads.spark, roads.road  # fixtures
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
+
+# Behind the link, and behind the receipt: there Spark's own note is all that is missing.
+POINTS = ("link.after_put", "commit.before_return")
+
+
+def put(folder: Path, first: int, count: int, *, age_s: float) -> None:
+    """Put files of one row each; Spark takes the oldest first."""
+    folder.mkdir(exist_ok=True)
+    for number, (n, app) in enumerate(ROWS[first : first + count], start=first):
+        path = folder / f"{number:03}.json"
+        path.write_text(json.dumps({"id": n, "app": app}))
+        then = time.time() - age_s + number
+        os.utime(path, (then, then))
+
+
+def lose(checkpoint: Path, *names: str) -> None:
+    """Lose files as a cut of power does, with Spark's checksums of them."""
+    for path in (checkpoint / name for name in names):
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def of_files(road: Road) -> DataFrame:
+    frame = road.spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 2)
+    return frame.json(str(road.folder / "in"))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_file_source_reads_the_decided_files_again_though_spark_has_planned_others(
+    road: Road, point: str
+) -> None:
+    checkpoint = road.folder / "q" / "checkpoint"
+    put(road.folder / "in", 4, 4, age_s=1000)
+    road.arm(f"{point}=raise@2")
+    query = road.start(of_files(road))
+    roads.until(lambda: not query.isActive, "the crash")
+    assert not (checkpoint / "commits/1").exists()
+    lose(checkpoint, "offsets/1", "sources/0/1")
+    road.arm("")
+    # Older files, which Spark takes for the epoch that it plans anew: with the same text {"logOffset":1}.
+    put(road.folder / "in", 0, 4, age_s=5000)
+    lives: list[int] = []
+
+    def build() -> StreamingQuery:
+        lives.append(1)
+        return road.start(of_files(road))
+
+    onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=1, delay_s=0))
+    assert len(lives) == 2, "one start sees it, the next goes on"
+    assert road.exactly(8)
+
+
+@pytest.mark.parametrize("road", ["format"], indirect=True)
+def test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back(road: Road) -> None:
+    """Spark would run the epoch before again, and then stumble over the note that is there."""
+    checkpoint = road.folder / "q" / "checkpoint"
+    road.run(road.source(10, rows_per_epoch=5))
+    lose(checkpoint, "offsets/1")
+    onceonly.supervise(
+        lambda: road.start(road.source(20, rows_per_epoch=5)),
+        restart=onceonly.FixedDelay(attempts=2, delay_s=0),
+    )
+    assert road.exactly(20)
+
+
+KAFKA = [(f"k{number % 3}", str(number)) for number in range(300)]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kafka_source_reads_the_decided_range_again_though_spark_has_planned_another(
+    bench: Bench, point: str
+) -> None:
+    bench.args = ["--per-epoch", "50"]
+    bench.feed(KAFKA)
+    bench.run_and_kill_at(point, 2)
+    lose(bench.checkpoint, "offsets/1")
+    bench.args = ["--per-epoch", "80", "--restart", "1"]
+    bench.run()
+    bench.assert_exactly_once(KAFKA)
+
+
+def test_a_start_that_was_moved_back_gives_no_row_twice(bench: Bench) -> None:
+    bench.args = ["--per-epoch", "50"]
+    bench.feed(KAFKA[:100])
+    bench.run()
+    offsets = bench.checkpoint / "offsets" / "1"
+    text = offsets.read_text()
+    head, _, end = text.rpartition("\n")
+    (of_source,) = json.loads(end).values()
+    moved = {bench.source: {partition: end - 2 for partition, end in of_source.items()}}
+    lose(bench.checkpoint, "offsets/1")
+    offsets.write_text(f"{head}\n{json.dumps(moved)}")
+    bench.feed(KAFKA[100:])
+    message = bench.run_to_an_error()
+    assert "[ONCEONLY:CHECKPOINT_CHANGED]" in message
+    assert "offsets/1 is again as decided" in message
+    assert offsets.read_text() == text
+    bench.run()
+    bench.assert_exactly_once(KAFKA)
+
+
+def test_a_window_on_rocksdb_with_changelog_goes_on_from_the_decided_range(bench: Bench) -> None:
+    changelog = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true"
+    rows = [(f"k{number % 3}", str(number * 20)) for number in range(300)]
+    every = ["--work", "window", "--store", "rocksdb", "--conf", changelog]
+    twin = beside(bench)
+    for each, point in ((bench, True), (twin, False)):
+        each.args = [*every, "--per-epoch", "50"]
+        each.feed(rows)
+        if point:
+            each.run_and_kill_at("link.after_put", 3)
+            lose(each.checkpoint, "offsets/2")
+            each.args = [*every, "--per-epoch", "50", "--restart", "1"]
+        each.run()
+    assert sorted(bench.read()) == sorted(twin.read()) != []
+
+
+def beside(bench: Bench) -> Bench:
+    """Make another job, whose run is the measure."""
+    folder = bench.folder / "twin"
+    folder.mkdir()
+    return type(bench)(bench.kafka, folder, classes=bench.classes)

@@ -1,0 +1,212 @@
+"""What of Spark's checkpoint is durable before a decision, and what keeps an epoch from being decided."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly import durable
+from onceonly.model import Guarantee, Mode, Plan
+from onceonly.runtime import syncing
+from onceonly.runtime.syncing import CheckpointSync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = (
+    "metadata", ".metadata.crc", "offsets/0", "offsets/1", "offsets/.1.crc", "commits/0", "sources/0/0", "sources/0/1",
+    "state/0/0/1.delta", "state/0/1/1.zip", "state/0/1/2.changelog", "state/0/_metadata/metadata",
+)  # fmt: skip
+
+
+class Synced:
+    """Notes what is made durable, by its name below the checkpoint."""
+
+    def __init__(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.checkpoint = checkpoint
+        self.names: list[str] = []
+        self.renewed: list[str] = []
+        monkeypatch.setattr(
+            durable, "sync", lambda path: self.names.append(os.path.relpath(path, checkpoint))
+        )
+        monkeypatch.setattr(
+            durable, "renew", lambda path: self.renewed.append(os.path.relpath(path, checkpoint))
+        )
+
+    def again(self) -> set[str]:
+        found, self.names = set(self.names), []
+        return found
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    made = tmp_path / "checkpoint"
+    for name in FILES:
+        write(made / name)
+    write(made / "onceonly/links/0.json")
+    write(made / "offsets/.2.77.tmp")
+    return made
+
+
+@pytest.fixture
+def synced(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Synced:
+    return Synced(checkpoint, monkeypatch)
+
+
+def write(path: Path, text: str = "v1") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def plan(name: str = "app.1", epoch: int = 1) -> Plan:
+    return Plan(id=name, epoch=epoch, mode=Mode.RUN, index=1, guarantee=Guarantee.EXACTLY_ONCE)
+
+
+def test_all_files_of_sparks_and_their_folders_are_synced_the_first_time(
+    checkpoint: Path, synced: Synced
+) -> None:
+    assert CheckpointSync(checkpoint).sync() == ""
+    found = synced.again()
+    assert found >= set(FILES)
+    assert found >= {
+        ".",
+        "offsets",
+        "commits",
+        "sources",
+        "sources/0",
+        "state",
+        "state/0",
+        "state/0/0",
+        "state/0/1",
+    }
+    assert ".." in found, "the checkpoint's own name may be new"
+    assert not {name for name in found if "onceonly" in name or name.endswith(".tmp")}
+
+
+def test_what_another_process_wrote_is_written_anew_where_a_start_reads_it_first(
+    checkpoint: Path, synced: Synced
+) -> None:
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    assert set(synced.renewed) == {"metadata", "offsets/0", "offsets/1", "commits/0", "sources/0/1"}
+    write(checkpoint / "offsets/2")
+    sync.sync()
+    assert len(synced.renewed) == 5, "once a process"
+
+
+def test_only_what_is_new_is_synced_after_that_with_its_folder(checkpoint: Path, synced: Synced) -> None:
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    synced.again()
+    for name in ("offsets/2", "commits/1", "sources/0/2", "state/0/0/2.delta", "state/1/0/1.delta"):
+        write(checkpoint / name)
+    sync.sync()
+    assert synced.again() == {
+        "offsets/2", "offsets", "commits/1", "commits", "sources/0/2", "sources/0", "state/0/0/2.delta", "state/0/0",
+        "state/1/0/1.delta", "state/1/0", "state/1", "state",
+    }  # fmt: skip
+    sync.sync()
+    assert synced.again() == set()
+
+
+def test_a_file_that_was_replaced_is_synced_again(checkpoint: Path, synced: Synced) -> None:
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    synced.again()
+    write(checkpoint / "offsets/new")
+    (checkpoint / "offsets/new").replace(checkpoint / "offsets/1")
+    sync.sync()
+    assert synced.again() == {"offsets/1", "offsets"}
+
+
+def test_files_that_spark_clears_away_meanwhile_are_no_failure(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: Path) -> None:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(durable, "sync", gone)
+    assert CheckpointSync(checkpoint).sync() == ""
+
+
+def test_a_sync_that_could_not_be_tried_is_told_and_all_is_tried_again(
+    checkpoint: Path, synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = CheckpointSync(checkpoint)
+    with monkeypatch.context() as context:
+
+        def refuse(path: Path) -> None:
+            if path.name == "1.zip":
+                raise PermissionError(13, "Permission denied", str(path))
+
+        context.setattr(durable, "sync", refuse)
+        assert sync.sync() == f"{checkpoint / 'state/0/1/1.zip'}: Permission denied"
+    assert sync.sync() == ""
+    assert synced.again() >= set(FILES)
+
+
+def test_the_decision_waits_for_the_syncs_of_its_plan_in_whatever_process(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, waited = threading.Event(), threading.Event()
+    monkeypatch.setattr(CheckpointSync, "sync", lambda _self: going_on.wait(10) and "")
+    planner, committer = CheckpointSync(checkpoint), CheckpointSync(checkpoint)
+    planner.begin(plan())
+
+    def wait() -> None:
+        assert planner.wait(plan()) == committer.wait(plan()) == ""
+        waited.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert not waited.wait(0.05)
+    going_on.set()
+    assert waited.wait(10)
+    thread.join()
+
+
+def test_why_the_planner_could_not_sync_is_told_in_the_commit_process(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckpointSync, "sync", lambda _self: "offsets/1: no descriptors")
+    CheckpointSync(checkpoint).begin(plan())
+    assert CheckpointSync(checkpoint).wait(plan()) == "offsets/1: no descriptors"
+
+
+PLANNER = """
+import sys
+from pathlib import Path
+from onceonly.runtime.syncing import CheckpointSync
+from onceonly import durable
+from tests.unit.test_runtime_syncing import plan
+durable.os.fsync = lambda _descriptor: (_ for _ in ()).throw(OSError(5, "Input/output error"))
+checkpoint = CheckpointSync(Path(sys.argv[1]))
+checkpoint.begin(plan())
+checkpoint.wait(plan())
+"""
+
+
+def test_a_planner_whose_sync_failed_keeps_the_commit_process_from_deciding(checkpoint: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PLANNER, str(checkpoint)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == durable.EXIT, ended.stderr
+    assert "ended before its syncs did" in CheckpointSync(checkpoint).wait(plan())
+
+
+def test_without_a_word_of_the_planner_nothing_is_decided(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncing, "_MISSING_S", 0.01)
+    assert "does not tell" in CheckpointSync(checkpoint).wait(plan())
+    CheckpointSync(checkpoint).begin(plan("app.2"))
+    assert "does not tell" in CheckpointSync(checkpoint).wait(plan()), "another plan's is no answer"
