@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import TEXTS, visible_files
 
+from onceonly.testing.auditor import FilesReader, KafkaReader, LettersReader, audit, read_inputs
+
 if TYPE_CHECKING:
     from harness import Bench
+
+    from onceonly.testing.auditor import Reader
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1800)]
 
@@ -68,6 +72,17 @@ def assert_each_row_is_in_one_of_both(bench: Bench, kind: str) -> None:
     assert {each["sink"] for each in found} == {"kafka"}
     assert {each["query"] for each in found} == {bench.query_id()}
     bench.assert_nothing_left_open("kafka", *(["files"] if kind == "files" else []))
+    servers, ours = bench.kafka.bootstrap_servers, f"onceonly.{bench.query_id()}."
+    reader: Reader = FilesReader("kafka.letters", bench.files)
+    if kind == "kafka":
+        reader = KafkaReader("kafka.letters", servers, f"{bench.name}-letters")
+    main = KafkaReader("kafka", servers, f"{bench.name}-small", transactions=ours)
+    verdict = audit(
+        read_inputs(servers, bench.source),
+        sinks={"kafka": main, "kafka.letters": LettersReader(reader)},
+        checkpoint=bench.checkpoint,
+    )
+    assert verdict.is_clean, verdict.examples
 
 
 @pytest.mark.parametrize(

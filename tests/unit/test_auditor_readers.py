@@ -19,6 +19,7 @@ from onceonly.testing.auditor import (
     FilesReader,
     Input,
     KafkaWatcher,
+    LettersReader,
     LooksBehind,
     Orphan,
     PollingWatcher,
@@ -232,3 +233,38 @@ def test_a_doctored_table_is_named(database: Path) -> None:
         db.execute("UPDATE results SET v = 'row 9' WHERE k = '1'")
         db.commit()
         assert found() == {Anomaly.FOREIGN: 1, Anomaly.LOST: 1}
+
+
+# --- dead letters -----------------------------------------------------------------------------------------
+def letter(folder: Path, name: str, *rows: dict[str, object]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps({"code": "TOO_LARGE", "row": json.dumps(row)}) + "\n" for row in rows)
+    (folder / name).write_text("".join(lines))
+
+
+def audited(tmp_path: Path, inputs: list[Input]) -> dict[Anomaly, int]:
+    sinks = {
+        "files": FilesReader("files", tmp_path / "rows"),
+        "files.letters": LettersReader(FilesReader("files.letters", tmp_path / "letters")),
+    }
+    return {anomaly: count for anomaly, count in audit(inputs, sinks=sinks).anomalies.items() if count}
+
+
+def test_each_input_is_among_the_rows_or_among_the_letters_once(tmp_path: Path) -> None:
+    inputs = [Input(number, "in/0", number, b"k", str(number).encode()) for number in range(4)]
+    put(tmp_path / "rows", "a.json", "0", "1")
+    letter(tmp_path / "letters", "b.json", {"key": "k", "value": "2"})
+    assert audited(tmp_path, inputs) == {Anomaly.LOST: 1}
+    letter(tmp_path / "letters", "c.json", {"key": "k", "value": "3"})
+    assert audited(tmp_path, inputs) == {}
+    letter(tmp_path / "letters", "d.json", {"key": "k", "value": "1"})
+    assert audited(tmp_path, inputs) == {Anomaly.DUPLICATED: 1}
+
+
+def test_a_letter_of_bytes_is_read_as_bytes_and_what_is_no_letter_is_foreign(tmp_path: Path) -> None:
+    letter(tmp_path, "a.json", {"key": "AP8=", "value": "AQ=="}, {"value": "AQ=="})
+    (tmp_path / "b.json").write_text("no letter\n")
+    reader = LettersReader(FilesReader("kafka.letters", tmp_path), binary=True)
+    assert [(row.sink, row.key, row.value) for row in reader.rows()] == [
+        ("kafka", b"\x00\xff", b"\x01"), ("kafka", None, b"\x01"), ("kafka", None, b"no letter"),
+    ]  # fmt: skip

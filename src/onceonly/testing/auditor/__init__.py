@@ -10,6 +10,7 @@ from onceonly.testing.auditor.database import DatabaseReader
 from onceonly.testing.auditor.files import FilesReader
 from onceonly.testing.auditor.judge import Verdict, judge
 from onceonly.testing.auditor.kafka import KafkaReader, read_inputs
+from onceonly.testing.auditor.letters import LettersReader
 from onceonly.testing.auditor.log import query_id, read_decisions
 from onceonly.testing.auditor.readers import LooksBehind, Reader, Watcher
 from onceonly.testing.auditor.watching import KafkaWatcher, PollingWatcher
@@ -24,6 +25,7 @@ __all__ = [
     "Input",
     "KafkaReader",
     "KafkaWatcher",
+    "LettersReader",
     "LooksBehind",
     "Orphan",
     "PollingWatcher",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee
 from onceonly.testing.auditor.judge import judge
+from onceonly.testing.auditor.letters import as_rows, refused_by
 from onceonly.testing.auditor.log import read_decisions
 from onceonly.testing.auditor.lookup import unknown_sink
 from onceonly.testing.auditor.readers import LooksBehind
@@ -35,7 +36,8 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
 
     ``sinks`` gives a reader for every sink of the query, under the name that its decisions use. ``checkpoint`` is
     the query's, ``events`` the folder of its event log, ``during`` what watchers saw. The rest is as in
-    :class:`World`. Readers are not closed.
+    :class:`World`. Readers are not closed. Dead letters are read by a :class:`LettersReader`, and count as rows of the
+    sink that refused them.
 
     Raises:
         ConfigurationError: a sink has decisions or rows and no reader; there is no decision log.
@@ -52,12 +54,12 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
         row for reader in sinks.values() if isinstance(reader, LooksBehind) for row in reader.uncommitted()
     ]
     return World(
-        sinks=tuple(sinks),
+        sinks=tuple(dict.fromkeys(map(refused_by, sinks))),
         inputs=inputs,
         at_end=at_end,
         during=list(during),
         uncommitted=behind,
-        decisions=decisions,
+        decisions=None if decisions is None else as_rows(decisions),
         orphans=orphans,
         upserts=frozenset(upserts),
         keyless=frozenset(keyless),

@@ -1,0 +1,185 @@
+"""Rows that a broker refuses are known before they are sent, by the byte; rows and letters are decided together."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from kafka_query import PROPERTIES, Query, wait_for
+
+from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.errors import RecordRefusedError, TransactionLostError
+from onceonly.log import open_log
+from onceonly.model import Guarantee, Lost
+from onceonly.runtime.coordinator import Coordinator, Participant
+from onceonly.runtime.letters import Letters, columns_of
+from onceonly.runtime.slot import Ballot, fill_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onceonly.model import Handle, Outcome, Plan
+
+pytestmark = [
+    pytest.mark.integration,
+    # kafka-python 3.0 reads its schemas by a function that importlib has deprecated.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+LIMIT = 1000
+ROWS = pa.RecordBatch.from_pydict({"value": ["a", "b" * 2000, "c", "d" * 3000]})
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(properties=PROPERTIES) as kafka:
+        yield kafka
+
+
+def limited(broker: EmbeddedKafka, **options: str) -> Query:
+    """A query whose topic takes batches of up to ``LIMIT`` bytes."""
+    query = Query(broker, **options)
+    topic = f"{query.topic}-small"
+    broker.create_topic(topic, partitions=2, configs={"max.message.bytes": str(LIMIT)})
+    query.topic = topic
+    query.options["topic"] = topic
+    query.sink = type(query.sink)(query.options)
+    query.facts = dict(query.sink.check(query.context))
+    return query
+
+
+def gives_back(query: Query, values: list[bytes]) -> list[int]:
+    """Write values where refused ones are given back, and commit; name those that were."""
+    context = replace(query.attempt(), gives_back=True)
+    transaction = query.sink.begin_transaction(context)
+    refused = query.sink.write(transaction, pa.record_batch({"value": pa.array(values, pa.binary())}))
+    handle = query.sink.pre_commit(transaction)
+    assert handle is not None
+    query.commit(handle)
+    return [each.row for each in refused]
+
+
+def is_refused(query: Query, value: bytes) -> bool:
+    """Ask the broker itself."""
+    transaction = query.sink.begin_transaction(query.attempt(epoch=1, slot=1))
+    try:
+        query.sink.write(transaction, pa.record_batch({"value": pa.array([value], pa.binary())}))
+        query.sink.pre_commit(transaction)
+    except RecordRefusedError:
+        query.sink.discard(transaction)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("by", ["none", "lz4"])
+def test_the_largest_row_that_the_broker_takes_is_the_largest_that_is_not_given_back(
+    broker: EmbeddedKafka, by: str
+) -> None:
+    query = limited(broker, **{"kafka.compression.type": by})
+    noise = random.Random(3).randbytes(2 * LIMIT)
+    takes, refuses = 0, len(noise)
+    while refuses - takes > 1:
+        middle = (takes + refuses) // 2
+        if gives_back(query, [noise[:middle]]):
+            refuses = middle
+        else:
+            takes = middle
+    assert takes > LIMIT // 2
+    assert not is_refused(query, noise[:takes])
+    assert is_refused(query, noise[:refuses])
+
+
+def test_what_is_given_back_is_not_in_the_topic_and_all_else_is(broker: EmbeddedKafka) -> None:
+    query = limited(broker)
+    assert gives_back(query, [b"a", b"b" * 2000, b"c"]) == [1]
+    query.until_read("a", "c")
+
+
+class Lives:
+    """A query with a topic for its rows and one for its letters, in lives of a driver."""
+
+    def __init__(self, broker: EmbeddedKafka, folder: Path) -> None:
+        self.main, self.beside = limited(broker), Query(broker)
+        self.folder = folder
+
+    def coordinator(self) -> Coordinator:
+        log = open_log(str(self.folder / "checkpoint"), query=self.main.id, create=True)
+        made = Coordinator(log=log, actor="test", commit_timeout_s=1.0)
+        made.join("kafka", Participant(sink=self.main.sink, guarantee=Guarantee.EXACTLY_ONCE))
+        columns = columns_of(self.beside.sink)
+        sink = Participant(sink=self.beside.sink, guarantee=Guarantee.EXACTLY_ONCE, columns=columns)
+        made.join("kafka.letters", sink)
+        return made
+
+    def task(self, plan: Plan, rows: pa.RecordBatch = ROWS) -> Ballot:
+        context = replace(self.main.attempt(epoch=plan.epoch), plan=plan.id, mode=plan.mode, gives_back=True)
+        letters = Letters(self.beside.sink, plan, context, limit=10)
+        return fill_in(self.main.sink, plan, context, [rows], letters=letters)
+
+    def check(self) -> None:
+        self.main.until_read("a", "c")
+        wait_for(lambda: len(self.beside.read()) == 2, "two letters")
+        rows = Counter(json.loads(json.loads(text)["row"])["value"] for text in self.beside.read())
+        assert rows == Counter(["b" * 2000, "d" * 3000])
+        assert self.main.open_transactions() == []
+        left = replace(self.beside.context, query=self.main.id, sink="kafka.letters")
+        assert list(self.beside.sink.recover(left)) == []
+
+
+def test_rows_and_letters_are_prepared_by_the_executor_and_visible_by_one_decision(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    lives = Lives(broker, tmp_path)
+    coordinator = lives.coordinator()
+    plan = coordinator.plan(0, run="run")
+    ballot = lives.task(plan)
+    assert ballot.letters is not None
+    assert (ballot.vote.rows, ballot.letters.rows) == (2, 2)
+    assert lives.main.read() == lives.beside.read() == []
+    coordinator.decide(plan, list(ballot.votes))
+    lives.check()
+
+
+@pytest.mark.parametrize("lost", ["kafka", "kafka.letters"])
+def test_a_transaction_of_either_that_the_broker_dropped_is_written_again(
+    broker: EmbeddedKafka, tmp_path: Path, lost: str
+) -> None:
+    lives = Lives(broker, tmp_path)
+    coordinator = lives.coordinator()
+    plan = coordinator.plan(0, run="one")
+    votes = list(lives.task(plan).votes)
+    sink = lives.main.sink if lost == "kafka" else lives.beside.sink
+    handle = next(vote.handle for vote in votes if vote.sink == lost)
+    assert handle is not None
+    # As if a time-out had dropped it between the check and the commit.
+    commit = sink.commit
+
+    def dropped(given: Handle) -> Outcome:
+        sink.abort(handle)
+        return commit(given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink, "commit", dropped)
+        with pytest.raises(TransactionLostError):
+            coordinator.decide(plan, votes)
+    assert isinstance(sink.commit(handle), Lost)
+
+    again = lives.coordinator()
+    plan = again.plan(0, run="two")
+    again.decide(plan, list(lives.task(plan).votes))
+    lives.check()
+
+
+def test_a_slot_whose_rows_are_all_refused_has_letters_only(broker: EmbeddedKafka, tmp_path: Path) -> None:
+    lives = Lives(broker, tmp_path)
+    coordinator = lives.coordinator()
+    plan = coordinator.plan(0, run="run")
+    coordinator.decide(plan, list(lives.task(plan, ROWS.take(pa.array([1, 3]))).votes))
+    wait_for(lambda: len(lives.beside.read()) == 2, "two letters")
+    assert lives.main.read() == []
+    assert lives.main.open_transactions() == []
