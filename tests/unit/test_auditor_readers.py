@@ -23,6 +23,7 @@ from onceonly.testing.auditor import (
     LooksBehind,
     Orphan,
     PollingWatcher,
+    Reader,
     Seen,
     audit,
     kafka,
@@ -243,7 +244,7 @@ def letter(folder: Path, name: str, *rows: dict[str, object]) -> None:
 
 
 def audited(tmp_path: Path, inputs: list[Input]) -> dict[Anomaly, int]:
-    sinks = {
+    sinks: dict[str, Reader] = {
         "files": FilesReader("files", tmp_path / "rows"),
         "files.letters": LettersReader(FilesReader("files.letters", tmp_path / "letters")),
     }
