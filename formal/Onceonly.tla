@@ -26,12 +26,13 @@ VARIABLES
     chain,        \* the links of each epoch, as everybody sees them
     synced,       \* how many of them outlive a loss of power
     receipt,      \* the number of the link that is settled, 0 for none
+    kept,         \* the epochs whose receipt outlives a loss of power
     done,         \* Spark's newest commits/N, 0 for none
     tx,           \* the transactions that were begun, and their states
     drv,          \* the drivers
     faults        \* how many faults may still happen
 
-vars == <<chain, synced, receipt, done, tx, drv, faults>>
+vars == <<chain, synced, receipt, kept, done, tx, drv, faults>>
 
 M(name) == Mutant = name
 
@@ -55,12 +56,13 @@ Link(kind, d, e, votes, carried) ==
 (* le, at: epoch and number of the link at hand; then: what its putting is for. *)
 Idle == [pc |-> "off", e |-> 0, mode |-> "none", link |-> NoLink, le |-> 0, at |-> 0, then |-> "none",
          lost |-> {}, carried |-> {}, votes |-> {}, found |-> {}]
-Alive(d) == drv[d].pc \notin {"off", "dead", "end"}
+Alive(d) == drv[d].pc \notin {"off", "dead", "end", "late", "overtaken"}
 
 Init ==
     /\ chain = [e \in 1..(LastEpoch + 2) |-> <<>>]
     /\ synced = [e \in 1..(LastEpoch + 2) |-> 0]
     /\ receipt = [e \in 1..(LastEpoch + 2) |-> 0]
+    /\ kept = {}
     /\ done = 0
     /\ tx = <<>>
     /\ drv = [d \in Drivers |-> Idle]
@@ -68,7 +70,7 @@ Init ==
 
 Fault == faults > 0 /\ faults' = faults - 1
 NoFault == UNCHANGED faults
-Log == <<chain, synced, receipt>>
+Log == <<chain, synced, receipt, kept>>
 
 Go(d, new) == drv' = [drv EXCEPT ![d] = new]
 Dead(d) == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
@@ -101,12 +103,12 @@ Drained(d) == IF M("drain writes again") THEN Running(d, "run", Len(chain[drv[d]
               ELSE [Idle EXCEPT !.pc = "done", !.e = drv[d].e, !.mode = "drain"]
 Putting(d, link, le, at, then) ==
     [drv[d] EXCEPT !.pc = "putting", !.link = link, !.le = le, !.at = at, !.then = then]
-Claiming(d, le, then) ==
+ClaimingAt(d, le, at, then) ==
     LET link == Link("ABORT", d, drv[d].e, {}, {})
-        at == Len(chain[le])
     IN IF M("no ABORT link before the sweep")
        THEN [Putting(d, link, le, at - 1, then) EXCEPT !.pc = "listing"]
        ELSE Putting(d, link, le, at, then)
+Claiming(d, le, then) == ClaimingAt(d, le, Len(chain[le]), then)
 
 SameApplication(d, o) == d = o  \* in the model each run is an application of its own
 
@@ -124,13 +126,15 @@ Read(d) ==
             IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
             ELSE IF c = <<>> THEN IF unbroken THEN Running(d, "run", 0) ELSE Claiming(d, e, "claim")
             ELSE IF Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
-            ELSE IF goes_on /\ ~SameApplication(d, Last(c).plan[1]) THEN Dead(d)  \* overtaken
+            ELSE IF goes_on /\ ~SameApplication(d, Last(c).plan[1])
+                 THEN [Dead(d) EXCEPT !.pc = "overtaken"]
             ELSE IF Last(c).kind = "ABORT" \/ (M("claim over a decision") /\ receipt[e] = 0)
                  THEN Claiming(d, e, "claim")
             ELSE IF receipt[e] # 0 THEN [drv[d] EXCEPT !.pc = "draining"]
             ELSE [Putting(d, Last(c), e, Len(c) - 1, "resolve")
                     EXCEPT !.pc = IF M("found link not synced") THEN "sending" ELSE "syncing"])
-    /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+    /\ kept' = IF receipt[drv[d].e] # 0 /\ ~M("found receipt not synced") THEN kept \cup {drv[d].e} ELSE kept
+    /\ UNCHANGED <<chain, synced, receipt, done, tx>> /\ NoFault
 
 Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothing
     /\ drv[d].pc = "draining"
@@ -144,7 +148,9 @@ Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothin
 
 After(d, new) ==  \* where a driver goes when its link is durable
     [new EXCEPT !.pc = IF new.then \in {"decide", "resolve"} THEN "sending" ELSE "listing"]
-Refused(d) == Dead(d)  \* taken: superseded, overtaken, or somebody else has had the last word
+Overtaken(d) == [Dead(d) EXCEPT !.pc = "overtaken"]  \* starts again, as a driver of its own
+Refused(d) ==  \* taken: overtaken in a claim; else superseded for good, or somebody else has had the last word
+    IF drv[d].then \in {"claim", "next"} THEN Overtaken(d) ELSE Dead(d)
 
 Append1(d) ==
     LET le == drv[d].le IN chain' = [chain EXCEPT ![le] = Append(@, drv[d].link)]
@@ -159,21 +165,34 @@ Put(d) ==  \* the link is seen by everybody; it is not durable yet
                         THEN After(d, w)
                         ELSE [w EXCEPT !.pc = "syncing", !.at = Len(chain[w.le])])
           ELSE /\ Go(d, Refused(d)) /\ UNCHANGED chain
-    /\ UNCHANGED <<synced, receipt, done, tx>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, done, tx>> /\ NoFault
 
 Sync(d) ==  \* the folder, and with it every name in it
     /\ drv[d].pc = "syncing"
     /\ LET w == drv[d] IN
         /\ synced' = [synced EXCEPT ![w.le] = IF @ > w.at + 1 THEN @ ELSE w.at + 1]
         /\ Go(d, After(d, w))
-    /\ UNCHANGED <<chain, receipt, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, receipt, kept, done, tx>> /\ NoFault
 
 PutInDoubt(d) ==  \* the disk fails: put or not put, and the answer is lost
     /\ Fault
     /\ drv[d].pc = "putting" /\ Len(chain[drv[d].le]) = drv[d].at
     /\ Append1(d) \/ UNCHANGED chain
     /\ Go(d, IF drv[d].then = "decide" THEN [drv[d] EXCEPT !.pc = "abandoning"] ELSE Dead(d))
-    /\ UNCHANGED <<synced, receipt, done, tx>>
+    /\ UNCHANGED <<synced, receipt, kept, done, tx>>
+
+CrashInPut(d) ==  \* killed with its put on the way, as to a file server: what comes of it, comes later
+    /\ Fault
+    /\ drv[d].pc = "putting"
+    /\ Go(d, [drv[d] EXCEPT !.pc = "late"])
+    /\ UNCHANGED <<Log, done, tx>>
+
+LatePut(d) ==  \* put-if-absent holds for it, too; nobody hears the answer
+    /\ drv[d].pc = "late"
+    /\ IF Len(chain[drv[d].le]) = drv[d].at \/ M("a taken link number ignored")
+       THEN Append1(d) ELSE UNCHANGED chain
+    /\ Go(d, Dead(d))
+    /\ UNCHANGED <<synced, receipt, kept, done, tx>> /\ NoFault
 
 -----------------------------------------------------------------------------
 (* The sweep: list, look, fence *)
@@ -322,7 +341,8 @@ Settling(d, lost) ==  \* what follows from the outcomes, in protocol/planning.py
         carried == w.link.carried \cup (w.link.votes \ lost)
     IN IF lost = {} THEN [w EXCEPT !.pc = "receipting"]
        ELSE IF w.then = "decide" THEN [w EXCEPT !.pc = "abandoning"]  \* stops: Lost
-       ELSE IF carried = {} \/ M("a part lost taken for all") THEN Claiming(d, w.e, "claim")
+       ELSE IF carried = {} \/ M("a part lost taken for all")
+            THEN ClaimingAt(d, w.e, w.at + 1, "claim")  \* behind the link that it read, which may be the last no more
        ELSE Putting(d, Link("COMMIT", d, w.e, lost, carried), w.e, w.at + 1, "claim")
 
 Outcomes(d) ==
@@ -347,8 +367,16 @@ NoAnswer(d) ==  \* no answer, or none that allows a conclusion: the query stops,
 PutReceipt(d) ==
     /\ drv[d].pc = "receipting"
     /\ receipt' = [receipt EXCEPT ![drv[d].e] = IF @ = 0 THEN drv[d].at + 1 ELSE @]
+    /\ kept' = kept \cup {drv[d].e}
     /\ Go(d, [drv[d] EXCEPT !.pc = IF drv[d].then = "resolve" THEN "draining" ELSE "listing"])
     /\ UNCHANGED <<chain, synced, done, tx>> /\ NoFault
+
+CrashInReceipt(d) ==  \* everybody sees the receipt, and its writer died before it was durable
+    /\ Fault
+    /\ drv[d].pc = "receipting" /\ receipt[drv[d].e] = 0
+    /\ receipt' = [receipt EXCEPT ![drv[d].e] = drv[d].at + 1]
+    /\ Go(d, Dead(d))
+    /\ UNCHANGED <<chain, synced, kept, done, tx>>
 
 Abandon(d) ==  \* Spark calls abort after a failed commit, too: the chain is read first
     /\ drv[d].pc = "abandoning"
@@ -367,13 +395,14 @@ Crash(d) ==
     /\ Alive(d) /\ Go(d, Dead(d))
     /\ UNCHANGED <<Log, done, tx>>
 
-LosePower ==  \* what nobody synced is gone; Spark may forget its last commits/N
+LosePower ==  \* what nobody synced is gone; Spark may forget any number of its last commits/N
     /\ Fault
-    /\ drv' = [d \in Drivers |-> IF Alive(d) THEN Dead(d) ELSE drv[d]]
+    /\ drv' = [d \in Drivers |-> IF Alive(d) \/ drv[d].pc = "late" THEN Dead(d) ELSE drv[d]]
+    /\ receipt' = [e \in DOMAIN receipt |-> IF e \in kept THEN receipt[e] ELSE 0]
     /\ chain' = [e \in DOMAIN chain |-> SubSeq(chain[e], 1, synced[e])]
-    /\ \E forgotten \in {0, 1} : done >= forgotten /\ done' = done - forgotten
-    /\ drv' # drv \/ chain' # chain \/ done' # done
-    /\ UNCHANGED <<synced, receipt, tx>>
+    /\ done' \in 0..done
+    /\ drv' # drv \/ chain' # chain \/ done' # done \/ receipt' # receipt
+    /\ UNCHANGED <<synced, kept, tx>>
 
 Expire(t) ==
     /\ Fault
@@ -385,11 +414,15 @@ Expire(t) ==
 Step(d) ==
     \/ Begin(d) \/ Read(d) \/ Drain(d) \/ Put(d) \/ Sync(d) \/ List(d) \/ Look(d) \/ Fence(d)
     \/ TaskFails(d) \/ Decide(d) \/ SendCommits(d) \/ Outcomes(d) \/ PutReceipt(d)
-    \/ Abandon(d) \/ Finish(d)
-Failure(d) == PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d)
+    \/ Abandon(d) \/ Finish(d) \/ LatePut(d)
+Failure(d) ==
+    \/ PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d) \/ CrashInPut(d) \/ CrashInReceipt(d)
 
 Settled == done = LastEpoch /\ \A d \in Drivers : ~Alive(d)
-Rest == Settled /\ UNCHANGED vars  \* so that only what is stuck elsewhere is a deadlock
+(* One that was overtaken would start again, and the bound has no driver left. *)
+Spent == /\ \A d \in Drivers : drv[d].pc # "off" /\ ~Alive(d)
+         /\ \E d \in Drivers : drv[d].pc = "overtaken"
+Rest == (Settled \/ Spent) /\ UNCHANGED vars  \* so that only what is stuck elsewhere is a deadlock
 
 Next ==
     \/ \E d \in Drivers : Start(d) \/ Step(d) \/ Failure(d)
@@ -400,7 +433,49 @@ Next ==
 
 (* Faults are finite, and whatever can go on goes on. *)
 Spec == Init /\ [][Next]_vars /\ WF_vars(Next)
-Settles == <>[]Settled
+Settles == <>[](Settled \/ Spent)
+
+-----------------------------------------------------------------------------
+(* The rows of the code's table (protocol/transitions.py), each with the actions here that take it. *)
+(* A test compares them with the table, and the actions with those above. *)
+
+Rows == {
+    <<"Reading", "ChainRead", {"Read"}>>,
+    <<"Claiming", "LinkPersisted", {"Sync"}>>,
+    <<"Claiming", "LinkTaken", {"Put"}>>,
+    <<"Claiming", "LinkInDoubt", {"PutInDoubt"}>>,
+    <<"SweepingStart", "Swept", {"Look", "Fence"}>>,
+    <<"SweepingStart", "SweepFailed", {"SweepFails"}>>,
+    <<"SweepingStart", "LinkTaken", {"Look"}>>,
+    <<"Draining", "ChainRead", {"Drain"}>>,
+    <<"ClaimingNext", "LinkPersisted", {"Sync"}>>,
+    <<"ClaimingNext", "LinkTaken", {"Put"}>>,
+    <<"ClaimingNext", "LinkInDoubt", {"PutInDoubt"}>>,
+    <<"SweepingNext", "Swept", {"Look", "Fence"}>>,
+    <<"SweepingNext", "SweepFailed", {"SweepFails"}>>,
+    <<"SweepingNext", "LinkTaken", {"Look"}>>,
+    <<"Syncing", "LinkPersisted", {"Sync"}>>,
+    <<"Syncing", "LinkInDoubt", {"Crash"}>>,  \* it stops with nothing done, as if it had died
+    <<"Resolving", "Resolved", {"Outcomes", "NoAnswer"}>>,
+    <<"Receipting", "ReceiptPersisted", {"PutReceipt"}>>,
+    <<"Running", "VotesCollected", {"Decide"}>>,
+    <<"Checking", "Checked", {"Decide", "TaskFails"}>>,  \* late is as if a task had failed
+    <<"Deciding", "LinkPersisted", {"Sync"}>>,
+    <<"Deciding", "LinkTaken", {"Put"}>>,
+    <<"Deciding", "LinkInDoubt", {"PutInDoubt"}>>,
+    <<"Committing", "Resolved", {"Outcomes", "NoAnswer"}>>,
+    <<"SweepingEnd", "Swept", {"Look", "Fence"}>>,
+    <<"SweepingEnd", "SweepFailed", {"SweepFails"}>>,
+    <<"SweepingEnd", "LinkTaken", {"Look"}>>,
+    <<"Abandoning", "ChainRead", {"Abandon"}>>,
+    <<"Voiding", "LinkPersisted", {"Sync"}>>,
+    <<"Voiding", "LinkTaken", {"Put"}>>,
+    <<"Voiding", "LinkInDoubt", {"PutInDoubt"}>>
+}
+
+(* What takes no row: Spark's and the tasks' own steps, commands that have no answer, and faults of the world. *)
+NoRow == {"Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
+          "Expire", "LosePower", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}
 
 -----------------------------------------------------------------------------
 (* The laws *)

@@ -62,7 +62,7 @@ Own(d) ==
     \/ SendCommits(d) \/ Outcomes(d) \/ NoAnswer(d)
 
 (* Others act before this event where the log could not tell: they stand before it, or have died since. *)
-Meets(d) == drv[d].pc \in {"off", "reading", "draining", "putting", "looking", "dead"}
+Meets(d) == drv[d].pc \in {"off", "reading", "draining", "putting", "looking", "dead", "overtaken"}
 Others(o) ==
     /\ o # Ev.d /\ Recent(o)
     /\ Ev.k \in {"started", "link", "receipt"} \/ Meets(Ev.d)
@@ -161,7 +161,7 @@ Over == Ev.k = "done" /\ Ev_d("done") /\ Same
 GivenUp ==
     /\ Ev.k = "aborted" /\ drv[Ev.d].e = Ev.e
     /\ LET v == drv[Ev.d] IN
-        IF v.pc = "dead" THEN Same
+        IF v.pc \in {"dead", "overtaken"} THEN Same
         ELSE /\ v.mode # "none"
              /\ Go(Ev.d, IF v.mode = "drain" THEN Dead(Ev.d)
                          ELSE [Idle EXCEPT !.pc = "abandoning", !.e = v.e, !.mode = v.mode, !.at = v.at,
@@ -191,7 +191,7 @@ Forget ==
     /\ tx' = [t \in {t \in DOMAIN tx : t.e \notin past} |-> tx[t]]
     /\ chain' = [e \in DOMAIN chain |-> IF e \notin past THEN chain[e]
                    ELSE [k \in DOMAIN chain[e] |-> [chain[e][k] EXCEPT !.votes = {}, !.carried = {}]]]
-    /\ UNCHANGED <<synced, receipt, done, drv, w, i>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, done, drv, w, i>> /\ NoFault
 
 TraceNext ==
     IF \E d \in Drivers : Gone(d) THEN Bury

@@ -16,6 +16,7 @@ TWO_DRIVERS = Bound(epochs=1, faults=1, drivers=2)
 TWO_EPOCHS = Bound(epochs=2, faults=1, drivers=2)
 TWO_SLOTS = Bound(epochs=1, faults=1, drivers=2, slots=2)
 TWO_FAULTS = Bound(epochs=1, faults=2, drivers=3)
+LOST_RECEIPTS = Bound(epochs=2, faults=2, drivers=3, sinks=1)
 
 MUTANTS = (
     ("link not synced", "DecisionFirst", TINY),
@@ -38,12 +39,15 @@ MUTANTS = (
     ("claim over a decision", "AbortedNeverVisible", TWO_DRIVERS),
     ("a part lost taken for all", "AbortedNeverVisible", TWO_DRIVERS),
     ("a repair writes everything", "NoRowTwice", TWO_DRIVERS),
+    ("found receipt not synced", "NoGap", LOST_RECEIPTS),
 )
 """Each with the law that it breaks, in the smallest bound in which TLC finds it."""
 
 
 @pytest.mark.parametrize(
-    "bound", [TWO_EPOCHS, TWO_SLOTS, TWO_FAULTS], ids=["two epochs", "two slots", "two faults"]
+    "bound",
+    [TWO_EPOCHS, TWO_SLOTS, TWO_FAULTS, LOST_RECEIPTS],
+    ids=["two epochs", "two slots", "two faults", "two epochs and two faults"],
 )
 def test_the_laws_hold_in_every_state_and_none_is_stuck(bound: Bound) -> None:
     found = bound.check()
