@@ -473,6 +473,16 @@ Rows == {
     <<"Voiding", "LinkInDoubt", {"PutInDoubt"}>>
 }
 
+(* Rows that the model does not have: what Spark's own checkpoint says, and what others noted in it. *)
+Outside == {
+    <<"Skipping", "LinkPersisted">>,
+    <<"Skipping", "LinkTaken">>,
+    <<"Skipping", "LinkInDoubt">>,
+    <<"Skipped", "ReceiptPersisted">>,
+    <<"Restoring", "InputsRestored">>,
+    <<"Restoring", "InputsNotRestored">>
+}
+
 (* What takes no row: Spark's and the tasks' own steps, commands that have no answer, and faults of the world. *)
 NoRow == {"Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
           "Expire", "LosePower", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}

@@ -33,6 +33,9 @@ def actions() -> set[str]:
 def test_the_model_has_the_rows_of_the_codes_table_and_no_others() -> None:
     known = [(state, event) for state, event, _ in rows()]
     assert len(known) == len(set(known))
+    outside = re.findall(r'<<"(\w+)", "(\w+)">>', definition("Outside"))
+    assert set(known) & set(outside) == set()
+    known += outside
     table = {(state.__name__, event.__name__) for state, event in transitions._TABLE}
     assert set(known) - table == set(), "moves of the model that the code does not have"
     assert table - set(known) == set(), "moves of the code that the model does not have"
