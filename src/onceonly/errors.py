@@ -99,7 +99,7 @@ class CheckpointChangedError(OnceonlyError):
 
 
 class InDoubtError(OnceonlyError):
-    """The outcome of a transaction or of a put cannot be told. Nothing was aborted; a person must look."""
+    """The outcome of a transaction cannot be told. Nothing was aborted; a person must look."""
 
     code = "IN_DOUBT"
 

@@ -205,6 +205,11 @@ class Link:
         return f"{self.epoch}.{self.index}"
 
     @property
+    def application(self) -> str:
+        """Name the Spark application that put it; empty where that is not known (an operator's command)."""
+        return self.plan.rpartition(".")[0]
+
+    @property
     def pending(self) -> tuple[Vote, ...]:
         """The votes whose handles this link commits."""
         return tuple(vote for vote in self.votes if vote.handle is not None)

@@ -309,10 +309,14 @@ class DecisionLog(Protocol):
         """Give the newest epoch that has a link (or a summary), None for an empty log."""
         ...
 
+    def owners(self) -> tuple[str, ...]:
+        """Name the applications that put the links that are not folded, oldest first, neighbours once; known ones."""
+        ...
+
     def put_link(self, link: Link) -> Link:
         """Append; give the link that now stands at this place: equal to ``link`` if the put is ours.
 
-        Raises ``InDoubtError`` where neither can be told.
+        Raises ``UnavailableError`` where neither can be told: the chain must be read again.
         """
         ...
 

@@ -4,7 +4,7 @@ Each law has been seen to fail, with a mutant put into the protocol by hand:
 
     mutant                                              law that this test then found broken
     commit before the link; no sync of a found link     a commit was sent before … was durable
-    commit after LinkTaken, after LinkInDoubt           … led to a commit
+    commit after LinkTaken                              … led to a commit
     no claim; repair or re-run without a claim;         … opens a transaction without a link of its own
       go on although the claim was taken, or although
       somebody came between; a drain that writes
@@ -127,6 +127,11 @@ class ProtocolMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 20))
     def begin_late(self, number: int) -> None:
         self.world.begin_late(number)
+
+    @precondition(lambda self: self.world.under_way)
+    @rule(number=st.integers(0, 5))
+    def put_late(self, number: int) -> None:
+        self.world.put_late(number)
 
     @rule(deal=st.integers(0, len(DEALS) - 1))
     def deal(self, deal: int) -> None:

@@ -2,7 +2,8 @@
 
 Everything outside the protocol is simulated with the worst manners that the real thing is allowed:
 
-* the log's put is atomic, but a link is seen by everybody before it is synced, and lost with the machine;
+* the log's put is atomic, but a link is seen by everybody before it is synced, and lost with the machine; one whose
+  answer is lost was made, or was not, or is made much later;
 * a sink's transaction may expire at any time; the answer to a commit may be lost after the act; a task that was
   given up begins or prepares late; a slot is tried twice and only one of the two votes is collected;
 * an epoch is found late when all its votes are in, or its transactions are said to expire soon;
@@ -87,6 +88,10 @@ class BrokenLawError(AssertionError):
     """One of the laws does not hold."""
 
 
+class NoAnswerError(Exception):
+    """A put was not answered, however often it was repeated: the run ends, and the next one reads what stands."""
+
+
 def law(holds: object, text: str) -> None:
     if not holds:
         raise BrokenLawError(text)
@@ -119,6 +124,7 @@ class Application:
     """
 
     name: str
+    superseded: bool = False  # over for good: whoever supervises its query does not start it again
     rank: int | None = None
     planners: list[tuple[int, str] | None] = field(default_factory=lambda: [None, None])
 
@@ -154,6 +160,7 @@ class World:
     finished: int = -1  # Spark's newest commits/N
     deal: int = 0
     planner: int = 0  # the process that plans next
+    under_way: list[Link] = field(default_factory=list)  # puts without an answer, which may still arrive
     trace: list[str] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -196,7 +203,7 @@ class World:
     def restart(self, application: Application) -> None:
         """Start the query again in an application whose run has failed, with planners that remember it."""
         mine = [driver for driver in self.drivers if driver.application is application]
-        if not any(driver.alive or driver.killed for driver in mine):
+        if not application.superseded and not any(driver.alive or driver.killed for driver in mine):
             self.start(application)
 
     def crash(self, driver: Driver) -> None:
@@ -229,6 +236,15 @@ class World:
         if transaction.state == "open":
             self.trace.append(f"{transaction.name} is prepared late")
             transaction.state = "prepared"
+
+    def put_late(self, number: int) -> None:
+        """Let a put that was not answered arrive, after its run has ended; where its number is taken, it is refused."""
+        if self.under_way:
+            link = self.under_way.pop(number % len(self.under_way))
+            chain = self.chains.setdefault(link.epoch, [])
+            if link.index == len(chain):
+                self.trace.append(f"the put of {link.name} arrives late")
+                chain.append(Entry(link))
 
     def begin_late(self, number: int) -> None:
         """Let a task of an older try begin, after everybody has forgotten it."""
@@ -413,11 +429,17 @@ class World:
             if isinstance(command, p.Stop):
                 law(command.reason in STOPS, f"driver {driver.number} stops: {command}")
                 self._say(driver, f"stops: {command.reason}")
+                if command.reason is p.StopReason.SUPERSEDED:
+                    driver.application.superseded = True
                 return None
             if isinstance(command, p.StartTasks):
                 plan = command.plan
                 continue
-            event = yield from self._carry_out(driver, command)
+            try:
+                event = yield from self._carry_out(driver, command)
+            except NoAnswerError:
+                self._say(driver, "ends: no answer to a put")
+                return None
             if event is not None:
                 state, more = p.step(state, event)
                 law(
@@ -430,9 +452,9 @@ class World:
 
     def _carry_out(self, driver: Driver, command: p.Command) -> Generator[str, str, p.Event | None]:
         match command:
-            case p.ReadChain(epoch):
+            case p.ReadChain(epoch, owners):
                 yield "read"
-                return self._read(epoch)
+                return self._read(epoch, owners=owners)
             case p.CheckPrepared(_, link):
                 # A check that sees nothing is no promise: what is voted may expire unseen, before it or after.
                 fault = yield f"check of {link.name}"
@@ -464,7 +486,7 @@ class World:
             case _:
                 raise BrokenLawError(f"unexpected: {command}")
 
-    def _read(self, epoch: int) -> p.ChainRead:
+    def _read(self, epoch: int, *, owners: bool) -> p.ChainRead:
         before = self.chains.get(epoch - 1, [])
         return p.ChainRead(
             links=tuple(entry.link for entry in self.chains.get(epoch, [])),
@@ -472,11 +494,17 @@ class World:
             previous=before[-1].link if before else None,
             previous_receipt=self.receipts.get(epoch - 1),
             newest=max((number for number, chain in self.chains.items() if chain), default=None),
+            owners=self._owners() if owners else (),
         )
+
+    def _owners(self) -> tuple[str, ...]:
+        links = [entry.link for _, chain in sorted(self.chains.items()) for entry in chain]
+        return tuple(name for name, _ in itertools.groupby(link.application for link in links))
 
     def _put(self, driver: Driver, link: Link) -> Generator[str, str, p.Event]:
         if (yield f"put {link.name} {link.kind}") == "doubt":
-            return p.LinkInDoubt("no answer, and nothing was written")
+            self.under_way.append(link)
+            raise NoAnswerError
         chain = self.chains.setdefault(link.epoch, [])
         law(link.index <= len(chain), f"{link.name} would leave a gap")
         if link.index < len(chain):
@@ -485,7 +513,7 @@ class World:
         yield f"sync of the put of {link.name}"
         self._sync(link)
         if (yield f"answer to the put of {link.name}") == "doubt":
-            return p.LinkInDoubt("no answer, though it was written")
+            raise NoAnswerError
         if driver.rank is None or link.reason:
             driver.application.rank = next(self.numbers)
         return p.LinkPersisted(link)

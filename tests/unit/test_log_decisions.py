@@ -11,13 +11,13 @@ import pytest
 from onceonly.errors import (
     CheckpointMovedError,
     ConfigurationError,
-    InDoubtError,
     LogError,
     ProtocolError,
     SupersededError,
     UnavailableError,
 )
 from onceonly.log import FileDecisionLog, checkpoint_path, identity_token, open_log
+from onceonly.log import store as store_module
 from onceonly.log.codec import VERSION
 from onceonly.log.store import PutUnknownError
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
@@ -191,22 +191,26 @@ def test_another_runs_receipt_is_made_durable_before_it_is_relied_upon() -> None
     assert steps[-1] == ("sync", "receipts/00000000000000000000.json")
 
 
-def test_a_name_that_was_taken_and_cannot_be_read_is_in_doubt() -> None:
+def test_a_name_that_was_taken_and_cannot_be_read_is_settled_by_a_restart() -> None:
     class Stale(MemoryStore):
         def put_if_absent(self, name: str, data: bytes, *, before_publish: object = None) -> bool:
             return False
 
-    with pytest.raises(InDoubtError, match="not to be found"):
+    with pytest.raises(UnavailableError, match="not to be found"):
         FileDecisionLog(Stale(), query="q", keep=5).put_link(link(0))
 
 
-def test_a_put_that_got_no_answer_and_left_nothing_is_in_doubt() -> None:
+def test_a_put_that_gets_no_answer_and_leaves_nothing_is_settled_by_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_module, "AGAIN_S", 0.1)
+
     class Silent(MemoryStore):
         def put_if_absent(self, name: str, data: bytes, *, before_publish: object = None) -> bool:
             message = "no answer"
             raise PutUnknownError(message)
 
-    with pytest.raises(InDoubtError, match="no answer"):
+    with pytest.raises(UnavailableError, match="no answer"):
         FileDecisionLog(Silent(), query="q", keep=5).put_link(link(0))
 
 

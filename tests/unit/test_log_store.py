@@ -9,15 +9,17 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from onceonly import durable
-from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.log import LocalStore, open_log
+from onceonly.log import store as store_module
 from onceonly.log.store import put_once
-from onceonly.model import Link, LinkKind
+from onceonly.model import Link, LinkKind, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,12 +225,92 @@ def test_a_lost_answer_is_read_back_and_found_anothers(
     assert put_once(store, NAME, b"ours") == b"theirs"
 
 
-def test_a_lost_answer_with_nothing_there_is_in_doubt(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let time pass only where the put waits; give how long."""
+    waited: list[float] = []
+    monkeypatch.setattr(
+        store_module, "time", SimpleNamespace(monotonic=lambda: sum(waited), sleep=waited.append)
+    )
+    return waited
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+@pytest.mark.parametrize("made", [False, True], ids=["not made", "made"])
+def test_a_put_is_repeated_until_an_answer_is_definite(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float], number: int, *, made: bool
 ) -> None:
-    monkeypatch.setattr(os, "link", Fault("link", errno.ETIMEDOUT, calls={1}))
-    with pytest.raises(InDoubtError, match="will still appear"):
-        put_once(store, NAME, b"one")
+    fault = Fault("link", number, calls={1, 2, 3}, after=made)
+    monkeypatch.setattr(os, "link", fault)
+    assert put_once(store, NAME, b"one") == b"one"
+    assert store.get(NAME) == b"one"
+    # Where the first one was made, the second finds its name taken, and its own bytes there.
+    assert fault.count == (2 if made else 4)
+    assert 0 < sum(waits) < 1
+    assert not temporaries(store.root)
+
+
+def test_a_repeated_put_that_another_was_quicker_than_is_not_ours(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "link", real)
+        LocalStore(store.root).put_if_absent(NAME, b"theirs")
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    monkeypatch.setattr(os, "link", link)
+    assert put_once(store, NAME, b"ours") == b"theirs"
+    assert waits
+
+
+def test_a_put_that_is_never_answered_is_unavailable_after_a_bound_and_a_restart_may_heal_it(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", Fault("link", errno.ESTALE, calls=set(range(1, 1000))))
+        with pytest.raises(UnavailableError, match="no answer told whether it stands") as caught:
+            put_once(store, NAME, b"one")
+    assert caught.value.restartable
+    assert str(store.root / NAME) in caught.value.what
+    assert "ESTALE" in caught.value.what or os.strerror(errno.ESTALE) in caught.value.what
+    assert store_module.AGAIN_S - 2 <= sum(waits) <= store_module.AGAIN_S
+    assert put_once(store, NAME, b"two") == b"two"
+
+
+def test_what_cannot_be_read_back_is_asked_for_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    store.put_if_absent(NAME, b"theirs")
+    real, left = Path.read_bytes, [0, 1, 2]
+
+    def unreadable(path: Path) -> bytes:
+        if left:
+            left.pop()
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    assert put_once(store, NAME, b"ours") == b"theirs"
+    assert len(waits) == 3
+
+
+@pytest.mark.parametrize("which", ["link", "receipt"])
+def test_one_unclear_answer_of_a_shared_mount_stops_neither_a_decision_nor_a_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], which: str
+) -> None:
+    log = open_log(str(tmp_path), query="q", create=True)
+    link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
+    if which == "receipt":
+        log.put_link(link)
+    monkeypatch.setattr(os, "link", Fault("link", errno.ESTALE, calls={1}))
+    if which == "link":
+        assert log.put_link(link) == link
+    else:
+        log.put_receipt(Receipt(epoch=0, index=0, plan="p", outcomes={}))
+        assert log.receipt(0) is not None
+    assert waits
 
 
 # Its n-th fsync from the put on fails with an error; each one is told of in a file, as it ends without a word.

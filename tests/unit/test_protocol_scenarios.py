@@ -116,8 +116,6 @@ class Scenario:
                 return p.LinkPersisted(self.put)
             case "taken":
                 return p.LinkTaken(self.links[rest[0]])
-            case "doubt":
-                return p.LinkInDoubt("no answer")
             case "received":
                 return p.ReceiptPersisted()
             case "swept":
@@ -203,7 +201,7 @@ class Scenario:
             )
         known = {
             "receipt", "previous", "unreceipted", "newest", "last", "last-unreceipted", "passed", "now",
-            "before", "noted",
+            "before", "noted", "owners",
         }  # fmt: skip
         if "noted" in more:
             links = tuple(replace(link, inputs=_inputs(epoch, "end")) for link in links)
@@ -222,6 +220,7 @@ class Scenario:
             passed=passed,
             inputs=_inputs(epoch, more["now"]) if "now" in more else None,
             inputs_before=_inputs(epoch - 1, more["before"]) if "before" in more else None,
+            owners=tuple(more["owners"].split(",")) if "owners" in more else (),
         )
 
     def _vote(self, text: str, plan: str) -> Vote:

@@ -80,7 +80,6 @@ EVENTS: tuple[p.Event, ...] = (
     p.ChainRead((), None),
     p.LinkPersisted(LINK),
     p.LinkTaken(LINK),
-    p.LinkInDoubt(""),
     p.Resolved(vote(), Committed()),
     p.ReceiptPersisted(),
     p.Swept(0),

@@ -382,14 +382,14 @@ def test_what_a_sink_lets_slip_is_asked_for_again_and_aborts_nothing(slip: Excep
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_put_whose_answer_is_in_doubt_commits_and_aborts_nothing(written: bool) -> None:  # noqa: FBT001  a parameter
+def test_a_put_without_an_answer_commits_and_aborts_nothing_and_a_restart_settles_it(written: bool) -> None:  # noqa: FBT001  a parameter
     job = Job()
 
     def doubt(step: str, value: Link | Receipt) -> None:
         at = "link.after" if written else "link.before"
         if step == at and isinstance(value, Link) and value.kind is LinkKind.COMMIT:
             job.disk.hook = None
-            raise errors.InDoubtError("the file system does not answer", next_step="look")
+            raise errors.UnavailableError("the file system does not answer", next_step="again")
 
     job.disk.hook = doubt
     coordinator = job.coordinator()
@@ -397,7 +397,7 @@ def test_a_put_whose_answer_is_in_doubt_commits_and_aborts_nothing(written: bool
     votes = [job.task(plan, sink, slot, run="run0") for sink in SINKS for slot in range(3)]
     prepared = job.store().pending()
 
-    with pytest.raises(errors.InDoubtError, match="the file system does not answer"):
+    with pytest.raises(errors.UnavailableError, match="the file system does not answer"):
         coordinator.decide(plan, votes)
     assert job.store().pending() == prepared
     coordinator.abort(plan, votes)
@@ -406,6 +406,35 @@ def test_a_put_whose_answer_is_in_doubt_commits_and_aborts_nothing(written: bool
     assert job.store().pending() == (prepared if written else [])
     assert job.disk.links[0][-1].kind is (LinkKind.COMMIT if written else LinkKind.ABORT)
     job.live(1)
+    job.check()
+
+
+def test_of_two_applications_that_start_again_the_older_one_is_over_for_good() -> None:
+    job = Job(application="older")
+    job.live(0)
+    older = job.coordinator()
+    plan = older.plan(1, run="older")
+    vote = job.task(plan, "a", 0, run="older")
+    job.application = "newer"
+    newer = job.coordinator()
+    newer.plan(1, run="newer")  # takes over on purpose, and fences what the older one has prepared
+    older.abort(plan, [vote], run="older")  # as after a failed write
+    links = dict(job.disk.links)
+
+    # Started again, in this planner and in another one of its application; later, too, when epochs were decided.
+    job.application = "older"
+    for upto in (1, 3):
+        for coordinator in (older, job.coordinator()):
+            with pytest.raises(errors.SupersededError, match="newer"):
+                coordinator.plan(job.finished + 1, run="older again")
+        assert job.disk.links == links, "it has put a link"
+        job.application = "newer"
+        job.live(upto)
+        links = dict(job.disk.links)
+        job.application = "older"
+    # One that has put nothing yet was started on purpose.
+    job.application = "third"
+    job.live(4)
     job.check()
 
 

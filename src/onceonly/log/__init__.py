@@ -15,7 +15,7 @@ from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.history import Summary
 from onceonly.log.identity import checkpoint_path, identity_token
 from onceonly.log.local import LocalStore
-from onceonly.log.opening import open_log
+from onceonly.log.opening import open_log, owners
 from onceonly.log.store import PutUnknownError, Store
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "checkpoint_path",
     "identity_token",
     "open_log",
+    "owners",
 ]

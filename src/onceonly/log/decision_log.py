@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from onceonly import failpoints
-from onceonly.errors import InDoubtError, LogError, ProtocolError, SupersededError, UnavailableError
+from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
 from onceonly.log import codec, names
 from onceonly.log.folding import Folder
 from onceonly.log.store import put_once
@@ -33,6 +34,7 @@ class FileDecisionLog:
         self._keep = keep
         self._newest: int | None = None
         self._covered_to = -1
+        self._applications: dict[int, tuple[str, ...]] = {}  # by epoch, of each of its links
         self._folder = Folder(store, keep=keep)
 
     @property
@@ -69,7 +71,27 @@ class FileDecisionLog:
             links.append(link)
         if links:
             self._saw(epoch)
+            self._applications[epoch] = tuple(link.application for link in links)
         return tuple(links)
+
+    def owners(self) -> tuple[str, ...]:
+        """Name the applications that put the links that are not folded, oldest first, neighbours once; known ones.
+
+        Reads the newest epoch, and those before that this process has not read yet.
+        """
+        self._applications = {
+            epoch: each for epoch, each in self._applications.items() if epoch > self._covered_to
+        }
+        newest = self.newest()
+        if newest is None:
+            return ()
+        # An epoch gets no link once there is a later one, so what was read of it then stays.
+        self.chain(newest)
+        epoch = newest - 1
+        while epoch > self._covered_to and (epoch in self._applications or self.chain(epoch)):
+            epoch -= 1
+        names_of = (each for _, several in sorted(self._applications.items()) for each in several if each)
+        return tuple(name for name, _ in groupby(names_of))
 
     def receipt(self, epoch: int) -> Receipt | None:
         """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
@@ -115,7 +137,7 @@ class FileDecisionLog:
 
         Links are equal whenever they were put (see ``Stamp``): the time of the one that stands stays.
 
-        Raises ``UnavailableError`` where nothing was put, ``InDoubtError`` where it cannot be told,
+        Raises ``UnavailableError`` where nothing was put or no answer told it, so that the chain must be read again,
         ``SupersededError`` where the epoch was folded meanwhile, so that this run is very old.
         """
         self._refuse_gap(link)
@@ -129,7 +151,7 @@ class FileDecisionLog:
                     self._store.delete(name)
             raise self._superseded(link)
         if standing is None:
-            raise InDoubtError(
+            raise UnavailableError(
                 f"{self._store.where(name)} was taken, and then not to be found",
                 next_step="see to this file system (a mount with stale caches?) and start the query again",
             )

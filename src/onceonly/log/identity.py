@@ -80,7 +80,7 @@ def record_move(store: Store, address: str) -> Identity:
     """Make ``address`` the log's home; give the identity that then stands. Idempotent.
 
     Operator's process. Another one that does the same at the same moment is no harm; one that records another
-    address is found by ``compare`` afterwards. Raises ``UnavailableError``, ``InDoubtError``, ``LogError``.
+    address is found by ``compare`` afterwards. Raises ``UnavailableError``, ``LogError``.
     """
     moves = trail(store)
     if not moves:

@@ -56,6 +56,14 @@ def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
     return log, found
 
 
+def owners(checkpoint: str) -> tuple[str, ...]:
+    """Name the applications that put the links of a log, oldest first, neighbours once. Driver; only looks.
+
+    Raises ``LogError`` (also where there is no log), ``UnavailableError``.
+    """
+    return look(checkpoint)[0].owners()
+
+
 def accept_move(checkpoint: str) -> identity.Identity:
     """Make the place where a checkpoint is now its home. Operator's process; idempotent.
 

@@ -6,12 +6,18 @@ object store with a conditional put can fulfil it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import time
+from typing import TYPE_CHECKING, Final, Protocol
 
-from onceonly.errors import InDoubtError, UnavailableError
+from onceonly.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+AGAIN_S: Final = 30.0
+"""How long a put is repeated whose answers tell nothing, as those of a shared mount do whose server is restarted."""
+_DELAY_FIRST_S = 0.05
+_DELAY_MAX_S = 2.0
 
 
 class PutUnknownError(Exception):
@@ -67,29 +73,36 @@ def put_once(
 ) -> bytes | None:
     """Put, and give what now stands there: ``data`` itself, durable, if the put is ours.
 
-    A put whose answer did not arrive is read back. None where the name was taken a moment ago and is free
-    again: somebody has folded it. Raises ``UnavailableError`` where nothing was put, ``InDoubtError`` where
-    it cannot be told.
+    A put whose answer did not arrive is repeated, with the same bytes, until one is definite: whichever of them comes
+    through, the name is given once, and what stands there tells whose it is. None where the name was taken a moment
+    ago and is free again: somebody has folded it. Raises ``UnavailableError`` where nothing was put, and where no
+    answer was definite for ``AGAIN_S`` seconds: the next start reads what stands, and contends for the same name where
+    nothing does.
     """
-    unknown: PutUnknownError | None = None
-    try:
-        if store.put_if_absent(name, data, before_publish=before_publish):
-            return data
-    except PutUnknownError as error:
-        unknown = error
-    try:
-        standing = store.get(name)
-        if standing == data:
-            # Ours after all, but perhaps not yet durable: its folder may not have been synced.
-            store.sync(name)
-    except UnavailableError as error:
-        raise InDoubtError(
-            f"It cannot be told whether {store.where(name)} is durable: {unknown or error.what}",
-            next_step="repair the file system and start the query again; nothing was aborted",
-        ) from error
-    if standing is None and unknown is not None:
-        raise InDoubtError(
-            f"It cannot be told whether {store.where(name)} will still appear: {unknown}",
-            next_step="repair the file system and start the query again; nothing was aborted",
-        ) from unknown
-    return standing
+    deadline = time.monotonic() + AGAIN_S
+    delay = _DELAY_FIRST_S
+    asked = False
+    while True:
+        try:
+            if store.put_if_absent(name, data, before_publish=before_publish):
+                return data
+            asked = True
+            standing = store.get(name)
+            if standing == data:
+                # Ours after all, but perhaps not yet durable: its folder may not have been synced.
+                store.sync(name)
+        except PutUnknownError as error:
+            asked, why = True, str(error)
+        except UnavailableError as error:
+            if not asked:
+                raise
+            why = error.what
+        else:
+            return standing
+        if time.monotonic() + delay > deadline:
+            raise UnavailableError(
+                f"{store.where(name)} could not be put: {AGAIN_S:g} s long no answer told whether it stands: {why}",
+                next_step="see to this file system (mount, server) and start the query again: it reads what stands",
+            )
+        time.sleep(delay)
+        delay = min(2 * delay, _DELAY_MAX_S)

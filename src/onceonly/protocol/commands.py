@@ -12,14 +12,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadChain:
-    """Read the epoch's chain. Answer: ``ChainRead``."""
+    """Read the epoch's chain. Answer: ``ChainRead``, with the log's owners where ``owners`` asks for them."""
 
     epoch: int
+    owners: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PutLink:
-    """Put the link if its number is free, durably. Answer: ``LinkPersisted``, ``LinkTaken``, ``LinkInDoubt``."""
+    """Put the link if its number is free, durably. Answer: ``LinkPersisted``, ``LinkTaken``.
+
+    Where neither can be told, the run ends there without an answer: the next one reads what stands, and puts a link
+    under the same number where nothing does.
+    """
 
     link: Link
 

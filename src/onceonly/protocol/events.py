@@ -18,7 +18,8 @@ class ChainRead:
     ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last``
     is its last link and ``last_receipt`` its receipt, and ``passed`` what Spark has noted of the first epoch between
     that has no decision. ``inputs`` and ``inputs_before`` are what Spark's checkpoint says now of this epoch's input
-    and of that of the epoch before; None where nobody could look.
+    and of that of the epoch before; None where nobody could look. ``owners`` are the applications that put the log's
+    links, oldest link first, neighbours named once; those of folded epochs, and unknown ones, are left out.
     """
 
     links: tuple[Link, ...]
@@ -31,6 +32,7 @@ class ChainRead:
     passed: Passed | None = None
     inputs: Inputs | None = None
     inputs_before: Inputs | None = None
+    owners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if [link.index for link in self.links] != list(range(len(self.links))):
@@ -50,13 +52,6 @@ class LinkTaken:
     """Another link stands where ours should be: a newer run has claimed the epoch, or an older one decided it."""
 
     link: Link
-
-
-@dataclass(frozen=True, slots=True)
-class LinkInDoubt:
-    """It cannot be told whether the link was written."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +130,6 @@ Event: TypeAlias = (
     ChainRead
     | LinkPersisted
     | LinkTaken
-    | LinkInDoubt
     | Resolved
     | ReceiptPersisted
     | Swept

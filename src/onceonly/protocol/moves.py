@@ -54,11 +54,6 @@ def overtaken(_state: s.State, event: e.LinkTaken) -> Move:
     return stop(StopReason.OVERTAKEN, f"link {event.link.name} was put by plan {event.link.plan} first")
 
 
-def link_in_doubt(_state: s.State, event: e.LinkInDoubt) -> Move:
-    """Stop: what cannot be told is neither put nor not put."""
-    return stop(StopReason.IN_DOUBT, event.reason)
-
-
 def differences(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> str:
     """Tell how a target is not what it was; empty where it is."""
     return ", ".join(f"{key} was {then[key]!r} and is {now.get(key)!r}" for key in differing(then, now))

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
     """Resolve an epoch from its chain: run, claim, recover, drain or stop; tell of targets that have changed."""
     context = state.context
+    newer = _newer(context, event)
+    if newer:
+        return stop(
+            StopReason.SUPERSEDED, f"application {newer} has put links after the last one of this one"
+        )
     skipped = explained(context, event)
     if skipped is not None:
         return skipped
@@ -57,6 +62,16 @@ def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
         return wrong
     newest = event.links[-1] if event.links else event.previous
     return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
+
+
+def _newer(context: s.Context, event: e.ChainRead) -> str:
+    """Name the application that has put a link after the last one of ours, empty where none has.
+
+    A run that fails because another one took over starts again, and must not take back what it was taken: of two that
+    did so none would ever decide. An application that has put no link yet takes over, as it was started on purpose.
+    """
+    mine = context.application
+    return event.owners[-1] if mine in event.owners and event.owners[-1] != mine else ""
 
 
 def _resolve(context: s.Context, event: e.ChainRead) -> Move:
@@ -198,6 +213,11 @@ def start_not_swept(_state: s.State, event: e.SweepFailed) -> Move:
 def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
     """Claim the epoch after a settled one, as nobody knows when new rows will come, and sweep under the claim."""
     context = state.context
+    newer = _newer(context, event)
+    if newer:
+        return stop(
+            StopReason.SUPERSEDED, f"application {newer} has put links after the last one of this one"
+        )
     gap = _gap(context.epoch + 1, event)
     if gap:
         # Seen now or never: a claim would stand where the link is missing.
@@ -265,7 +285,7 @@ def _start(context: s.Context, *, index: int) -> Move:
 
 
 def _drain(context: s.Context, link: Link) -> Move:
-    return s.Draining(context, link), (ReadChain(context.epoch + 1),)
+    return s.Draining(context, link), (ReadChain(context.epoch + 1, owners=True),)
 
 
 def _start_drain(context: s.Context, link: Link) -> Move:

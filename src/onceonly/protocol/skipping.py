@@ -85,7 +85,7 @@ def skip_put(state: s.Skipping, event: e.LinkPersisted) -> Move:
 
 def skip_settled(state: s.Skipped, _event: e.ReceiptPersisted) -> Move:
     """Look again: another epoch may lie open."""
-    return s.Reading(state.context), (ReadChain(state.context.epoch),)
+    return s.Reading(state.context), (ReadChain(state.context.epoch, owners=True),)
 
 
 def _settle(context: s.Context, link: Link) -> Move:

@@ -9,7 +9,7 @@ from onceonly.protocol import deciding, inputs, planning, skipping
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import ReadChain
-from onceonly.protocol.moves import link_in_doubt, overtaken, superseded
+from onceonly.protocol.moves import overtaken, superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def begin(context: s.Context) -> Move:
     """Begin one try at an epoch."""
-    return s.Reading(context), (ReadChain(context.epoch),)
+    return s.Reading(context), (ReadChain(context.epoch, owners=True),)
 
 
 def resume(plan: Plan) -> s.Running:
@@ -46,32 +46,27 @@ _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.Reading, e.ChainRead): planning.chain_read,
     (s.Skipping, e.LinkPersisted): skipping.skip_put,
     (s.Skipping, e.LinkTaken): overtaken,
-    (s.Skipping, e.LinkInDoubt): link_in_doubt,
     (s.Skipped, e.ReceiptPersisted): skipping.skip_settled,
     (s.Claiming, e.LinkPersisted): planning.claimed,
     (s.Claiming, e.LinkTaken): overtaken,
-    (s.Claiming, e.LinkInDoubt): link_in_doubt,
     (s.SweepingStart, e.Swept): planning.start_swept,
     (s.SweepingStart, e.SweepFailed): planning.start_not_swept,
     (s.SweepingStart, e.LinkTaken): superseded,
     (s.Draining, e.ChainRead): planning.claim_next,
     (s.ClaimingNext, e.LinkPersisted): planning.next_claimed,
     (s.ClaimingNext, e.LinkTaken): overtaken,
-    (s.ClaimingNext, e.LinkInDoubt): link_in_doubt,
     (s.SweepingNext, e.Swept): planning.next_swept,
     (s.SweepingNext, e.SweepFailed): planning.start_not_swept,
     (s.SweepingNext, e.LinkTaken): superseded,
     (s.Restoring, e.InputsRestored): inputs.restored,
     (s.Restoring, e.InputsNotRestored): inputs.not_restored,
     (s.Syncing, e.LinkPersisted): planning.synced,
-    (s.Syncing, e.LinkInDoubt): link_in_doubt,
     (s.Resolving, e.Resolved): planning.resolving,
     (s.Receipting, e.ReceiptPersisted): planning.receipt_put,
     (s.Running, e.VotesCollected): deciding.voted,
     (s.Checking, e.Checked): deciding.checked,
     (s.Deciding, e.LinkPersisted): deciding.decided,
     (s.Deciding, e.LinkTaken): superseded,
-    (s.Deciding, e.LinkInDoubt): link_in_doubt,
     (s.Committing, e.Resolved): deciding.committing,
     (s.SweepingEnd, e.Swept): deciding.end_swept,
     (s.SweepingEnd, e.SweepFailed): deciding.end_swept,
@@ -79,5 +74,4 @@ _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.Abandoning, e.ChainRead): deciding.abandoned,
     (s.Voiding, e.LinkPersisted): deciding.voided,
     (s.Voiding, e.LinkTaken): deciding.not_voided,
-    (s.Voiding, e.LinkInDoubt): link_in_doubt,
 }

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from onceonly import events, failpoints, protocol
 from onceonly.errors import (
     ConfigurationError,
-    InDoubtError,
     LogError,
     OnceonlyError,
     ProtocolError,
@@ -284,14 +283,14 @@ class Coordinator:
     ) -> protocol.Event:
         """Carry out what is about the log and Spark's checkpoint as they are."""
         match command:
-            case protocol.ReadChain(epoch):
-                return self._read(epoch)
+            case protocol.ReadChain(epoch, owners):
+                return self._read(epoch, owners=owners and bool(self._application))
             case protocol.CheckPrepared(plan, link):
                 return self._check_prepared(plan, link)
             case protocol.RestoreInputs(links, discard):
                 return self._restore(links, discard)
 
-    def _read(self, epoch: int) -> protocol.ChainRead:
+    def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
         before = self._log.chain(epoch - 1) if epoch > 0 else ()
         previous_receipt = self._log.receipt(epoch - 1) if before else None
         # The links last: what a living run puts meanwhile must not look like a gap before it.
@@ -309,7 +308,7 @@ class Coordinator:
         lies_open = None if links else protocol.open_epoch(epoch, newest, last)
         noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
         if noted is not None and self._is_decided(noted.epoch, last):
-            return self._read(epoch)  # somebody put it, and Spark noted it, since it was read
+            return self._read(epoch, owners=owners)  # somebody put it, and Spark noted it, since it was read
         return protocol.ChainRead(
             links=links,
             receipt=receipt,
@@ -321,6 +320,7 @@ class Coordinator:
             passed=noted,
             inputs=self._inputs.read(epoch) if self._inputs is not None else None,
             inputs_before=self._inputs.read(epoch - 1) if self._inputs is not None and before else None,
+            owners=self._log.owners() if owners else (),
         )
 
     def _is_decided(self, epoch: int, last: Link | None) -> bool:
@@ -379,10 +379,7 @@ class Coordinator:
         if not link.reason:
             failpoints.hit("link.before_put")
         link = replace(link, stamp=stamps.now())
-        try:
-            standing = self._log.put_link(link)
-        except InDoubtError as error:
-            return protocol.LinkInDoubt(error.what)
+        standing = self._log.put_link(link)
         if standing != link:
             self._record("link.taken", link.epoch, run=link.run, index=link.index)
             return protocol.LinkTaken(standing)

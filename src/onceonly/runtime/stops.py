@@ -14,7 +14,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.SUPERSEDED: (
         errors.SupersededError,
         "A newer run works on this checkpoint; this one has stopped and changed nothing.",
-        "Nothing, if the newer run is wanted; else stop that one and start this query again.",
+        "Nothing, if the newer run is wanted; else stop that one and start this in a new Spark application.",
     ),
     StopReason.OVERTAKEN: (
         errors.UnavailableError,

@@ -10,9 +10,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from onceonly.errors import OnceonlyError, find_error
+from onceonly.errors import OnceonlyError, SupersededError, find_error
+from onceonly.log import owners as log_owners
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.restart import ExponentialDelay
+from onceonly.spark.register import application
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -100,8 +102,11 @@ class _Job:
 
     def _fail(self, failure: BaseException) -> None:
         self.stop()
-        self._queries = ()
+        queries, self._queries = self._queries, ()
         known = find_error(failure)
+        if known is None or known.restartable:
+            # What another driver fences or overwrites looks like a failure that a restart heals.
+            known = next(filter(None, map(superseded, queries)), known)
         now = self._clock.monotonic()
         self._failures.append(now)
         healable = known is None or known.restartable
@@ -113,6 +118,31 @@ class _Job:
             "Restart %d in %.1f s after: %s", len(self._failures), delay, _first_line(known or failure)
         )
         self._due = now + delay
+
+
+def superseded(query: StreamingQuery) -> SupersededError | None:
+    """See in its decision log whether another application has taken over a query that has failed. Driver; only looks.
+
+    None where it cannot be told: the next start looks again before it does anything.
+    """
+    try:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        location = str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001
+        if session is None:
+            return None
+        owners, mine = log_owners(location), application(session)
+    except Exception as error:  # noqa: BLE001  a look more than is needed
+        log.debug("Whether the query was taken over: %s", error)
+        return None
+    if mine not in owners or owners[-1] == mine:
+        return None
+    return SupersededError(
+        f"Query {query.id}: another Spark application ({owners[-1]}) works on the checkpoint {location} now; this one "
+        "has stopped.",
+        next_step="Nothing, if the newer run is wanted; else stop that one and start this in a new application.",
+    )
 
 
 def explain(error: BaseException | str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ProtocolError, SupersededError
@@ -77,6 +78,11 @@ class MemoryLog:
     def newest(self) -> int | None:
         with self.disk.lock:
             return max(self.disk.folded | self.disk.links.keys(), default=None)
+
+    def owners(self) -> tuple[str, ...]:
+        with self.disk.lock:
+            links = [link for _, chain in sorted(self.disk.links.items()) for link in chain]
+        return tuple(name for name, _ in groupby(link.application for link in links if link.application))
 
     def put_link(self, link: Link) -> Link:
         self.disk.passing("link.before", link)
