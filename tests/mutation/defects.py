@@ -37,6 +37,7 @@ PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
+NAMES: Final = "tests/unit/test_kafka_names.py::"
 LOGIN: Final = "tests/unit/test_kafka_login.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
@@ -896,6 +897,15 @@ DEFECTS: Final = (
         before="        if expected is None or expected.context is not context:\n",
         after="        if expected is None:\n",
         tests=(OUTCOMES + "test_what_was_looked_up_is_given_to_its_attempt_once_and_to_no_other",),
+    ),
+    Defect(
+        name="private-names-not-checked",
+        group=KAFKA,
+        what="A kafka-python that lacks what commits stand on is taken all the same",
+        file="sinks/kafka/names.py",
+        before="        yield from _lacks(net, _OF_LOOP)\n",
+        after="",
+        tests=(NAMES + "test_one_that_is_missing_is_named_with_the_version_and_the_next_step",),
     ),
     Defect(
         name="an-expired-token-given-out",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly import background
 from onceonly.errors import SetupError, UnavailableError
+from onceonly.sinks.kafka import names
 from onceonly.sinks.kafka.answers import (
     COORDINATOR_CODES,
     NONE,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.client import Client
     from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.plain_client import PlainClient
 
 __all__ = [
     "COORDINATOR_CODES", "GROUP", "NONE", "NOT_YET_CODES", "TRANSACTION", "UNKNOWN_TOPIC", "Admin", "NotAnsweredError",
@@ -93,7 +95,7 @@ class Admin:
         self._options = options
         self._lock = threading.Lock()
         self._client: Any = None
-        self._making: Future[Client] | None = None
+        self._making: Future[Client | PlainClient] | None = None
         self._pid = 0
 
     @property
@@ -101,7 +103,7 @@ class Admin:
         """Name the cluster that answers. Raises ``NotAnsweredError``."""
         return str(self.client().cluster_id())
 
-    def client(self) -> Client:
+    def client(self) -> Client | PlainClient:
         """Give the connection. Raises ``NotAnsweredError`` within bounded time, ``ConfigurationError``.
 
         One that nobody has answered for a while is replaced: all addresses that it knows may be those of long ago.
@@ -109,7 +111,7 @@ class Admin:
         with self._lock:
             if self._pid != os.getpid():  # threads do not survive a fork
                 self._client, self._making, self._pid = None, None, os.getpid()
-            known: Client | None = self._client
+            known: Client | PlainClient | None = self._client
             if known is not None:
                 if known.is_usable():
                     return known
@@ -119,7 +121,7 @@ class Admin:
             if self._making is None:
                 import_kafka()
                 self._making = background.begin("onceonly-connect", self._make)
-            making: Future[Client] = self._making
+            making: Future[Client | PlainClient] = self._making
         try:
             return making.result(_NEW_S)
         except TimeoutError as error:
@@ -128,12 +130,13 @@ class Admin:
                     self._making = None
             raise NotAnsweredError(f"no connection within {_NEW_S:g} s") from error
 
-    def _make(self) -> Client:
+    def _make(self) -> Client | PlainClient:
         from onceonly.sinks.kafka.client import Client
+        from onceonly.sinks.kafka.plain_client import PlainClient
 
-        client = None
+        client: Client | PlainClient | None = None
         try:
-            client = Client(self._options)
+            client = PlainClient(self._options) if names.missing() else Client(self._options)
         finally:
             with self._lock:
                 self._client, self._making = client, None
@@ -234,6 +237,6 @@ class Admin:
             making.add_done_callback(_close)
 
 
-def _close(made: Future[Client]) -> None:
+def _close(made: Future[Client | PlainClient]) -> None:
     if made.exception() is None:
         made.result().close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onceonly.errors import ConfigurationError
 
 # Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
@@ -43,6 +45,16 @@ def refuse_forbidden(code: int, thing: str, *, topic: str = "") -> None:
             f"Kafka refuses access to {thing} (error {code}).",
             next_step=f"grant the client's user {FORBIDDEN[code].format(thing)}",
         )
+
+
+def features(client: Any) -> dict[str, int]:  # noqa: ANN401  either client
+    """Ask any broker for the levels of the features that the cluster has finalised."""
+    from kafka.protocol.metadata import ApiVersionsRequest
+
+    answer = client.send(
+        ApiVersionsRequest(client_software_name="onceonly", client_software_version="0"), None
+    )
+    return {each.name: each.max_version_level for each in answer.finalized_features or ()}
 
 
 def judged(error: BaseException) -> Exception:

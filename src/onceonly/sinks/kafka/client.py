@@ -10,7 +10,14 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceonly.sinks.kafka.answers import NotAnsweredError, ThrottledError, judged, reason, refuse_forbidden
+from onceonly.sinks.kafka.answers import (
+    NotAnsweredError,
+    ThrottledError,
+    features,
+    judged,
+    reason,
+    refuse_forbidden,
+)
 from onceonly.sinks.kafka.security import security
 
 if TYPE_CHECKING:
@@ -89,16 +96,16 @@ class Client:
             made.append(KafkaNetClient(net=net, manager=manager, **configs))
             return made[0]
 
-        settings = _settings(options)
+        configs = settings(options)
         try:
-            self.kafka = KafkaAdminClient(kafka_client=kept, **settings)
+            self.kafka = KafkaAdminClient(kafka_client=kept, **configs)
         except (KafkaError, OSError) as error:
             # It leaves its thread and sockets behind when it cannot connect.
             for client in made:
                 client.close()
                 client._manager._net.stop()  # noqa: SLF001
             why = reason(error)
-            if settings["security_protocol"].startswith("SASL"):
+            if configs["security_protocol"].startswith("SASL"):
                 # kafka-python often sees the closed connection before the refusal that came with it.
                 why += (
                     " (brokers also hang up on a user that they refuse: check kafka.sasl.username, "
@@ -113,8 +120,7 @@ class Client:
         """Say whether to go on with it: its thread lives, and somebody has answered lately, or nobody was asked."""
         if self._net._closed or self._net._exception:  # noqa: SLF001  no public name
             return False
-        since = self._silent_since
-        return since is None or time.monotonic() - since < _LOST_S
+        return not lost(self._silent_since)
 
     def cluster_id(self) -> str | None:
         """Name the cluster that answered first."""
@@ -176,13 +182,7 @@ class Client:
 
     def features(self) -> Mapping[str, int]:
         """Give the levels of the features that the cluster has finalised."""
-        from kafka.errors import KafkaError
-
-        try:
-            found = self.kafka.describe_features()
-        except (KafkaError, OSError) as error:
-            raise judged(error) from error
-        return {name: each.get("finalized", (0, 0))[1] for name, each in found.items()}
+        return features(self)
 
     def close(self) -> None:
         """Close its connections and end its thread."""
@@ -355,6 +355,11 @@ def _answer(waiting: Any, late: NotAnsweredError) -> Any:  # noqa: ANN401  kafka
     return waiting.value if waiting.exception is None else judged(waiting.exception)
 
 
+def lost(since: float | None) -> bool:
+    """Say whether nobody has answered for so long that all addresses may be those of long ago."""
+    return since is not None and time.monotonic() - since >= _LOST_S
+
+
 def family(options: KafkaOptions) -> int:
     """Give the family of addresses that is wanted."""
     return _FAMILIES.get(options.client.get("broker.address.family", "any"), socket.AF_UNSPEC)
@@ -381,7 +386,8 @@ def limits(options: KafkaOptions) -> dict[str, Any]:
     }
 
 
-def _settings(options: KafkaOptions) -> dict[str, Any]:
+def settings(options: KafkaOptions) -> dict[str, Any]:
+    """Give kafka-python's settings. Raises as ``security`` does, and ``NotAnsweredError`` where there is no token."""
     client = options.client
     backoff_ms = int(client.get("reconnect.backoff.ms", "50"))
     return {

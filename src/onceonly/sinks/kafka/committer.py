@@ -13,7 +13,7 @@ from onceonly import background
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
-from onceonly.sinks.kafka import marker, standing
+from onceonly.sinks.kafka import marker, names, standing
 from onceonly.sinks.kafka.admin import (
     COORDINATOR_CODES,
     NONE,
@@ -255,7 +255,9 @@ def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
         )
 
 
-def _end(prepared: Prepared) -> EndTxn:
+def _end(prepared: Prepared) -> EndTxn | Any:  # noqa: ANN401  kafka-python is untyped
+    if names.missing():
+        return _plain_end(prepared)
     from onceonly.sinks.kafka.end_txn import EndTxn
 
     # The version is the handle's: after a v4 commit, a v5 request would be answered wrongly (measured).
@@ -264,6 +266,21 @@ def _end(prepared: Prepared) -> EndTxn:
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
         version=prepared.end_txn_version,
+    )
+
+
+def _plain_end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is untyped
+    """Give the same request as kafka-python spells it."""
+    from kafka.protocol.producer.transaction import EndTxnRequest
+
+    version = prepared.end_txn_version
+    return EndTxnRequest(
+        transactional_id=prepared.transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        committed=True,
+        min_version=version,
+        max_version=version,
     )
 
 

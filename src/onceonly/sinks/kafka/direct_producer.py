@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onceonly.sinks.kafka import columns, compression, partitioner, record_batches
+from onceonly.sinks.kafka import columns, compression, names, partitioner, record_batches
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import TOO_LARGE, Delivery
@@ -49,8 +49,14 @@ _SIMPLE = frozenset({"key", "value"})
 
 
 def can_be_had() -> bool:
-    """Say whether batches can be made fast here: google-crc32c with its part in C, and an Arrow that casts to views."""
+    """Say whether batches can be made fast here: google-crc32c with its part in C, and an Arrow that casts to views.
+
+    And whether this kafka-python can be told to send them as they are.
+    """
     import pyarrow as pa
+
+    if names.missing():
+        return False
 
     try:
         import google_crc32c
