@@ -334,8 +334,11 @@ class DecisionLog(Protocol):
 class InputFiles(Protocol):
     """What Spark's checkpoint says of the input of each epoch. Driver, planner or commit process."""
 
-    def read(self, epoch: int) -> Inputs:
-        """Give the files that say what an epoch reads. Raises ``UnavailableError``."""
+    def read(self, epoch: int, *, lists: bool = True) -> Inputs:
+        """Give the files that say what an epoch reads, or the one alone that says its end.
+
+        Raises ``UnavailableError``.
+        """
         ...
 
     def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:

@@ -310,7 +310,9 @@ def test_offsets_that_are_written_over_while_tasks_run_keep_the_epoch_from_being
     desk: Desk, tmp_path: Path
 ) -> None:
     plan = desk.plan(0, run="r")
-    barrier(tmp_path, 0)
+    inputs = desk._coordinator._inputs
+    assert inputs is not None
+    assert inputs.synced(plan) == "", "it writes the file anew"
     (tmp_path / "offsets/0").write_text('v1\n{}\n{"t":{"0":7}}')
     with pytest.raises(
         CheckpointChangedError, match=r"""planned \['{"t":{"0":0}}'\], now \['{"t":{"0":7}}'\]"""

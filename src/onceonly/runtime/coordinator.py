@@ -319,7 +319,7 @@ class Coordinator:
             last_receipt=last_receipt,
             passed=noted,
             inputs=self._inputs.read(epoch) if self._inputs is not None else None,
-            inputs_before=self._inputs.read(epoch - 1) if self._inputs is not None and before else None,
+            inputs_before=self._inputs.read(epoch - 1, lists=False) if self._inputs and before else None,
             owners=self._log.owners() if owners else (),
         )
 

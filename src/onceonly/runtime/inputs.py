@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TEXT_BYTES_MAX = 64 * 1024
 """How long a list of files may be to be kept in a decision; the offsets themselves are kept whatever they are."""
 
+_LOG_OFFSET = '{"logOffset":'
+
 
 class SparkInputs:
     """The inputs of a query's epochs in its checkpoint. Driver, planner or commit process; every call reads anew."""
@@ -44,16 +46,14 @@ class SparkInputs:
         """Wait until it is durable; say what kept it from being. Any process of the driver's machine."""
         return self._sync.wait(plan)
 
-    def read(self, epoch: int) -> Inputs:
-        """Give what the checkpoint says of an epoch's input. Raises ``UnavailableError``."""
+    def read(self, epoch: int, *, lists: bool = True) -> Inputs:
+        """Give what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
         try:
             text = self._text(f"offsets/{epoch}")
             if text is None:
                 return Inputs()
-            before = self._text(f"offsets/{epoch - 1}") or ""
-            return Inputs(
-                files=(_file(f"offsets/{epoch}", text, kept=True), *self._lists(epoch, before, text))
-            )
+            files = self._lists(epoch, text) if lists and (epoch == 0 or _LOG_OFFSET in text) else ()
+            return Inputs(files=(_file(f"offsets/{epoch}", text, kept=True), *files))
         except (OSError, UnicodeDecodeError) as error:
             raise UnavailableError(
                 f"chk-{epoch}: Spark's offsets or list of files cannot be read: {error}",
@@ -95,9 +95,9 @@ class SparkInputs:
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    def _lists(self, epoch: int, before: str, text: str) -> Iterator[InputFile]:
+    def _lists(self, epoch: int, text: str) -> Iterator[InputFile]:
         """Give the lists of files that an epoch reads, and in the first epoch where its sources begin."""
-        starts = dict(offsets.lines(before))
+        starts = dict(offsets.lines(self._text(f"offsets/{epoch - 1}") or ""))
         left = TEXT_BYTES_MAX
         seen: set[str] = set()
         for source, end in offsets.lines(text):
@@ -198,7 +198,7 @@ def _digest(text: str) -> str:
 
 def _log_offset(end: str) -> int | None:
     """Give the number of the newest list of files that an offset names; None for other sources."""
-    if not end.startswith('{"logOffset":'):
+    if not end.startswith(_LOG_OFFSET):
         return None
     try:
         found = json.loads(end)["logOffset"]

@@ -13,8 +13,8 @@ it, see ``durable``) keeps the epoch from being decided.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import secrets
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitTimeoutError
@@ -41,6 +41,9 @@ _SETTLED_S = 2.0
 _PARENTS_MAX = 3
 _SMALL_BYTES_MAX = 1024 * 1024
 _NOTE = "synced"
+# One page at most, which is read as a whole; the reason is cut to fit, escapes and all.
+_NOTE_BYTES = 2048
+_WHY_MAX = 300
 
 
 @dataclass(slots=True)
@@ -212,19 +215,19 @@ class _Note:
 
     def __init__(self, checkpoint: Path, plan: Plan) -> None:
         application, dot, _ = plan.id.partition(".")
-        self._folder = checkpoint / FOLDER
-        self._path = self._folder / (f"{_NOTE}.{application}" if dot else _NOTE)
+        self._path = checkpoint / FOLDER / (f"{_NOTE}.{application}" if dot else _NOTE)
         self._plan = plan.id
 
     def put(self, *, done: bool, why: str = "") -> None:
         """Write it. Where it cannot be written, nobody reads it, and nothing is decided."""
-        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why))
-        temporary = self._folder / f".{self._path.name}.{os.getpid()}-{secrets.token_hex(6)}.tmp"
-        try:
-            temporary.write_bytes(noted)
-            temporary.replace(self._path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
+        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why[:_WHY_MAX]))
+        # Written over in its place: a file system that is careful of power cuts would sync a rename here.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(descriptor, noted.ljust(_NOTE_BYTES), 0)
+            finally:
+                os.close(descriptor)
 
     def wait(self) -> str:
         """Wait for it to be complete; say what it says."""
