@@ -37,6 +37,7 @@ PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
+MANAGER: Final = "tests/unit/test_kafka_manager.py::"
 NAMES: Final = "tests/unit/test_kafka_names.py::"
 LOGIN: Final = "tests/unit/test_kafka_login.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
@@ -897,6 +898,33 @@ DEFECTS: Final = (
         before="        if expected is None or expected.context is not context:\n",
         after="        if expected is None:\n",
         tests=(OUTCOMES + "test_what_was_looked_up_is_given_to_its_attempt_once_and_to_no_other",),
+    ),
+    Defect(
+        name="a-handshake-without-end",
+        group=KAFKA,
+        what="A TLS handshake that is never answered is waited for without end",
+        file="sinks/kafka/manager.py",
+        before="                await self._net.wait_read(self._sock, timeout_at=timeout_at)\n",
+        after="                await self._net.wait_read(self._sock)\n",
+        tests=(MANAGER + "test_a_handshake_that_is_not_answered_ends_by_its_own_deadline",),
+    ),
+    Defect(
+        name="the-first-address-only",
+        group=KAFKA,
+        what="The first address of a name has all the time there is, and the next one none",
+        file="sinks/kafka/manager.py",
+        before="            until = now + (timeout_at - now) / (len(found) - place)\n",
+        after="            until = timeout_at\n",
+        tests=(MANAGER + "test_behind_a_black_hole_the_next_address_is_tried_and_next_time_it_comes_first",),
+    ),
+    Defect(
+        name="a-lost-client-kept",
+        group=KAFKA,
+        what="A client all of whose addresses are of long ago is kept",
+        file="sinks/kafka/client.py",
+        before="        return not lost(self._silent_since)\n",
+        after="        return True\n",
+        tests=(MANAGER + "test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more",),
     ),
     Defect(
         name="private-names-not-checked",

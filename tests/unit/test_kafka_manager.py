@@ -1,0 +1,249 @@
+"""Deadlines of connections, without a broker: silent peers, black holes, names that move, and clients that are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import threading
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.net.selector import NetworkSelector
+
+from onceonly.sinks.kafka import client as clients
+from onceonly.sinks.kafka.admin import Admin, NotAnsweredError
+from onceonly.sinks.kafka.client import Client, limits
+from onceonly.sinks.kafka.manager import Manager
+from onceonly.sinks.kafka.options import KafkaOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SETUP_S = 0.4
+OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
+
+
+@contextlib.contextmanager
+def silent(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
+    """A peer that takes connections and says nothing."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server((host, port), backlog=16))
+        yield int(server.getsockname()[1])
+
+
+@contextlib.contextmanager
+def black_hole(host: str, port: int) -> Iterator[None]:
+    """An address that drops what comes: nobody is taken, and the queue is full."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port))
+        server.listen(0)
+        for _ in range(4):
+            filling = stack.enter_context(socket.socket())
+            filling.settimeout(0)
+            filling.connect_ex((host, port))
+        yield
+
+
+@contextlib.contextmanager
+def managed(servers: str, **more: Any) -> Iterator[Manager]:  # noqa: ANN401  kafka-python is untyped
+    configs = {
+        "selector": selectors.DefaultSelector, "socket_connection_setup_timeout_ms": SETUP_S * 1000,
+        "socket_connection_setup_timeout_max_ms": SETUP_S * 1000, **more,
+    }  # fmt: skip
+    net = NetworkSelector(**configs)
+    manager = Manager(net, family=more.pop("family", 0), bootstrap_servers=servers.split(","), **configs)
+    net.start()
+    try:
+        yield manager
+    finally:
+        manager.close()
+        net.close()
+
+
+def fate(manager: Manager, connection: Any, seconds: float = 5.0) -> BaseException | None:  # noqa: ANN401
+    """Wait until it is known whether a connection comes up; give why not."""
+    known = threading.Event()
+    connection.init_future.add_both(lambda _: known.set())
+    assert known.wait(seconds), "still in the making"
+    found: BaseException | None = connection.init_future.exception
+    return found
+
+
+def begun(manager: Manager, node: str = "bootstrap-0") -> Any:  # noqa: ANN401
+    return manager._net.run(_get, manager, node)
+
+
+def _get(manager: Manager, node: str) -> Any:  # noqa: ANN401
+    return SimpleNamespace(connection=manager.get_connection(node))
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+def test_a_peer_that_takes_the_connection_and_is_silent_is_given_up_in_time(protocol: str) -> None:
+    with (
+        silent() as port,
+        managed(
+            f"127.0.0.1:{port}", security_protocol=protocol, ssl_context=ssl.create_default_context()
+        ) as manager,
+    ):
+        began = time.monotonic()
+        assert fate(manager, begun(manager).connection) is not None
+        assert time.monotonic() - began < SETUP_S + 2
+        assert manager.connection_delay("bootstrap-0") >= 0
+
+
+def test_a_handshake_that_is_not_answered_ends_by_its_own_deadline() -> None:
+    with (
+        silent() as port,
+        managed(
+            f"127.0.0.1:{port}", security_protocol="SSL", ssl_context=ssl.create_default_context()
+        ) as manager,
+    ):
+        error = fate(manager, begun(manager).connection)
+        assert "127.0.0.1" in str(error), "not only closed from outside: nothing waits for it any more"
+
+
+def test_behind_a_black_hole_the_next_address_is_tried_and_next_time_it_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = socket.getaddrinfo
+    with silent() as port, black_hole("127.0.0.9", port):
+
+        def found(host: str, wanted: int, *more: int) -> list[Any]:
+            if host != "broker.example":
+                return asked(host, wanted, *more)
+            if socket.AI_NUMERICHOST in more[3:]:
+                raise socket.gaierror(socket.EAI_NONAME, "it is a name")
+            hosts = ("127.0.0.9", "127.0.0.1")
+            return [each for name in hosts for each in asked(name, port, 0, socket.SOCK_STREAM)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", found)
+        with managed(f"broker.example:{port}") as manager:
+            node = SimpleNamespace(node_id=1, host="broker.example", port=port)
+            for at_most_s in (SETUP_S, SETUP_S / 4):
+                began = time.monotonic()
+                transport = manager._net.run(manager._build_transport, node, began + SETUP_S)
+                assert time.monotonic() - began < at_most_s + 0.2
+                assert transport.getPeer()[0] == "127.0.0.1"
+                manager._net.run(transport.abort)
+
+
+def test_a_name_that_is_slow_to_be_found_holds_back_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, free = socket.getaddrinfo, threading.Event()
+
+    def found(host: str, wanted: int, *more: int) -> list[Any]:
+        if host != "broker.example":
+            return asked(host, wanted, *more)
+        if socket.AI_NUMERICHOST in more[3:]:
+            raise socket.gaierror(socket.EAI_NONAME, "it is a name")
+        free.wait(10)
+        return asked("127.0.0.1", wanted, *more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with managed("broker.example:9") as manager:
+        connection = begun(manager).connection
+        began = time.monotonic()
+        manager._net.run(lambda: None)
+        assert time.monotonic() - began < SETUP_S
+        assert fate(manager, connection) is not None
+        free.set()
+
+
+def test_servers_that_were_not_tried_come_before_those_that_were_in_vain() -> None:
+    with managed("127.0.0.1:1,127.0.0.2:1,127.0.0.3:1") as manager:
+        manager.update_backoff("bootstrap-0")
+        manager.update_backoff("bootstrap-2")
+        assert [each.node_id for each in manager.cluster.bootstrap_brokers()] == ["bootstrap-1"]
+        manager.update_backoff("bootstrap-1")
+        assert len(manager.cluster.bootstrap_brokers()) == 3
+
+
+# --- one client gives way to another -----------------------------------------------------------------------------
+
+
+def _unconnected() -> Client:
+    client = Client.__new__(Client)
+    client._net = SimpleNamespace(_closed=False, _exception=None)
+    client._silent_since = None
+    return client
+
+
+def test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    client = _unconnected()
+    clock.now += 3600
+    assert client.is_usable(), "nobody was asked"
+    client._note(clock.now, is_answered=False)
+    clock.now += 4
+    client._note(clock.now, is_answered=False)
+    assert client.is_usable()
+    clock.now += 2
+    assert not client.is_usable()
+    client._note(clock.now, is_answered=True)
+    assert client.is_usable(), "somebody has answered"
+
+
+def test_one_that_is_lost_gives_way_to_a_new_one_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+    old = SimpleNamespace(is_usable=lambda: False, close=closed.set)
+    new = SimpleNamespace(is_usable=lambda: True, close=lambda: None)
+    made = iter([old, new])
+    monkeypatch.setattr(clients, "Client", lambda _options: next(made))
+    admin = Admin(OPTIONS)
+    given: list[Any] = [admin.client() for _ in range(3)]
+    assert given == [old, new, new]
+    assert closed.wait(10)
+
+
+def test_who_comes_while_a_client_is_made_waits_for_that_one_and_not_for_his_own_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+
+    def never(_options: KafkaOptions) -> Client:
+        made.append(1)
+        time.sleep(0.3)
+        raise NotAnsweredError("nobody")
+
+    monkeypatch.setattr(clients, "Client", never)
+    admin, failed = Admin(OPTIONS), []
+
+    def ask() -> None:
+        with contextlib.suppress(NotAnsweredError):
+            admin.client()
+        failed.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(failed) == 8
+    assert len(made) <= 2
+    assert time.monotonic() - began < 1.5
+
+
+def test_limits_of_connections_are_passed_on() -> None:
+    options = KafkaOptions.parse(
+        {
+            "kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.connections.max.idle.ms": "-1",
+            "kafka.socket.connection.setup.timeout.ms": "2500", "kafka.socket.keepalive.enable": "false",
+            "kafka.send.buffer.bytes": "65536",
+        }
+    )  # fmt: skip
+    found = limits(options)
+    assert (
+        found["socket_connection_setup_timeout_ms"] == found["socket_connection_setup_timeout_max_ms"] == 2500
+    )
+    assert found["connections_max_idle_ms"] > 10**9
+    assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) not in found["socket_options"]
+    assert (socket.SOL_SOCKET, socket.SO_SNDBUF, 65536) in found["socket_options"]
