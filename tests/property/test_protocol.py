@@ -113,6 +113,10 @@ class ProtocolMachine(RuleBasedStateMachine):
     def lose_power(self, forgotten: int) -> None:
         self.world.lose_power(forgotten=forgotten)
 
+    @rule()
+    def pass_by(self) -> None:
+        self.world.pass_by()
+
     @precondition(lambda self: self.pending())
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:

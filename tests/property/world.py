@@ -9,7 +9,8 @@ Everything outside the protocol is simulated with the worst manners that the rea
 * an epoch is found late when all its votes are in, or its transactions are said to expire soon;
 * a driver stands still for ever, or for a while, between any two steps, also inside a put and inside a sweep;
 * Spark runs an epoch again until its ``decide`` returned, calls ``abort`` after a failed commit too, deals the
-  rows to other slots on a replay, and forgets with the machine that its last epoch was committed.
+  rows to other slots on a replay, and forgets with the machine that its last epoch was committed;
+* Spark notes an epoch that nobody decided (its user takes it over), or whose commits failed.
 
 ``World.check`` holds the laws against it after every step. ``World.settle`` ends all faults and demands that
 everything comes to rest.
@@ -34,6 +35,7 @@ from onceonly.model import (
     Lost,
     Mode,
     Outcome,
+    Passed,
     Plan,
     Receipt,
     RetryLater,
@@ -158,6 +160,7 @@ class World:
     drivers: list[Driver] = field(default_factory=list)
     plans: list[tuple[Plan, int]] = field(default_factory=list)
     finished: int = -1  # Spark's newest commits/N
+    passed: set[int] = field(default_factory=set)  # noted though no run brought them to an end
     deal: int = 0
     planner: int = 0  # the process that plans next
     under_way: list[Link] = field(default_factory=list)  # puts without an answer, which may still arrive
@@ -222,6 +225,14 @@ class World:
             kept = list(itertools.takewhile(lambda entry: entry.synced, chain))
             self.chains[epoch] = kept
         self.finished = max(-1, self.finished - forgotten)
+        self.passed = {epoch for epoch in self.passed if epoch <= self.finished or self.is_skipped(epoch)}
+        self.check()
+
+    def pass_by(self) -> None:
+        """Let Spark note the next epoch, whatever has become of it: a function returned early or kept an error back."""
+        self.finished += 1
+        self.passed.add(self.finished)
+        self.trace.append(f"chk-{self.finished} is noted by Spark alone")
         self.check()
 
     def expire(self, transaction: Transaction) -> None:
@@ -257,7 +268,7 @@ class World:
         for driver in self.drivers:
             driver.life = None
         # Go on to epochs that nobody has begun; but leftovers are gone before, though nothing new may come.
-        goal = max((epoch for epoch, chain in self.chains.items() if chain), default=self.finished) + epochs
+        goal = max(self.finished, *(epoch for epoch, chain in self.chains.items() if chain), -1) + epochs
         for _ in range(5):
             driver = self.start()
             for _ in range(STEPS_MAX):
@@ -273,11 +284,19 @@ class World:
         if self.guarantee is Guarantee.EXACTLY_ONCE:
             for sink, epoch in itertools.product(SINKS, range(self.finished + 1)):
                 seen = self.visible(sink, epoch)
+                if epoch in self.passed:
+                    wanted = Counter[str]() if self.is_skipped(epoch) else Counter(ROWS)
+                    law(seen <= wanted, f"sink {sink}, chk-{epoch}, passed by: {dict(seen)} is visible")
+                    continue
                 law(seen == Counter(ROWS), f"sink {sink}, chk-{epoch}: {dict(seen)} is visible")
         left = [each.name for each in self.transactions.values() if each.state in {"open", "prepared"}]
         law(not left, f"left open at rest: {left}")
 
     # --- the laws -----------------------------------------------------------------------------------------
+
+    def is_skipped(self, epoch: int) -> bool:
+        chain = self.chains.get(epoch, [])
+        return bool(chain) and chain[-1].link.kind is LinkKind.SKIPPED
 
     def visible(self, sink: str, epoch: int) -> Counter[str]:
         return Counter(
@@ -308,7 +327,7 @@ class World:
     def _check_leftovers(self, driver: Driver, plan: Plan) -> None:
         """Nothing of older runs is open when tasks start, also if the epoch is only drained."""
         after = self.chains.get(plan.epoch + 1, [])[-1:]
-        if plan.mode is Mode.DRAIN and after and after[0].link.kind is LinkKind.COMMIT:
+        if plan.mode is Mode.DRAIN and after and after[0].link.kind is not LinkKind.ABORT:
             return  # Spark has forgotten two commits, so it drains the next epoch at once, too
         left = [
             each.name
@@ -432,6 +451,8 @@ class World:
                 if command.reason is p.StopReason.SUPERSEDED:
                     driver.application.superseded = True
                 return None
+            if isinstance(command, p.Report) and command.kind is p.ReportKind.EPOCH_SKIPPED:
+                continue
             if isinstance(command, p.StartTasks):
                 plan = command.plan
                 continue
@@ -488,12 +509,24 @@ class World:
 
     def _read(self, epoch: int, *, owners: bool) -> p.ChainRead:
         before = self.chains.get(epoch - 1, [])
+        links = tuple(entry.link for entry in self.chains.get(epoch, []))
+        newest = max((number for number, chain in self.chains.items() if chain), default=None)
+        earlier = newest is not None and newest < epoch
+        last = self.chains[newest][-1].link if newest is not None and earlier else None
+        last_receipt = self.receipts.get(newest) if newest is not None and earlier else None
+        lies_open = None if links else p.open_epoch(epoch, newest, last, last_receipt)
+        noted = lies_open is not None and lies_open <= self.finished
         return p.ChainRead(
-            links=tuple(entry.link for entry in self.chains.get(epoch, [])),
+            links=links,
             receipt=self.receipts.get(epoch),
             previous=before[-1].link if before else None,
             previous_receipt=self.receipts.get(epoch - 1),
-            newest=max((number for number, chain in self.chains.items() if chain), default=None),
+            newest=newest,
+            last=last,
+            last_receipt=last_receipt,
+            passed=Passed(epoch=lies_open, barrier=(f"end of {lies_open}",), taken=True)
+            if lies_open is not None and noted
+            else None,
             owners=self._owners() if owners else (),
         )
 
@@ -507,6 +540,12 @@ class World:
             raise NoAnswerError
         chain = self.chains.setdefault(link.epoch, [])
         law(link.index <= len(chain), f"{link.name} would leave a gap")
+        if link.kind is LinkKind.SKIPPED:
+            law(link.epoch in self.passed, f"{link.name} skips what Spark noted in the end of a run")
+            law(
+                not chain or chain[-1].link.kind is not LinkKind.COMMIT or link.index < len(chain),
+                "skips a decision",
+            )
         if link.index < len(chain):
             return p.LinkTaken(chain[link.index].link)
         chain.append(Entry(link))
@@ -514,7 +553,7 @@ class World:
         self._sync(link)
         if (yield f"answer to the put of {link.name}") == "doubt":
             raise NoAnswerError
-        if driver.rank is None or link.reason:
+        if link.kind is not LinkKind.SKIPPED and (driver.rank is None or link.reason):
             driver.application.rank = next(self.numbers)
         return p.LinkPersisted(link)
 
@@ -525,7 +564,9 @@ class World:
 
     def _put_receipt(self, receipt: Receipt) -> None:
         link = self.chains[receipt.epoch][receipt.index].link
-        if self.guarantee is Guarantee.EXACTLY_ONCE:
+        if self.guarantee is Guarantee.EXACTLY_ONCE and not (
+            receipt.epoch in self.passed and "lost" in receipt.outcomes
+        ):
             law(
                 all(self.transactions[name].state == "committed" for name in names(link.output)),
                 f"a receipt for {link.name}, but not all of it is committed",

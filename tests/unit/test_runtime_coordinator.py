@@ -23,6 +23,7 @@ from onceonly.model import (
     Link,
     LinkKind,
     Mode,
+    Passed,
     Plan,
     Receipt,
     RetryLater,
@@ -266,6 +267,48 @@ def test_links_votes_and_receipts_say_when_and_where_they_were_made() -> None:
         assert (stamp.host, stamp.pid) == (socket.gethostname(), os.getpid())
         assert before <= datetime.fromisoformat(stamp.at) <= datetime.now(UTC)
         assert stamp.at.endswith("Z")
+
+
+def test_a_decision_that_spark_went_on_after_is_carried_out_before_the_next_epoch(
+    arm: Callable[[str], None],
+) -> None:
+    job = Job()
+    job.live(0)
+    arm("link.after_put=raise")
+    with pytest.raises(failpoints.FailpointError):
+        job.live(1)
+    job.finished += 1  # the function kept the error back
+    assert job.disk.receipts.keys() == {0}
+
+    found = job.coordinator().plan(2, barrier=("2",), passed=lambda epoch: Passed(epoch=epoch))
+
+    assert (found.epoch, found.mode) == (2, Mode.RUN)
+    assert job.disk.receipts.keys() == {0, 1}
+    job.finish(3)
+    job.check()
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_a_decision_lost_that_spark_went_on_after_is_taken_over_or_stops(
+    arm: Callable[[str], None],
+    taken: bool,  # noqa: FBT001  a parameter
+) -> None:
+    job = Job()
+    job.live(0)
+    arm("link.after_put=raise")
+    with pytest.raises(failpoints.FailpointError):
+        job.live(1)
+    job.store("b").expire(job.store("b").pending()[0])
+
+    def plan() -> Plan:
+        return job.coordinator().plan(2, passed=lambda epoch: Passed(epoch=epoch, taken=taken))
+
+    if taken:
+        assert plan().mode is Mode.RUN
+        assert job.disk.receipts[1].outcomes["lost"] == 1
+    else:
+        with pytest.raises(errors.AdoptionError, match="1 of 4 transactions are lost"):
+            plan()
 
 
 def test_nothing_is_committed_before_the_link_is_there_and_no_receipt_before_all_is_committed() -> None:

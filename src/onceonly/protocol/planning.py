@@ -32,7 +32,7 @@ from onceonly.protocol.moves import (
     sweep,
     undecidable,
 )
-from onceonly.protocol.skipping import explained
+from onceonly.protocol.skipping import explained, lost_before
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,9 @@ def _branches(last: Link, context: s.Context) -> bool:
     """
     then = {sink for sink in last.settings if letters_of(sink) is None}
     now = {sink for sink in context.settings if letters_of(sink) is None}
-    return then != now or any(vote.sink not in context.settings for vote in last.pending)
+    return then != now or any(
+        vote.sink not in context.settings for vote in last.pending if letters_of(vote.sink) is not None
+    )
 
 
 def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
@@ -264,6 +266,8 @@ def resolving(state: s.Resolving, event: e.Resolved) -> Move:
     if stopped:
         return stopped
     lost = tuple(vote for vote, outcome in outcomes if isinstance(outcome, Lost))
+    if lost and state.context.then is not None:
+        return lost_before(state.context, state.link, outcomes)
     if not lost:
         return settle(state.link, state.context, outcomes=count(outcomes))
     kept = tuple(vote for vote, outcome in outcomes if not isinstance(outcome, Lost))
@@ -275,6 +279,8 @@ def resolving(state: s.Resolving, event: e.Resolved) -> Move:
 
 def receipt_put(state: s.Receipting, _event: e.ReceiptPersisted) -> Move:
     """The epoch is settled: drain after a recovery, sweep after a decision."""
+    if state.context is not None and state.context.then is not None:
+        return s.Reading(state.context.then), (ReadChain(state.context.then.epoch),)
     if state.plan is None and state.context is not None:
         return _drain(state.context, state.link)
     return s.SweepingEnd(state.link), (sweep(state.link),)

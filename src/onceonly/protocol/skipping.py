@@ -3,19 +3,29 @@
 They stand between the newest epoch of the log and the one that is planned: Spark's state was repartitioned offline, the
 query was started once with another sink, a foreachBatch function returned early or kept an error back. The chains stay
 without gaps, each such link with the epoch's barrier, so that whatever is compared later has it.
+Where such an epoch was decided and not settled, its decision is carried out first.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Link, LinkKind, Receipt, Skip
+from onceonly.model import Link, LinkKind, Receipt, Skip, differing
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import PutLink, PutReceipt, ReadChain, Report, ReportKind, StopReason
-from onceonly.protocol.moves import BEFORE_A_DRAIN, Move, stop
+from onceonly.protocol.commands import (
+    PutLink,
+    PutReceipt,
+    ReadChain,
+    Report,
+    ReportKind,
+    StopReason,
+    SyncLink,
+)
+from onceonly.protocol.moves import BEFORE_A_DRAIN, Move, count, differences, settle, stop
 
 if TYPE_CHECKING:
-    from onceonly.model import Passed
+    from onceonly.model import Outcome, Passed, Vote
     from onceonly.protocol import events as e
 
 _WORDS = {
@@ -25,14 +35,15 @@ _WORDS = {
 }
 
 
-def open_epoch(epoch: int, newest: int | None, last: Link | None) -> int | None:
-    """Give the first epoch before ``epoch`` that has no decision; None where there is none. Pure.
+def open_epoch(epoch: int, newest: int | None, last: Link | None, receipt: Receipt | None) -> int | None:
+    """Give the first epoch before ``epoch`` that has no decision, or none that is settled; None where all have. Pure.
 
     Where the log is empty it is the one just before: what was before that is no business of the log.
     """
     if newest is None:
         return epoch - 1 if epoch > 0 else None
-    first = newest if last is not None and last.kind is LinkKind.ABORT else newest + 1
+    is_open = last is not None and (last.kind is LinkKind.ABORT or receipt is None)
+    first = newest if is_open else newest + 1
     return first if first < epoch else None
 
 
@@ -43,6 +54,8 @@ def explained(context: s.Context, event: e.ChainRead) -> Move | None:
         return _settle(context, last)  # whoever put it died before its receipt
     if event.links or passed is None:
         return None
+    if last is not None and last.kind is LinkKind.COMMIT and event.last_receipt is None:
+        return _settle_before(context, last, passed)
     begun = last is not None and last.epoch == passed.epoch
     seen = begun and last is not None and last.reason != BEFORE_A_DRAIN
     if passed.unchanged:
@@ -86,6 +99,36 @@ def skip_put(state: s.Skipping, event: e.LinkPersisted) -> Move:
 def skip_settled(state: s.Skipped, _event: e.ReceiptPersisted) -> Move:
     """Look again: another epoch may lie open."""
     return s.Reading(state.context), (ReadChain(state.context.epoch, owners=True),)
+
+
+def _settle_before(context: s.Context, decided: Link, passed: Passed) -> Move:
+    """Carry out what was decided before Spark went on: a function has kept back that its commits failed."""
+    sinks = {vote.sink for vote in decided.pending}
+    changed = [
+        f"sink {sink}: {differences(decided.settings.get(sink, {}), context.settings.get(sink, {}))}"
+        for sink in sorted(sinks)
+        if differing(decided.settings.get(sink, {}), context.settings.get(sink, {}))
+    ]
+    if changed:
+        return stop(
+            StopReason.SETTINGS, f"decided for another target in chk-{decided.epoch}: {'; '.join(changed)}"
+        )
+    earlier = replace(
+        context, epoch=decided.epoch, barrier=decided.barrier, then=context, forgives=passed.taken
+    )
+    return s.Syncing(earlier, decided), (SyncLink(decided),)
+
+
+def lost_before(context: s.Context, link: Link, outcomes: tuple[tuple[Vote, Outcome], ...]) -> Move:
+    """Stop, or let it be where the user takes it over: only a replay writes rows again, and Spark has gone on."""
+    counted = count(outcomes)
+    what = (
+        f"chk-{link.epoch}: decided and noted, and {counted['lost']} of {len(outcomes)} transactions are lost"
+    )
+    if not context.forgives:
+        return stop(StopReason.PASSED, what)
+    following, commands = settle(link, context, outcomes=counted)
+    return following, (Report(ReportKind.EPOCH_SKIPPED, f"{what}; taken over as it is"), *commands)
 
 
 def _settle(context: s.Context, link: Link) -> Move:

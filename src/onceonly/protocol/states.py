@@ -7,7 +7,8 @@ Planning (driver, before any task)::
        ├▶ Restoring ─▶ Stopped
        └▶ Syncing ─▶ Resolving ─▶ Receipting
        ├─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
-       └▶ Skipping ─▶ Skipped ─▶ Reading (an epoch before, noted by Spark and decided by nobody)
+       ├▶ Skipping ─▶ Skipped ─▶ Reading (an epoch before, noted by Spark and decided by nobody)
+       └▶ Syncing ─▶ Resolving ─▶ Receipting ─▶ Reading (an epoch before, noted by Spark, decided and not settled)
 
 Deciding (driver, after the votes)::
 
@@ -38,6 +39,8 @@ class Context:
     the epoch before, or None: if the last link before still carries it, nobody has come between, and the epoch
     needs no claim. ``limit_s`` is how long an epoch that writes may take, None for as long as it takes. ``inputs`` is
     the digest of what Spark's checkpoint says of the epoch's input, empty until it is read or where nobody can.
+    ``then`` is the try to go on with, where this one only settles an epoch that Spark has noted already; ``forgives``
+    says that the user takes that one over, whatever it has lost.
     """
 
     epoch: int
@@ -52,6 +55,8 @@ class Context:
     facts: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     limit_s: float | None = None
     inputs: str = ""
+    then: Context | None = None
+    forgives: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from onceonly.runtime.sweeper import Sweeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from onceonly.model import Passed, SinkUse
+    from onceonly.model import Passed, Receipt, SinkUse
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
@@ -305,9 +305,9 @@ class Coordinator:
             last, last_receipt = None, None
         elif newest < epoch - 1:
             last, last_receipt = self._log.chain(newest)[-1], self._log.receipt(newest)
-        lies_open = None if links else protocol.open_epoch(epoch, newest, last)
+        lies_open = None if links else protocol.open_epoch(epoch, newest, last, last_receipt)
         noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
-        if noted is not None and self._is_decided(noted.epoch, last):
+        if noted is not None and self._has_moved(noted.epoch, last, last_receipt):
             return self._read(epoch, owners=owners)  # somebody put it, and Spark noted it, since it was read
         return protocol.ChainRead(
             links=links,
@@ -323,9 +323,11 @@ class Coordinator:
             owners=self._log.owners() if owners else (),
         )
 
-    def _is_decided(self, epoch: int, last: Link | None) -> bool:
+    def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:
+        """Say whether an epoch is another one than it was when the newest one, or the one before it, was read."""
+        known = (last, receipt) if last is not None and last.epoch == epoch else (None, None)
         chain = self._log.chain(epoch)
-        return bool(chain) and chain[-1] != last
+        return (chain[-1] if chain else None, self._log.receipt(epoch)) != known
 
     def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
         """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.

@@ -1,0 +1,138 @@
+"""Epochs that Spark has noted and no sink decided: each is explained, or stops the query; each has a way on."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import roads
+from roads import WAIT_S
+
+import onceonly
+from onceonly import errors
+from onceonly.log.opening import look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from roads import Road
+
+road, spark = roads.road, roads.spark  # fixtures
+pytestmark = pytest.mark.acceptance
+BY_FOREACH = pytest.mark.parametrize("road", ["foreach"], indirect=True)
+ADOPT: dict[str, Any] = {"onceonly.adopt": "true"}
+
+
+def refused(query: StreamingQuery) -> errors.AdoptionError:
+    with pytest.raises(Exception, match="ONCEONLY") as caught:
+        query.awaitTermination(WAIT_S)
+    found = errors.find_error(caught.value)
+    assert isinstance(found, errors.AdoptionError), caught.value
+    assert "onceonly.adopt=true" in found.next_step
+    return found
+
+
+def skipped(road: Road) -> dict[int, tuple[int, str]]:
+    """Give index and reason of the link of each epoch that was skipped."""
+    log = look(str(road.folder / "q" / "checkpoint"))[0]
+    last = [log.chain(epoch)[-1] for epoch in log.epochs()]
+    return {link.epoch: (link.index, link.reason) for link in last if link.kind.value == "SKIPPED"}
+
+
+def test_epochs_that_another_sink_wrote_meanwhile_are_named_and_taken_over(road: Road) -> None:
+    road.run(road.source(rows=20))
+    checkpoint = str(road.folder / "q" / "checkpoint")
+    other = road.source(rows=40).writeStream.format("noop").option("checkpointLocation", checkpoint)
+    assert other.trigger(availableNow=True).start().awaitTermination(WAIT_S)
+
+    assert "chk-2: another sink wrote it" in refused(road.start(road.source(rows=50))).what
+    assert road.exactly(20)
+    road.run(road.source(rows=50), **ADOPT)
+
+    assert road.ids() == [*range(20), *range(40, 50)]
+    assert skipped(road) == {2: (0, "foreign"), 3: (0, "foreign")}
+    road.run(road.source(), **ADOPT)  # it may stay
+    assert road.ids() == [*range(20), *range(40, 60)]
+    assert skipped(road).keys() == {2, 3}
+
+
+def by(
+    road: Road, df: DataFrame, *, early: bool = False, keeps_errors: bool = False, **options: str
+) -> StreamingQuery:
+    """Start a query by a foreachBatch function of the user's own."""
+    checkpoint = str(road.folder / "q" / "checkpoint")
+    sink = onceonly.sink("onceonly.ledger", checkpointLocation=checkpoint, folder=str(road.out()), **options)
+
+    def write(batch: DataFrame, epoch: int) -> None:
+        if early and batch.isEmpty():
+            return
+        with contextlib.suppress(Exception) if keeps_errors else contextlib.nullcontext():
+            sink(batch, epoch)
+
+    writer = df.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    return writer.foreachBatch(write).start()
+
+
+@BY_FOREACH
+def test_a_function_that_returned_early_is_mended_and_goes_on_without_work_by_hand(road: Road) -> None:
+    rows = road.source(rows=40).where("id < 10 or id >= 20")
+
+    assert "chk-1" in refused(by(road, rows, early=True)).what
+    assert road.ids() == list(range(10))
+    assert "chk-1" in refused(by(road, rows)).what
+    assert by(road, rows, **ADOPT).awaitTermination(WAIT_S)
+
+    assert road.ids() == [*range(10), *range(20, 40)]
+    assert skipped(road) == {1: (0, "foreign")}
+
+
+@BY_FOREACH
+def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(road: Road) -> None:
+    wrong: dict[str, Any] = {"only": "id,name"}  # the sink's check refuses the columns
+    assert by(road, road.source(rows=20), keeps_errors=True, **wrong, **ADOPT).awaitTermination(WAIT_S)
+    assert road.ids() == []
+
+    assert "chk-1" in refused(by(road, road.source(rows=40))).what
+    assert by(road, road.source(rows=40), **ADOPT).awaitTermination(WAIT_S)
+    assert road.ids() == list(range(20, 40))
+
+
+@contextlib.contextmanager
+def rocksdb(road: Road) -> Iterator[None]:
+    name = "spark.sql.streaming.stateStore.providerClass"
+    package = "org.apache.spark.sql.execution.streaming.state"
+    road.spark.conf.set(name, f"{package}.RocksDBStateStoreProvider")
+    try:
+        yield
+    finally:
+        road.spark.conf.unset(name)
+
+
+@pytest.mark.parametrize("crash", ["", "commit.before_return=raise@3"])
+def test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions(road: Road, crash: str) -> None:
+    # Ids 0 to 29, the same again, which only the state knows, and 30 more.
+    ids = [*range(30), *range(30), *range(30, 60)]
+
+    def frame(rows: int) -> DataFrame:
+        settings: dict[str, Any] = {"rows_per_epoch": 10, "partitions": 2}
+        given = [(one, "app") for one in ids[:rows]]
+        return onceonly.collection(road.spark, given, "id long, app string", **settings).dropDuplicates(
+            ["id"]
+        )
+
+    with rocksdb(road):
+        if crash:
+            road.arm(crash)
+            with contextlib.suppress(Exception):
+                road.run(frame(30))
+            road.disarm()
+        road.run(frame(30))
+        assert road.exactly(30)
+        road.spark._streamingCheckpointManager.repartition(str(road.folder / "q" / "checkpoint"), 5)
+        road.run(frame(90))
+
+    assert road.exactly(60)
+    assert skipped(road) == {3: (1 if crash else 0, "unchanged")}
