@@ -14,7 +14,15 @@ from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.runtime import registry
 from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.settings import _QUERY, _SINK, CHECKPOINT, QuerySettings, SinkSettings, parse
+from onceonly.runtime.settings import (
+    _QUERY,
+    _SINK,
+    CHECKPOINT,
+    QuerySettings,
+    SinkSettings,
+    parse,
+    with_checkpoint,
+)
 
 
 def test_defaults_and_what_remains_for_the_sink() -> None:
@@ -208,3 +216,27 @@ def test_options_of_dead_letters_that_would_have_no_effect_are_refused(
 
 def test_a_refused_row_stops_unless_its_user_says_otherwise() -> None:
     assert parse({"checkpointLocation": "/c"}, default_name="kafka").sink.letters is None
+
+
+@pytest.mark.parametrize("session", ["/c", "/c/", "file:///c"])
+def test_a_named_query_lies_in_the_folder_of_its_name_where_the_session_puts_checkpoints(
+    session: str,
+) -> None:
+    found = with_checkpoint({"queryName": "orders", "topic": "t"}, session)
+    assert found == {
+        "queryName": "orders",
+        "topic": "t",
+        "checkpointlocation": session.rstrip("/") + "/orders",
+    }
+
+
+def test_a_checkpoint_of_the_querys_own_goes_before_the_sessions() -> None:
+    options = {"checkpointLocation": "/own", "queryname": "orders"}
+    assert with_checkpoint(options, "/c") == options
+    assert with_checkpoint({"queryname": "orders"}, None) == {"queryname": "orders"}
+
+
+def test_a_query_without_a_name_is_told_that_its_checkpoint_would_never_be_found_again() -> None:
+    with pytest.raises(ConfigurationError, match="no name") as caught:
+        with_checkpoint({"topic": "t"}, "/c")
+    assert "queryName" in caught.value.next_step

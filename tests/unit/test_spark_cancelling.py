@@ -18,10 +18,26 @@ class Jobs:
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
+        self.tags: list[str] = []
+        self.properties: dict[str, str | None] = {"spark.job.interruptOnCancel": "false"}
         self._ended = threading.Event()
 
-    def cancelJobGroup(self, groupId: str) -> None:  # noqa: N802, N803  Spark's names
-        self.cancelled.append(groupId)
+    def addJobTag(self, tag: str) -> None:  # noqa: N802  Spark's names
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.remove(tag)
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        return self.properties.get(key)
+
+    def setLocalProperty(self, key: str, value: str | None) -> None:  # noqa: N802
+        self.properties[key] = value
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        assert self.tags == [tag], "only what this thread starts meanwhile"
+        assert self.properties["spark.job.interruptOnCancel"] == "true"
+        self.cancelled.append(tag)
         self._ended.set()
 
     def run(self, error: Exception | None = None) -> None:
@@ -37,10 +53,14 @@ def test_a_job_that_stands_still_is_ended_at_the_limit() -> None:
     jobs = Jobs()
     with (
         pytest.raises(EpochTimeoutError, match=r"Query q, chk-4: .* longer than 0.05 s") as caught,
-        no_longer_than_planned(jobs, plan(0.05), query="q", run="r"),
+        no_longer_than_planned(jobs, plan(0.05), query="q"),
     ):
         jobs.run()
-    assert jobs.cancelled == ["r"]
+    assert jobs.cancelled == ["onceonly-p"], "the epoch's own, and no job group of the user's"
+    assert jobs.tags == []
+    assert jobs.properties == {"spark.job.interruptOnCancel": "false"}, (
+        "the user's jobs after it are as before"
+    )
     assert "Job 7 cancelled" in str(caught.value.__cause__)
 
 
@@ -48,7 +68,7 @@ def test_what_a_slot_said_of_itself_is_kept() -> None:
     jobs, theirs = Jobs(), WriteFailedError("the disk is full", next_step="make room")
     with (
         pytest.raises(WriteFailedError, match="the disk is full"),
-        no_longer_than_planned(jobs, plan(0.05), query="q", run="r"),
+        no_longer_than_planned(jobs, plan(0.05), query="q"),
     ):
         jobs.run(theirs)
 
@@ -57,7 +77,7 @@ def test_an_error_in_time_is_not_called_late() -> None:
     jobs = Jobs()
     with (
         pytest.raises(RuntimeError, match="theirs"),
-        no_longer_than_planned(jobs, plan(BOUND_S), query="q", run="r"),
+        no_longer_than_planned(jobs, plan(BOUND_S), query="q"),
     ):
         raise RuntimeError("theirs")
     assert jobs.cancelled == []
@@ -66,7 +86,7 @@ def test_an_error_in_time_is_not_called_late() -> None:
 @pytest.mark.parametrize("limit_s", [None, BOUND_S])
 def test_an_epoch_in_time_is_left_alone(limit_s: float | None) -> None:
     jobs, before = Jobs(), threading.active_count()
-    with no_longer_than_planned(jobs, plan(limit_s), query="q", run="r"):
+    with no_longer_than_planned(jobs, plan(limit_s), query="q"):
         pass
     assert jobs.cancelled == []
     assert threading.active_count() == before, "no timer outlives its epoch"
@@ -74,8 +94,8 @@ def test_an_epoch_in_time_is_left_alone(limit_s: float | None) -> None:
 
 def test_the_job_that_follows_a_late_one_is_ended_too() -> None:
     class Later(Jobs):
-        def cancelJobGroup(self, groupId: str) -> None:  # noqa: N802, N803  Spark's names
-            self.cancelled.append(groupId)
+        def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+            self.cancelled.append(tag)
             if len(self.cancelled) == 1:
                 raise RuntimeError("no job was there")
             self._ended.set()
@@ -83,7 +103,7 @@ def test_the_job_that_follows_a_late_one_is_ended_too() -> None:
     jobs = Later()
     with (
         pytest.raises(EpochTimeoutError),
-        no_longer_than_planned(jobs, plan(0.05), query="q", run="r"),
+        no_longer_than_planned(jobs, plan(0.05), query="q"),
     ):
         jobs.run()
     assert len(jobs.cancelled) >= 2

@@ -43,6 +43,7 @@ class Assignment:
     It holds the sink's options, secrets included, because executors need them; it never shows them.
     ``token`` is the log's identity as the driver sees it: an executor that sees another one does not share
     the checkpoint. ``letters`` is the class of the sink that takes dead letters, None where a refused row stops.
+    ``run`` is empty where only the tasks know it.
     """
 
     plan: Plan
@@ -52,6 +53,7 @@ class Assignment:
     sink: SinkClass
     token: str | None
     letters: SinkClass | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class Desk:
         self._last = plan
         return plan
 
-    def assignment(self, plan: Plan, name: str) -> Assignment:
+    def assignment(self, plan: Plan, name: str, *, run: str = "") -> Assignment:
         """Give what the tasks of one sink need."""
         member = self._members[name]
         return Assignment(
@@ -162,6 +164,7 @@ class Desk:
             sink=member.sink_class,
             token=identity_token(self.settings.checkpoint),
             letters=self._members[letters_name(name)].sink_class if member.settings.letters else None,
+            run=run,
         )
 
     def require_few_letters(self, plan: Plan, ballots: Collection[Ballot]) -> None:

@@ -160,8 +160,28 @@ def no_checkpoint() -> ConfigurationError:
     """Make the error for a query whose checkpoint is not named."""
     return ConfigurationError(
         "the option 'checkpointLocation' is missing: decisions are kept beside the query's checkpoint",
-        next_step="set .option('checkpointLocation', <path>) on the query, not in the session's settings",
+        next_step="set .option('checkpointLocation', <path>) on the query; or spark.sql.streaming.checkpointLocation "
+        "in the session, before onceonly.register, and .queryName(<name>) on the query",
     )
+
+
+def with_checkpoint(options: Mapping[str, str], session: str | None) -> dict[str, str]:
+    """Give the options with the checkpoint where Spark will put it: anywhere; pure.
+
+    ``session`` is the session's location, None where it has none. A query without a checkpoint of its own gets the
+    folder of its name there; one without a name a folder with a random name, which Spark tells nobody. Raises
+    ``ConfigurationError`` there.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    if given.get(CHECKPOINT) or not session:
+        return dict(options)
+    if not given.get("queryname"):
+        raise ConfigurationError(
+            f"the session puts checkpoints below {session}, but this query has no name, so that Spark gives each start "
+            "of it another folder: no decision would be found again",
+            next_step="name the query with .queryName(<name>), or set .option('checkpointLocation', <path>) on it",
+        )
+    return {**options, CHECKPOINT: f"{session.rstrip('/')}/{given['queryname']}"}
 
 
 def _guarantee(text: str) -> Guarantee:

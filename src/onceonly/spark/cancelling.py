@@ -18,23 +18,31 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _AGAIN_S = 0.5
+_INTERRUPT = "spark.job.interruptOnCancel"
 
 
 class Jobs(Protocol):
-    """What is used of a SparkContext."""
+    """What is used of a SparkContext, by Spark's names."""
 
-    def cancelJobGroup(self, groupId: str) -> None: ...  # noqa: N802, N803  Spark's names
+    def addJobTag(self, tag: str) -> None: ...  # noqa: N802
+    def removeJobTag(self, tag: str) -> None: ...  # noqa: N802
+    def cancelJobsWithTag(self, tag: str) -> None: ...  # noqa: N802
+    def getLocalProperty(self, key: str) -> str | None: ...  # noqa: N802
+    def setLocalProperty(self, key: str, value: str) -> None: ...  # noqa: N802
 
 
 @contextmanager
-def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> Iterator[None]:
-    """End all jobs of a run that are at work when the epoch's limit is over, and raise ``EpochTimeoutError``.
+def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str) -> Iterator[None]:
+    """End the jobs of an epoch that are at work when its limit is over, and raise ``EpochTimeoutError``.
 
-    A slot sees by itself that it is late, but only once it has begun: not while a stage before it stands still.
+    They are known by a tag of their own, which the jobs get that this thread starts meanwhile: a job group is the
+    user's, who may have put other jobs into it. A slot sees by itself that it is late, but only once it has begun: not
+    while a stage before it stands still.
     """
-    if plan.limit_s is None or not run:
+    if plan.limit_s is None:
         yield
         return
+    tag = f"onceonly-{plan.id}"
     late = threading.Event()
 
     over = threading.Event()
@@ -45,7 +53,7 @@ def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> I
         late.set()
         while True:
             try:
-                jobs.cancelJobGroup(run)
+                jobs.cancelJobsWithTag(tag)
             except Exception as error:  # noqa: BLE001  whatever Spark answers: the next time may be better
                 log.warning("Query %s, chk-%s: its jobs could not be ended yet: %s", query, plan.epoch, error)
             # Again and again: a late epoch's next job must not begin after the first has been ended.
@@ -53,6 +61,11 @@ def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> I
                 return
 
     timer = threading.Thread(target=end, name="onceonly-limit", daemon=True)
+    interrupts = jobs.getLocalProperty(_INTERRUPT)
+    jobs.addJobTag(tag)
+    jobs.setLocalProperty(
+        _INTERRUPT, "true"
+    )  # as Spark has it for streams; a job group of the user's may not
     timer.start()
     try:
         yield
@@ -66,6 +79,8 @@ def no_longer_than_planned(jobs: Jobs, plan: Plan, *, query: str, run: str) -> I
             ) from error
         raise
     finally:
+        jobs.setLocalProperty(_INTERRUPT, interrupts)  # type: ignore[arg-type]  # None takes it away
+        jobs.removeJobTag(tag)
         over.set()
         # One that has just begun must not end the jobs of the epoch after.
         timer.join()

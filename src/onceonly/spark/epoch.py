@@ -16,7 +16,8 @@ from onceonly.runtime.settings import QuerySettings, sink_name
 from onceonly.runtime.slot import Ballot
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.register import application
-from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, write_slot
+from onceonly.spark.running import run_of
+from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,9 +166,9 @@ class Epoch:
             ballots: list[Ballot] = []
             context = self._df.sparkSession.sparkContext
             try:
-                with no_longer_than_planned(context, plan, query=self._query, run=self._run):
+                with no_longer_than_planned(context, plan, query=self._query):
                     for write in self._writes.values():
-                        ballots += _run_tasks(write.df, desk.assignment(plan, write.name))
+                        ballots += _run_tasks(write.df, desk.assignment(plan, write.name, run=self._run))
                     if not self._writes:
                         self._df.write.format("noop").mode("overwrite").save()
                 desk.require_few_letters(plan, ballots)
@@ -202,7 +203,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
             f"but it was given by query {query}, chk-{batch_id}",
             next_step="give onceonly the same checkpointLocation as the query",
         )
-    return owner, context.getLocalProperty(RUN_PROPERTY) or ""
+    return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""
 
 
 def _columns(df: DataFrame) -> tuple[tuple[str, str], ...]:
@@ -223,7 +224,9 @@ def _votes(ballots: list[Ballot]) -> list[Vote]:
 
 def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:
     rows = df.mapInArrow(_task(assignment), f"{_BALLOT} binary").collect()
-    return [msgspec.json.decode(row[_BALLOT], type=Ballot) for row in rows]
+    ballots = [msgspec.json.decode(row[_BALLOT], type=Ballot) for row in rows]
+    require_all_slots(assignment.plan, [ballot.vote.slot for ballot in ballots], slots=None)
+    return ballots
 
 
 def _task(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -10,11 +10,12 @@ from onceonly.runtime.registry import find, settings_of
 from onceonly.runtime.settings import CHECKPOINT, no_checkpoint
 from onceonly.spark.epoch import Epoch
 from onceonly.spark.register import require_pyspark
+from onceonly.spark.running import session_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from onceonly.runtime.settings import SinkSettings
+    from onceonly.runtime.settings import QuerySettings, SinkSettings
 
 
 def sink(name: object, **options: str) -> ForeachBatch:
@@ -35,6 +36,7 @@ class ForeachBatch:
 
     def __init__(self, name: object, options: dict[str, str]) -> None:
         self._name, self.sink_class = find(name)
+        self._options = options
         parsed = settings_of(options, self._name, self.sink_class)
         self._query = parsed.query
         self._of_query = [name for name in parsed.of_query if name != CHECKPOINT]
@@ -48,11 +50,17 @@ class ForeachBatch:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the epoch. Raises a typed error; the query fails then, and its restart resolves the epoch."""
-        if self._query is None:
-            raise no_checkpoint()
-        epoch = Epoch(df, batch_id, self._query)
+        epoch = Epoch(df, batch_id, self._query or self._by_session(df))
         epoch.add(df, self.settings.name, self)
         epoch.carry_out()
+
+    def _by_session(self, df: DataFrame) -> QuerySettings:
+        location = session_checkpoint(df)
+        given = {**self._options, CHECKPOINT: location or ""}
+        query = settings_of(given, self._name, self.sink_class).query if location else None
+        if query is None:
+            raise no_checkpoint()
+        return query
 
     def named(self, name: str) -> SinkSettings:
         """Give the sink's settings under the name that it has in an epoch."""

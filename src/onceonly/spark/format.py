@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
 from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, settings_of
-from onceonly.runtime.settings import PREFIX, no_checkpoint
+from onceonly.runtime.settings import PREFIX, no_checkpoint, with_checkpoint
 from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class SinkFormat(DataSource):
     sink_name: ClassVar[str]
     sink_class: ClassVar[SinkClass]
     application: ClassVar[str]
+    checkpoints: ClassVar[str | None] = None
     others: ClassVar[Mapping[str, type[TwoPhaseCommitSink[Any]]]] = {}
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -45,7 +46,9 @@ class SinkFormat(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
-        settings = settings_of(self.options, self.sink_name, self.sink_class)
+        settings = settings_of(
+            with_checkpoint(self.options, self.checkpoints), self.sink_name, self.sink_class
+        )
         if settings.query is None:
             raise no_checkpoint()
         letters = settings.sink.letters
@@ -90,11 +93,18 @@ def make_format(
     sink: SinkClass,
     application: str,
     others: Mapping[str, type[TwoPhaseCommitSink[Any]]] | None = None,
+    checkpoints: str | None = None,
 ) -> type[SinkFormat]:
     """Make the data source class of a sink. It travels by value, as no module holds it.
 
     ``application`` is the same for all formats that one driver program registers; ``others`` are the user's sinks,
-    which may take dead letters.
+    which may take dead letters; ``checkpoints`` is where the session puts checkpoints, None where it does not say.
     """
-    members = {"sink_name": name, "sink_class": sink, "application": application, "others": others or {}}
+    members = {
+        "sink_name": name,
+        "sink_class": sink,
+        "application": application,
+        "others": others or {},
+        "checkpoints": checkpoints,
+    }
     return type(f"{name.title()}Format", (SinkFormat,), members)

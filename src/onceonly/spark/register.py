@@ -14,6 +14,7 @@ from onceonly.errors import SetupError
 from onceonly.runtime import registry
 
 _PROGRAM = uuid.uuid4().hex
+SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,19 +25,22 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
-    program itself. What Spark reports of each epoch is kept beside its decision from now on. Raises
-    ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is too old or would start its
-    workers with another Python.
+    program itself. What Spark reports of each epoch is kept beside its decision from now on. A session-wide
+    checkpoint location is used by queries that have a name, if it is set before. Raises ``ConfigurationError`` for
+    anything else, and ``SetupError`` where PySpark is too old, would start its workers with another Python, or where
+    the session is one of Spark Connect.
     """
     require_pyspark()
+    _require_classic(spark)
     _require_same_python(spark)
     from onceonly.spark import listener
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
+    checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     for name in names:
-        made = make_format(name, registry.find(name)[1], application(spark), registry.given())
+        made = make_format(name, registry.find(name)[1], application(spark), registry.given(), checkpoints)
         spark.dataSource.register(made)
     spark.dataSource.register(CollectionFormat)
     listener.install(spark)
@@ -58,6 +62,16 @@ def require_pyspark() -> None:
             f"PySpark {pyspark.__version__} has no Arrow stream writer for Python data sources",
             next_step="use PySpark 4.1 or newer",
         ) from None
+
+
+def _require_classic(spark: SparkSession) -> None:
+    """A session of Spark Connect has no driver here: neither its JVM nor its checkpoints can be seen."""
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise SetupError(
+            "this is a session of Spark Connect, and onceonly works where the driver is: it needs a classic session",
+            next_step="run the job on the driver (spark-submit, or SparkSession.builder.master(...) without a remote; "
+            "unset SPARK_REMOTE and spark.api.mode=connect)",
+        )
 
 
 def _require_same_python(spark: SparkSession) -> None:

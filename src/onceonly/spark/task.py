@@ -19,10 +19,11 @@ from onceonly.spark import memory
 from onceonly.spark.settling import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
+    from onceonly.model import Plan
     from onceonly.ports import Sink
     from onceonly.runtime.desk import Assignment
     from onceonly.runtime.slot import Ballot
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 # Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
 EPOCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
+# The job group. Users' code runs in the thread that sets it on the foreachBatch road only; there, Spark is asked.
 RUN_PROPERTY = "spark.jobGroup.id"
 # A worker process serves one task at a time, of any query of the application.
 _SINKS_MAX = 8
@@ -66,6 +68,20 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
     return in_time(deadline, attempt)
 
 
+def require_all_slots(plan: Plan, voted: Collection[int], *, slots: int | None) -> None:
+    """See that every slot of an epoch has voted: a decision that lacks one would lose its rows. Driver.
+
+    ``slots`` is how many there are, None where Spark does not say: then only a gap shows. Raises ``ProtocolError``.
+    """
+    expected = range(max(voted, default=-1) + 1 if slots is None else slots)
+    missing = sorted(set(expected) - set(voted))
+    if missing:
+        raise ProtocolError(
+            f"chk-{plan.epoch}: {len(voted)} votes came, and that of slot {missing[0]} is not among them",
+            next_step="start the query again; nothing was decided. Report this with the PySpark version",
+        )
+
+
 def _context(assignment: Assignment) -> WriteContext:
     task = TaskContext.get()
     if task is None:
@@ -83,7 +99,7 @@ def _context(assignment: Assignment) -> WriteContext:
     return WriteContext(
         query=assignment.query,
         sink=name,
-        run=task.getLocalProperty(RUN_PROPERTY) or "",
+        run=assignment.run or task.getLocalProperty(RUN_PROPERTY) or "",
         epoch=plan.epoch,
         plan=plan.id,
         slot=task.partitionId(),

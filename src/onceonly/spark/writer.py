@@ -17,7 +17,7 @@ from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
 from onceonly.spark.settling import settle
-from onceonly.spark.task import write_slot
+from onceonly.spark.task import require_all_slots, write_slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,6 +112,8 @@ class EpochCommitter(DataSourceStreamArrowWriter):
                 f"{f'chk-{plan.epoch}' if plan else 'no epoch'}",
                 next_step="start the query again; nothing was decided",
             )
+        # Spark gives a message for each slot; None for one that has not committed.
+        require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))
         with _committing.use(self._road.key(), self._desk) as desk:
             desk.require_few_letters(plan, ballots)
             desk.decide(plan, _votes(ballots))

@@ -1,0 +1,46 @@
+"""What Spark's own list says of the query that a foreachBatch function is called by. Driver's Python.
+
+Local properties are not asked where users may set them: a job group is theirs as much as Spark's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from onceonly.runtime.settings import with_checkpoint
+from onceonly.spark.task import QUERY_PROPERTY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("onceonly")
+
+
+def run_of(df: DataFrame) -> str:
+    """Give the run of the query; empty where Spark does not say."""
+    try:
+        return str(_stream(df).runId())
+    except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
+        log.debug("The run of a query is not known by Spark's list: %s", error)
+        return ""
+
+
+def session_checkpoint(df: DataFrame) -> str | None:
+    """Give the checkpoint of the query where the session says where checkpoints lie; None where it does not.
+
+    Raises ``ConfigurationError`` for a query without a name, whose folder no later start would find.
+    """
+    session = df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if not session:
+        return None
+    stream = _stream(df)
+    with_checkpoint({"queryname": stream.name() or ""}, session)  # refuses a query without a name
+    return str(stream.resolvedCheckpointRoot())
+
+
+def _stream(df: DataFrame) -> Any:  # noqa: ANN401  a Java object
+    context = df.sparkSession.sparkContext
+    query = context.getLocalProperty(QUERY_PROPERTY)
+    uuid = context._jvm.java.util.UUID.fromString(query)  # type: ignore[union-attr]  # noqa: SLF001
+    return df.sparkSession._jsparkSession.sharedState().activeStreamingQueries().get(uuid)  # noqa: SLF001

@@ -1,0 +1,85 @@
+"""What the commit process takes for a whole epoch: one vote of each slot, and nothing less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceonly.errors import ProtocolError
+from onceonly.model import Guarantee, Mode, Plan, Vote
+from onceonly.runtime.registry import find
+from onceonly.runtime.settings import QuerySettings, SinkSettings
+from onceonly.runtime.slot import Ballot
+from onceonly.spark import writer
+from onceonly.spark.task import require_all_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+PLAN = Plan(id="p", epoch=3, mode=Mode.RUN, index=0, guarantee=Guarantee.EXACTLY_ONCE)
+
+
+def message(slot: int) -> writer.SlotMessage:
+    vote = Vote(
+        sink="s", epoch=3, slot=slot, plan="p", run="r", attempt="0", rows=1, checksum="0" * 16, handle=None
+    )
+    return writer.SlotMessage(Ballot(vote=vote), PLAN)
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Vote]]:
+    """Take what the committer would decide."""
+    found: list[Sequence[Vote]] = []
+
+    class Desk:
+        def require_few_letters(self, plan: Plan, ballots: object) -> None: ...
+        def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
+            found.append(votes)
+
+    class Desks:
+        def use(self, key: object, make: object) -> AbstractContextManager[Any]:
+            import contextlib
+
+            return contextlib.nullcontext(Desk())
+
+    monkeypatch.setattr(writer, "_committing", Desks())
+    monkeypatch.setattr(writer.Road, "key", lambda _self: ())
+    return found
+
+
+def committer() -> writer.EpochCommitter:
+    sink = SinkSettings(name="s", guarantee=Guarantee.EXACTLY_ONCE)
+    road = writer.Road(QuerySettings(checkpoint="/c"), sink, find("onceonly.console")[1], "app")
+    return writer.EpochCommitter(road, ())
+
+
+def test_a_whole_epoch_is_decided(decided: list[Sequence[Vote]]) -> None:
+    committer().commit([message(0), message(1), message(2)], 3)
+    assert [[vote.slot for vote in votes] for votes in decided] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [message(0), None, message(2)],
+        [message(0), message(1), None],
+        [None, message(1)],
+        [message(0), message(0)],
+    ],
+    ids=["none in the middle", "none at the end", "none at the beginning", "one slot twice"],
+)
+def test_an_epoch_that_lacks_a_slots_vote_is_not_decided(
+    decided: list[Sequence[Vote]], messages: list[writer.SlotMessage | None]
+) -> None:
+    with pytest.raises(ProtocolError, match=r"of slot [012] is not among them"):
+        committer().commit(list(messages), 3)
+    assert decided == []
+
+
+def test_a_gap_shows_where_spark_does_not_say_how_many_slots_there_are() -> None:
+    require_all_slots(PLAN, [], slots=None)
+    require_all_slots(PLAN, [1, 0], slots=None)
+    with pytest.raises(ProtocolError, match="slot 1 is not among them"):
+        require_all_slots(PLAN, [2, 0], slots=None)
