@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: brokers bench bench-quick bench-page scale scale-page model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: brokers bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -85,11 +85,12 @@ diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
 # Writes what README and docs show of recorded runs: the guarantee matrix, the counts with and without alignment, the run
-# in the shape of Kafka's own test, recovery times.
+# in the shape of Kafka's own test, recovery times, power cuts.
 proof-pages: setup
 	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
 	$(BIN)/python -m onceonly.testing.campaign.unaligned_page
 	$(BIN)/python -m onceonly.testing.campaign.shape_pages
+	$(BIN)/python -m onceonly.testing.power.page
 
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long" --ignore tests/mutation
@@ -138,6 +139,20 @@ scale: setup
 # Records the latest results in docs/proof, and writes docs/explanation/scale.md with the models fitted to them.
 scale-page: setup
 	$(BIN)/python -m benchmarks.scale.page benchmarks/results/scale.json
+
+# A query that runs for an hour: does anything grow? benchmarks/results/soak.json. Needs a JDK, for jcmd.
+soak: setup
+	$(BIN)/python -m benchmarks.soak $(SOAK)
+
+# Records the latest soak in docs/proof, and writes docs/explanation/soak.md.
+soak-page: setup
+	$(BIN)/python -m benchmarks.soak.page benchmarks/results/soak.json
+
+# Queries on a disk that forgets what was not synced, cut until POWER says: docs/explanation/power-loss.md. Needs /dev/fuse
+# and root, or fusermount3. An interrupted one is gone on with.
+POWER ?= --power-cuts 500
+power: setup
+	$(BIN)/onceonly verify $(POWER) --json build/power.json
 
 format: setup
 	$(BIN)/ruff check --fix

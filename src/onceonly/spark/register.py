@@ -33,7 +33,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     require_pyspark()
     _require_classic(spark)
     _require_same_python(spark)
-    from onceonly.spark import listener
+    from onceonly.spark import listener, starting
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
@@ -44,6 +44,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
         spark.dataSource.register(made)
     spark.dataSource.register(CollectionFormat)
     listener.install(spark)
+    starting.install()
 
 
 def application(spark: SparkSession) -> str:

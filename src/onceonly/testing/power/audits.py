@@ -73,10 +73,11 @@ def _inputs(task: Task, values: Sequence[str], reader: Reader) -> list[Input]:
     if task.road.source == "rate":
         seen = [int(row.value) for row in reader.rows() if row.value is not None and row.value.isdigit()]
         return [_input(number, str(number), str(number % 3)) for number in range(max(seen, default=-1) + 1)]
-    return [_input(number, value, key(value)) for number, value in enumerate(values)]
+    ordered = task.road.state == "none"
+    return [_input(number, value, key(value), ordered=ordered) for number, value in enumerate(values)]
 
 
-def _input(number: int, value: str, key: str) -> Input:
-    # Order is promised within a file at most, and of rows of a rate source nobody promises any.
-    place = value.rpartition("-")[0] or value
+def _input(number: int, value: str, key: str, *, ordered: bool = False) -> Input:
+    # Order is promised within a file at most; behind a shuffle, and of rows of a rate source, nobody promises any.
+    place = value.rpartition("-")[0] if ordered else value
     return Input(number, f"input/{place}", number, key.encode(), value.encode())

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOptions:
-    """What is run. ``states`` are tried of a recording before the next road has its turn."""
+    """What is run. ``states`` are tried of a recording before the next road has its turn.
+
+    Of recorded runs, ``cuts`` are counted with those that leave a state which was tried already.
+    """
 
     roads: tuple[Road, ...] = ROADS
     cuts: int | None = None

@@ -1,0 +1,56 @@
+"""``python -m benchmarks.soak.page RESULTS`` records a soak in docs/proof, and writes its figures into the page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.soak.trend import WARM_SHARE, trend
+from benchmarks.soak.values import Soak
+from onceonly.testing.campaign import marks
+
+RECORD, PAGE = Path("docs/proof/soak.json"), Path("docs/explanation/soak.md")
+"""Relative to the project's folder."""
+MARKS = "figures"
+
+
+def figures(found: Soak | None) -> str:
+    """Give the table. Pure."""
+    if found is None:
+        return marks.NONE
+    lines = "".join(
+        f"| {series.name} | {told.first:,.0f} | {told.last:,.0f} | {series.unit} | {told.per_hour:+,.0f} "
+        f"| {told.verdict} |\n"
+        for series, told in ((each, trend(each)) for each in found.series)
+    )
+    machine, versions = found.machine, found.versions
+    rows = "every row came out once" if found.rows_in == found.rows_out else "**rows are missing or doubled**"
+    java = str(machine.get("java", "")).replace('"', "")
+    return (
+        "| what | after the warm-up | at the end | | an hour | |\n|---|--:|--:|---|--:|---|\n"
+        f"{lines}\n{found.epochs:,} epochs in {found.seconds / 60:,.0f} minutes, one every"
+        f" {1000 * found.seconds / max(found.epochs, 1):,.0f} ms; {found.rows_in:,} rows in, {found.rows_out:,} out:"
+        f" {rows}. The first {WARM_SHARE:.0%} of the time is warm-up.\n\nRecorded by `python -m benchmarks.soak` on"
+        f" {found.started[:10]}, on {machine.get('cores')} cores and {machine.get('memory_gib')} GiB with a load of"
+        f" {found.load_before} before and {found.load_after} after, {machine.get('system')}, {java}; PySpark"
+        f" {versions.get('pyspark')}, Python {versions.get('python')}, onceonly {versions.get('onceonly')} at"
+        f" `{versions.get('commit')}`."
+    )
+
+
+def read(path: Path) -> Soak | None:
+    """Read a record, None where there is none."""
+    return msgspec.json.decode(path.read_bytes(), type=Soak) if path.exists() else None
+
+
+def main() -> None:
+    """Record the results that are given, and write the page."""
+    if len(sys.argv) > 1:
+        RECORD.write_bytes(Path(sys.argv[1]).read_bytes())
+    marks.write(PAGE, figures(read(RECORD)), name=MARKS)
+
+
+if __name__ == "__main__":
+    main()

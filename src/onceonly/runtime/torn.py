@@ -1,0 +1,205 @@
+"""What a power loss has torn of Spark's own files, before Spark reads them: taken away where nothing stands on it.
+
+Spark writes each of its files under a temporary name, renames it and syncs neither, so that after a power loss a name
+may stand over nothing, a part, or zeros; and Spark then refuses to start the query, for ever. What a decision stands on
+was made durable before the decision. So what is torn is of an epoch that nobody has decided, and is planned anew; or it
+notes as complete an epoch that will be found decided; or it is the query's id, which our log knows, too.
+
+Only what cannot be a whole file of Spark's is touched: a living Spark never shows one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from onceonly import durable
+from onceonly.errors import OnceonlyError
+from onceonly.log import codec, identity, names
+from onceonly.log.local import LocalStore
+from onceonly.model import Link, LinkKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+log = logging.getLogger("onceonly")
+
+# A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
+_CLOCK_DIGITS = 13
+_TEMPORARY = ".metadata.onceonly.tmp"
+
+
+def mend(checkpoint: Path) -> tuple[str, ...]:
+    """Remove what is torn and undecided, restore the query's id; give the names of the files. Driver, before a start.
+
+    Idempotent. Never fails: what cannot be read or written is Spark's to complain about.
+    """
+    mended: list[str] = []
+    try:
+        if checkpoint.is_dir():
+            mended = [str(path.relative_to(checkpoint)) for path in _Torn(checkpoint).mend()]
+    except (OSError, OnceonlyError) as error:
+        log.debug("Spark's files in %s were not looked through: %s", checkpoint, error)
+    if mended:
+        log.warning(
+            "A power loss has torn files of Spark's in %s; nothing stands on them: taken away or written anew: %s",
+            checkpoint, ", ".join(mended),
+        )  # fmt: skip
+    return tuple(mended)
+
+
+class _Torn:
+    """One look through one checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._store = LocalStore(checkpoint / identity.FOLDER)
+        self._decided = self._newest_decided()
+
+    def mend(self) -> Iterator[Path]:
+        """Give each file that was dealt with, commits first: the others look at what they say."""
+        for path in self._newest_first("commits"):
+            if _is_commit(_text(path)):
+                break
+            yield _remove(path)
+        yield from self._mend_offsets()
+        yield from self._mend_lists()
+        yield from self._mend_id()
+
+    def _newest_decided(self) -> int:
+        """Give the newest epoch that has a decision, -1 where none has."""
+        epochs = {-1}
+        for name in self._store.list_names(names.RECEIPTS):
+            epochs.add(names.parse_receipt(name) or 0)
+        for name in self._store.list_names(names.HISTORY):
+            epochs.add((names.parse_segment(name) or (0, 0))[1])
+        for name in self._store.list_names(names.LINKS):
+            parsed = names.parse_link(name)
+            if parsed is not None and parsed[0] > max(epochs):
+                data = self._store.get(name)
+                link = codec.decode(data, kind="link", into=Link, where=name) if data else None
+                epochs |= {parsed[0]} if link is not None and link.kind is LinkKind.COMMIT else set()
+        return max(epochs)
+
+    def _mend_offsets(self) -> Iterator[Path]:
+        paths = self._newest_first("offsets")
+        if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):
+            before = _text(paths[1]) if len(paths) > 1 else ""
+            if not _is_barrier(_text(paths[0]), before):
+                yield _remove(paths[0])
+
+    def _mend_lists(self) -> Iterator[Path]:
+        """Of each source: the newest list of files, or where it began; with the barrier that names it."""
+        for folder in _children(self._checkpoint / "sources"):
+            found = [path for path in _children(folder) if path.name.partition(".")[0].isdecimal()]
+            newest = max(found, key=lambda path: int(path.name.partition(".")[0]), default=None)
+            if newest is None or _is_list(_text(newest)):
+                continue
+            offsets = self._newest_first("offsets")
+            if offsets and int(offsets[0].name) > self._decided and not self._is_committed(offsets[0]):
+                yield _remove(offsets[0])
+                offsets = offsets[1:]
+            if len(found) > 1 or not offsets:
+                yield _remove(newest)
+
+    def _mend_id(self) -> Iterator[Path]:
+        path = self._checkpoint / "metadata"
+        if _is_id(_text(path)):
+            return
+        known = identity.read(self._store)
+        offsets, commits = self._newest_first("offsets"), self._newest_first("commits")
+        if known is not None:
+            temporary = self._checkpoint / _TEMPORARY
+            temporary.unlink(missing_ok=True)
+            durable.write_new(temporary, json.dumps({"id": known.query}, separators=(",", ":")).encode())
+            temporary.rename(path)
+            durable.sync(self._checkpoint)
+            yield path
+        elif not commits and (path.exists() or offsets):
+            # A query that has decided nothing yet begins anew.
+            for each in offsets:
+                yield _remove(each)
+            if path.exists():
+                yield _remove(path)
+
+    def _newest_first(self, folder: str) -> list[Path]:
+        found = [path for path in _children(self._checkpoint / folder) if path.name.isdecimal()]
+        return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+    def _is_committed(self, barrier: Path) -> bool:
+        return (self._checkpoint / "commits" / barrier.name).exists()
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _remove(path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    # A checksum of Hadoop's beside it would be taken for that of the next file.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    durable.sync(path.parent)
+    return path
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes().decode(errors="replace")
+    return ""
+
+
+# --- what a whole file of Spark's looks like ----------------------------------------------------------------
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return bool(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _is_commit(text: str) -> bool:
+    version, _, rest = text.partition("\n")
+    return _is_version(version) and _is_value(rest) and rest.startswith("{")
+
+
+def _is_barrier(text: str, before: str) -> bool:
+    """Say whether it is whole: as many sources as the one before, and none that went back."""
+    version, *lines = text.split("\n")
+    others = before.split("\n")[1:]
+    if not _is_version(version) or len(lines) < 2 or not all(map(_is_value, lines)):  # noqa: PLR2004  metadata, a source
+        return False
+    if not others:
+        return True
+    pairs = [(new, old) for new, old in zip(lines, others, strict=False) if new.isdigit() and old.isdigit()]
+    return len(lines) == len(others) and all(int(new) >= int(old) for new, old in pairs)
+
+
+def _is_list(text: str) -> bool:
+    version, *lines = text.split("\n")
+    if not _is_version(version):
+        # A Kafka source puts a zero byte first.
+        return version.startswith("\0v") and bool(lines) and _is_value(lines[-1])
+    return (
+        bool(lines)
+        and all(map(_is_value, lines))
+        and (not lines[-1].isdigit() or len(lines[-1]) >= _CLOCK_DIGITS)
+    )
+
+
+def _is_version(line: str) -> bool:
+    return line.startswith("v") and line[1:].isdigit()
+
+
+def _is_value(line: str) -> bool:
+    """Say whether a line is JSON, a dash for a source that has said nothing, or JSON behind a source's name."""
+    if line == "-":
+        return True
+    for text in (line, line.partition(":")[2]):
+        with contextlib.suppress(ValueError):
+            json.loads(text)
+            return True
+    return False

@@ -1,0 +1,83 @@
+"""A look at a checkpoint just before Spark reads it: PySpark's ``DataStreamWriter.start`` is wrapped.
+
+Spark reads its own files before it plans, so what a power loss has torn of them must be mended before. A query is one
+of ours if it writes by a format of ours, or if its checkpoint holds our log. The wrapping is done once in a process, by
+``register``; it changes nothing of what Spark is told.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import OnceonlyError
+from onceonly.log.identity import FOLDER, checkpoint_path
+from onceonly.runtime.torn import mend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger("onceonly")
+
+_LOCATION = "checkpointlocation"
+_NOTED = "_onceonly_noted"
+_FORMATS = "onceonly."
+
+
+def install() -> None:
+    """Wrap what PySpark's writer is told of a query, and its start. Driver, idempotent; never fails."""
+    try:
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        if not hasattr(DataStreamWriter, _NOTED):
+            _wrap(DataStreamWriter)
+            setattr(DataStreamWriter, _NOTED, {})
+    except Exception as error:  # noqa: BLE001  a PySpark of another make: only this help is missing
+        log.debug("Queries start without a look at their checkpoint: %s", error)
+
+
+def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
+    def noting(real: Callable[..., Any], read: Callable[..., Mapping[str, object]]) -> Callable[..., Any]:
+        @functools.wraps(real)
+        def wrapped(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
+            _note(self, lambda: read(*args, **more))
+            return real(self, *args, **more)
+
+        return wrapped
+
+    writer.option = noting(writer.option, lambda key, value: {key: value})
+    writer.options = noting(writer.options, lambda **options: options)
+    writer.format = noting(writer.format, lambda source: {"format": source})
+    real_start = writer.start
+
+    @functools.wraps(real_start)
+    def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
+        _note(self, lambda: {**more, **({"format": args[1]} if len(args) > 1 and args[1] else {})})
+        _look(getattr(self, _NOTED))
+        return real_start(self, *args, **more)
+
+    writer.start = start
+
+
+def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noqa: ANN401  PySpark's
+    """Remember what a writer was told. Wrong arguments are PySpark's to refuse."""
+    try:
+        told = {key.lower(): str(value) for key, value in read().items() if value is not None}
+    except (TypeError, AttributeError):
+        return
+    noted = {**getattr(writer, _NOTED), **{key: told[key] for key in (_LOCATION, "format") if key in told}}
+    object.__setattr__(writer, _NOTED, noted)
+
+
+def _look(told: Mapping[str, str]) -> None:
+    """Mend the checkpoint of a query of ours."""
+    location = told.get(_LOCATION)
+    if not location:
+        return
+    try:
+        checkpoint = checkpoint_path(location)
+    except OnceonlyError:
+        return  # refused by name, later
+    if told.get("format", "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir():
+        mend(checkpoint)

@@ -1,0 +1,159 @@
+"""Spark's own files after a power loss: what is torn and undecided is taken away, all else is left as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.log import codec, names
+from onceonly.log.identity import Identity
+from onceonly.model import Link, LinkKind
+from onceonly.runtime.torn import mend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1732650000000,"conf":{}}'
+BARRIER = f'v1\n{METADATA}\n{{"logOffset":%d}}'
+COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+LIST = 'v1\n{"path":"file:///in/%d.json","timestamp":1732650000000,"batchId":%d}'
+QUERY = '{"id":"6c1b1c4e-96f8-4f55-8a0e-2f3c4d5e6f70"}'
+TORN = {"empty": "", "zeros": "\0" * 60, "cut": '{"batchWat', "version": "v1", "nothing": "v1\n"}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Two epochs: 0 is complete, 1 is begun."""
+    for folder in ("offsets", "commits", "sources/0"):
+        (tmp_path / folder).mkdir(parents=True)
+    put(tmp_path, "metadata", QUERY)
+    for epoch in (0, 1):
+        put(tmp_path, f"offsets/{epoch}", BARRIER % epoch)
+        put(tmp_path, f"sources/0/{epoch}", LIST % (epoch, epoch))
+    put(tmp_path, "commits/0", COMMIT)
+    decide(tmp_path, 0)
+    return tmp_path
+
+
+def put(checkpoint: Path, name: str, text: str) -> None:
+    path = checkpoint / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def decide(checkpoint: Path, epoch: int, kind: LinkKind = LinkKind.COMMIT) -> None:
+    link = Link(epoch=epoch, index=0, kind=kind, plan="p", run="r", barrier=("{}",))
+    path = checkpoint / "onceonly" / names.link(epoch, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(codec.encode("link", link))
+
+
+def know(checkpoint: Path) -> None:
+    identity = Identity(query=json.loads(QUERY)["id"], log="l", address="file:///x")
+    (checkpoint / "onceonly" / "identity.json").write_bytes(codec.encode("identity", identity))
+
+
+def files(checkpoint: Path) -> dict[str, str]:
+    found = (path for path in checkpoint.rglob("*") if path.is_file() and "onceonly" not in path.parts)
+    return {str(path.relative_to(checkpoint)): path.read_text(encoding="utf-8") for path in found}
+
+
+def test_what_is_whole_is_left_as_it_is(checkpoint: Path) -> None:
+    before = files(checkpoint)
+    assert mend(checkpoint) == ()
+    assert files(checkpoint) == before
+
+
+@pytest.mark.parametrize("text", TORN.values(), ids=TORN)
+def test_a_torn_barrier_that_nobody_decided_is_taken_away(checkpoint: Path, text: str) -> None:
+    put(checkpoint, "offsets/1", text)
+    assert mend(checkpoint) == ("offsets/1",)
+    assert "offsets/1" not in files(checkpoint)
+    assert mend(checkpoint) == ()
+
+
+def test_a_barrier_that_lacks_a_source_or_the_end_of_a_number_is_torn(checkpoint: Path) -> None:
+    for whole, cut in (('{"a":1}\n-', '{"a":1}'), ("12", "1")):
+        put(checkpoint, "offsets/0", f"v1\n{METADATA}\n{whole}")
+        put(checkpoint, "offsets/1", f"v1\n{METADATA}\n{cut}")
+        assert mend(checkpoint) == ("offsets/1",)
+
+
+def test_a_barrier_that_is_decided_is_never_touched(checkpoint: Path) -> None:
+    put(checkpoint, "offsets/1", "")
+    decide(checkpoint, 1)
+    assert mend(checkpoint) == ()
+    assert files(checkpoint)["offsets/1"] == ""
+
+
+def test_an_epoch_that_is_void_is_not_decided(checkpoint: Path) -> None:
+    put(checkpoint, "offsets/1", "")
+    decide(checkpoint, 1, LinkKind.ABORT)
+    assert mend(checkpoint) == ("offsets/1",)
+
+
+@pytest.mark.parametrize("text", TORN.values(), ids=TORN)
+def test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays(
+    checkpoint: Path, text: str
+) -> None:
+    decide(checkpoint, 1)
+    put(checkpoint, "commits/1", text)
+    assert mend(checkpoint) == ("commits/1",)
+    assert {"commits/0", "offsets/1", "sources/0/1"} <= files(checkpoint).keys()
+
+
+@pytest.mark.parametrize("text", TORN.values(), ids=TORN)
+def test_a_torn_list_of_files_goes_with_the_barrier_that_names_it(checkpoint: Path, text: str) -> None:
+    put(checkpoint, "sources/0/1", text)
+    assert set(mend(checkpoint)) == {"offsets/1", "sources/0/1"}
+    assert {"offsets/0", "sources/0/0", "commits/0"} <= files(checkpoint).keys()
+
+
+def test_a_torn_list_of_a_decided_epoch_is_not_touched(checkpoint: Path) -> None:
+    put(checkpoint, "sources/0/0", "")
+    (checkpoint / "sources/0/1").unlink()
+    (checkpoint / "offsets/1").unlink()
+    assert mend(checkpoint) == ()
+
+
+def test_what_a_rate_and_a_kafka_source_keep_is_whole(checkpoint: Path) -> None:
+    put(checkpoint, "sources/1/0", "v1\n1732650000000")
+    put(checkpoint, "sources/2/0", '\0v1\n{"events":{"0":0}}')
+    assert mend(checkpoint) == ()
+
+
+@pytest.mark.parametrize("text", TORN.values(), ids=TORN)
+def test_the_querys_id_is_written_again_from_our_log(checkpoint: Path, text: str) -> None:
+    know(checkpoint)
+    put(checkpoint, "metadata", text)
+    assert mend(checkpoint) == ("metadata",)
+    assert files(checkpoint)["metadata"] == QUERY
+    (checkpoint / "metadata").unlink()
+    assert mend(checkpoint) == ("metadata",)
+    assert files(checkpoint)["metadata"] == QUERY
+
+
+def test_a_query_that_has_decided_nothing_begins_anew(tmp_path: Path) -> None:
+    put(tmp_path, "metadata", "")
+    put(tmp_path, "offsets/0", BARRIER % 0)
+    assert set(mend(tmp_path)) == {"metadata", "offsets/0"}
+    assert files(tmp_path) == {}
+
+
+def test_a_checkpoint_that_another_sink_has_used_keeps_what_is_there(tmp_path: Path) -> None:
+    put(tmp_path, "metadata", "")
+    put(tmp_path, "offsets/0", BARRIER % 0)
+    put(tmp_path, "commits/0", COMMIT)
+    assert mend(tmp_path) == ()
+
+
+def test_a_damaged_log_of_ours_means_hands_off(checkpoint: Path) -> None:
+    put(checkpoint, "offsets/1", "")
+    (checkpoint / "onceonly" / names.link(1, 0)).write_bytes(b"damaged")
+    assert mend(checkpoint) == ()
+
+
+def test_no_checkpoint_is_nothing_to_do(tmp_path: Path) -> None:
+    assert mend(tmp_path / "none") == ()

@@ -1,0 +1,97 @@
+"""A checkpoint is looked through just before Spark reads it; what Spark is told stays the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceonly.spark import starting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
+    """A class like PySpark's, wrapped."""
+
+    class Writer:
+        _onceonly_noted: dict[str, str] = {}  # noqa: RUF012  as install puts it
+
+        def __init__(self) -> None:
+            self.told: list[tuple[Any, ...]] = []
+
+        def option(self, key: str, value: object) -> Writer:
+            self.told.append((key, value))
+            return self
+
+        def options(self, **options: object) -> Writer:
+            self.told += options.items()
+            return self
+
+        def format(self, source: str) -> Writer:
+            self.told.append((source,))
+            return self
+
+        def start(self, path: str | None = None, format: str | None = None, **options: object) -> Writer:  # noqa: A002  PySpark's
+            self.told.append((path, format, *options.items()))
+            return self
+
+    starting._wrap(Writer)
+    return Writer
+
+
+def torn(checkpoint: Path) -> Path:
+    checkpoint.mkdir(parents=True)
+    metadata = checkpoint / "metadata"
+    metadata.touch()
+    return metadata
+
+
+def test_a_query_by_a_format_of_ours_has_its_checkpoint_mended(writer: type[Any], tmp_path: Path) -> None:
+    tell: list[Any] = [
+        lambda w, where: w.format("onceonly.kafka").option("checkpointLocation", where).start(),
+        lambda w, where: w.options(checkpointLocation=where, topic="t").format("onceonly.files").start(),
+        lambda w, where: w.option("CheckpointLocation", where).start(None, "onceonly.console"),
+        lambda w, where: w.start(format="onceonly.console", checkpointLocation=f"file:{where}"),
+    ]
+    for number, start in enumerate(tell):
+        metadata = torn(tmp_path / str(number))
+        start(writer(), str(metadata.parent))
+        assert not metadata.exists()
+
+
+def test_a_query_whose_checkpoint_holds_our_log_is_ours(writer: type[Any], tmp_path: Path) -> None:
+    metadata = torn(tmp_path / "mine")
+    (tmp_path / "mine" / "onceonly").mkdir()
+    writer().option("checkpointLocation", str(tmp_path / "mine")).start()
+    assert not metadata.exists()
+
+
+def test_another_query_is_left_alone(writer: type[Any], tmp_path: Path) -> None:
+    metadata = torn(tmp_path / "other")
+    writer().format("kafka").option("checkpointLocation", str(tmp_path / "other")).start()
+    assert metadata.exists()
+
+
+def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
+    written = (
+        writer().format("onceonly.files").option("checkpointLocation", "s3://bucket/x").start("p", topic=1)
+    )
+    assert written.told == [
+        ("onceonly.files",),
+        ("checkpointLocation", "s3://bucket/x"),
+        ("p", None, ("topic", 1)),
+    ]
+    assert writer()._onceonly_noted == {}
+
+
+def test_it_is_put_into_pyspark_once() -> None:
+    starting.install()
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    start = DataStreamWriter.start
+    starting.install()
+    assert DataStreamWriter.start is start
+    assert start.__wrapped__.__name__ == "start"  # type: ignore[attr-defined]
