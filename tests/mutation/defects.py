@@ -28,6 +28,7 @@ COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
+TORN: Final = "tests/unit/test_runtime_torn.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
@@ -1298,5 +1299,32 @@ DEFECTS: Final = (
             "tests/unit/test_runtime_desk.py::test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision",
         ),
         says="DID NOT RAISE",
+    ),
+    Defect(
+        name="torn-barrier-left-to-spark",
+        group=RECOVERY,
+        what="What a power loss has torn of an undecided barrier is left for Spark, which then never starts",
+        file="runtime/torn.py",
+        before="            if not _is_barrier(_text(paths[0]), before):\n",
+        after="            if before is None:\n",
+        tests=(TORN + "test_a_torn_barrier_that_nobody_decided_is_taken_away",),
+    ),
+    Defect(
+        name="decided-barrier-taken-away",
+        group=RECOVERY,
+        what="A barrier that is torn is taken away though its epoch is decided, and planned anew over other rows",
+        file="runtime/torn.py",
+        before="        if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):\n",
+        after="        if paths and not self._is_committed(paths[0]):\n",
+        tests=(TORN + "test_a_barrier_that_is_decided_is_never_touched",),
+    ),
+    Defect(
+        name="torn-note-left-to-spark",
+        group=RECOVERY,
+        what="A commits/N that a power loss has torn is left for Spark, which then never starts",
+        file="runtime/torn.py",
+        before="            if _is_commit(_text(path)):\n",
+        after="            if path.exists():\n",
+        tests=(TORN + "test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays",),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,6 +148,32 @@ def test_a_checkpoint_that_another_sink_has_used_keeps_what_is_there(tmp_path: P
     put(tmp_path, "offsets/0", BARRIER % 0)
     put(tmp_path, "commits/0", COMMIT)
     assert mend(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    "sums", [b"", b"crc\0", b"crc\0\0\0\2\0\0\0\0\0", b"\0" * 12], ids=["empty", "cut", "other", "zeros"]
+)
+def test_a_checksum_that_is_not_its_files_is_taken_away_and_the_file_stays(
+    checkpoint: Path, sums: bytes
+) -> None:
+    before = files(checkpoint)
+    for name in ("offsets/.1.crc", "commits/.0.crc", "sources/0/.0.crc", ".metadata.crc"):
+        (checkpoint / name).write_bytes(sums)
+    assert len(mend(checkpoint)) == 4
+    assert files(checkpoint) == before
+
+
+def test_a_checksum_of_a_whole_file_stays_and_that_of_a_torn_one_goes_with_it(checkpoint: Path) -> None:
+    for name in ("offsets/0", "offsets/1"):
+        data = (checkpoint / name).read_bytes()
+        sums = (zlib.crc32(data[at : at + 16]).to_bytes(4, "big") for at in range(0, len(data), 16))
+        (checkpoint / name.replace("/", "/.")).with_suffix(".crc").write_bytes(
+            b"crc\0\0\0\0\x10" + b"".join(sums)
+        )
+    assert mend(checkpoint) == ()
+    put(checkpoint, "offsets/1", "")
+    assert "offsets/1" in mend(checkpoint)
+    assert {each.name for each in (checkpoint / "offsets").iterdir()} == {"0", ".0.crc"}
 
 
 def test_a_damaged_log_of_ours_means_hands_off(checkpoint: Path) -> None:

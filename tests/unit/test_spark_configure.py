@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from onceonly import configure
-from onceonly.spark.configure import SETTINGS
+from onceonly.spark.configure import PROVIDER, RAW_FILES, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.given: dict[str, str] = {}
+        self._options: dict[str, str] = {}
 
     def config(self, name: str, value: str) -> Builder:
         self.given[name] = value
@@ -46,8 +47,16 @@ def test_what_is_for_a_driver_without_many_rows_is_asked_for() -> None:
 
 def test_what_is_for_local_checkpoints_can_be_left_out() -> None:
     given = configured(Builder(), local_checkpoints=False)
-    assert given == settings("an idle driver", "local checkpoints")
+    assert given == settings("an idle driver", "local checkpoints", "local checkpoints without RocksDB")
     assert given
+
+
+def test_what_rocksdb_cannot_be_stored_by_is_left_out_where_it_is_asked_for_or_set() -> None:
+    asked, given = configured(Builder(), rocksdb=True), Builder()
+    given._options = {PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+    assert asked == configured(given) == settings("an idle driver", "local checkpoints without RocksDB")
+    assert RAW_FILES[0] not in asked
+    assert configured(Builder())[RAW_FILES[0]] == RAW_FILES[1]
 
 
 def test_batches_of_large_rows_stay_bounded_by_their_bytes() -> None:

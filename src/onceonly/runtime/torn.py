@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import struct
+import zlib
 from typing import TYPE_CHECKING
 
 from onceonly import durable
@@ -29,6 +31,8 @@ log = logging.getLogger("onceonly")
 
 # A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
 _CLOCK_DIGITS = 13
+# Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
+_SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
 
 
@@ -61,6 +65,7 @@ class _Torn:
 
     def mend(self) -> Iterator[Path]:
         """Give each file that was dealt with, commits first: the others look at what they say."""
+        yield from self._mend_sums()
         for path in self._newest_first("commits"):
             if _is_commit(_text(path)):
                 break
@@ -68,6 +73,20 @@ class _Torn:
         yield from self._mend_offsets()
         yield from self._mend_lists()
         yield from self._mend_id()
+
+    def _mend_sums(self) -> Iterator[Path]:
+        """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""
+        looked_at = [self._checkpoint / "metadata"]
+        for folder in ("offsets", "commits"):
+            looked_at += self._newest_first(folder)[:2]
+        for source in _children(self._checkpoint / "sources"):
+            looked_at += [path for path in _children(source) if not path.name.startswith(".")]
+        for path in looked_at:
+            beside = path.with_name(f".{path.name}.crc")
+            if beside.exists() and path.exists() and not _fits(beside.read_bytes(), path.read_bytes()):
+                beside.unlink()
+                durable.sync(beside.parent)
+                yield beside
 
     def _newest_decided(self) -> int:
         """Give the newest epoch that has a decision, -1 where none has."""
@@ -115,6 +134,7 @@ class _Torn:
             temporary = self._checkpoint / _TEMPORARY
             temporary.unlink(missing_ok=True)
             durable.write_new(temporary, json.dumps({"id": known.query}, separators=(",", ":")).encode())
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             temporary.rename(path)
             durable.sync(self._checkpoint)
             yield path
@@ -149,6 +169,19 @@ def _text(path: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes().decode(errors="replace")
     return ""
+
+
+def _fits(sums: bytes, data: bytes) -> bool:
+    """Say whether checksums are those of a file: ``crc``, a zero byte, how many bytes each is of, the CRC-32s."""
+    if len(sums) < _SUMS_HEADER.size or sums[:4] != b"crc\0":
+        return False
+    _, chunk = _SUMS_HEADER.unpack_from(sums)
+    if chunk <= 0:
+        return False
+    found = b"".join(
+        zlib.crc32(data[begin : begin + chunk]).to_bytes(4, "big") for begin in range(0, len(data), chunk)
+    )
+    return sums[_SUMS_HEADER.size :] == found
 
 
 # --- what a whole file of Spark's looks like ----------------------------------------------------------------

@@ -11,6 +11,8 @@ from onceonly.spark.start import FOLDER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+RAW_FILES = ("spark.hadoop.fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _IDLE_JAVA = (
     "-XX:TieredStopAtLevel=1",
@@ -27,7 +29,9 @@ class Setting:
     value: str
     why: str
     risk: str
-    only_for: Literal["all", "local checkpoints", "small rows", "an idle driver"] = "all"
+    only_for: Literal[
+        "all", "local checkpoints", "local checkpoints without RocksDB", "small rows", "an idle driver"
+    ] = "all"
     """Local checkpoints are on local and mounted file systems; small rows have below 50 KB, most of them; a driver is
     idle between epochs where it works on no rows, or on few."""
     shown: str = ""
@@ -44,12 +48,12 @@ SETTINGS = (
         only_for="local checkpoints",
     ),
     Setting(
-        "spark.hadoop.fs.file.impl",
-        "org.apache.hadoop.fs.RawLocalFileSystem",
+        *RAW_FILES,
         "Hadoop's default writes a checksum file beside each file, and starts a process for its permissions",
         "damage of Spark's own checkpoint files is no longer told by a checksum (onceonly's files carry their own); "
-        "to go back to the default, delete the old checksum files first",
-        only_for="local checkpoints",
+        "to go back to the default, delete the old checksum files first; Spark cannot store RocksDB's state by it, so "
+        "leave this one out where a query keeps its state there: `configure(builder, rocksdb=True)`",
+        only_for="local checkpoints without RocksDB",
     ),
     Setting(
         "spark.python.unix.domain.socket.enabled",
@@ -98,23 +102,32 @@ SETTINGS = (
 )
 
 
+def is_rocksdb(provider: object) -> bool:
+    """Say whether a state store's provider is RocksDB, by the name of its class. Pure."""
+    return "RocksDB" in str(provider or "")
+
+
 def configure(
     builder: SparkSession.Builder,
     *,
     local_checkpoints: bool = True,
     large_rows: bool = False,
     idle_driver: bool = False,
+    rocksdb: bool = False,
 ) -> SparkSession.Builder:
     """Put the settings that make epochs short into a session's builder, and give it back.
 
     Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
     leaves out what is right only where all checkpoints of the session are on local or mounted file systems;
     ``large_rows=True`` what is right only where rows of over 50 KB are rare. ``idle_driver=True`` adds what is right
-    where the driver works on no rows, as on a cluster, or on few.
+    where the driver works on no rows, as on a cluster, or on few. ``rocksdb=True`` leaves out what Spark cannot store
+    RocksDB's state by; it goes without saying where the builder has RocksDB as the state store's provider already.
     """
+    rocksdb = rocksdb or is_rocksdb(getattr(builder, "_options", {}).get(PROVIDER))
     right = {
         "all": True,
         "local checkpoints": local_checkpoints,
+        "local checkpoints without RocksDB": local_checkpoints and not rocksdb,
         "small rows": not large_rows,
         "an idle driver": idle_driver,
     }

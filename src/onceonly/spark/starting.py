@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, checkpoint_path
 from onceonly.runtime.torn import mend
+from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,7 +55,8 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     @functools.wraps(real_start)
     def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
         _note(self, lambda: {**more, **({"format": args[1]} if len(args) > 1 and args[1] else {})})
-        _look(getattr(self, _NOTED))
+        if _look(getattr(self, _NOTED)):
+            _warn(self)
         return real_start(self, *args, **more)
 
     writer.start = start
@@ -70,14 +72,32 @@ def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noq
     object.__setattr__(writer, _NOTED, noted)
 
 
-def _look(told: Mapping[str, str]) -> None:
-    """Mend the checkpoint of a query of ours."""
+def _look(told: Mapping[str, str]) -> bool:
+    """Mend the checkpoint of a query of ours; say whether it is one."""
     location = told.get(_LOCATION)
     if not location:
-        return
+        return False
     try:
         checkpoint = checkpoint_path(location)
     except OnceonlyError:
-        return  # refused by name, later
-    if told.get("format", "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir():
+        return False  # refused by name, later
+    is_ours = told.get("format", "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir()
+    if is_ours:
         mend(checkpoint)
+    return is_ours
+
+
+def _warn(writer: Any) -> None:  # noqa: ANN401  PySpark's
+    """Say it before a stateful query fails in Spark by a cast that nobody understands."""
+    try:
+        spark = writer._spark  # noqa: SLF001  there is no other way to it
+        name, raw = RAW_FILES
+        fails = is_rocksdb(spark.conf.get(PROVIDER, "")) and spark.sparkContext.getConf().get(name, "") == raw
+    except Exception as error:  # noqa: BLE001  a warning is no reason to fail
+        log.debug("The state store's provider is not known: %s", error)
+        return
+    if fails:
+        log.warning(
+            "A query that keeps state in RocksDB fails in this session: Spark stores it by a file system that %s=%s "
+            "has replaced. Build the session with onceonly.configure(builder, rocksdb=True).", name, raw,
+        )  # fmt: skip

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.01
 _STARTS_MAX = 6
+WITH_SUMS = "--with-sums"
 ROWS_PER_S = 5
 """Of the rate source."""
 
@@ -132,6 +133,12 @@ def main() -> None:
             "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
             "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            # By the files that are chosen else RocksDB's state cannot be stored; these have checksums beside them.
+            **(
+                {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
+                if WITH_SUMS in sys.argv
+                else {}
+            ),
         },
     )
     spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()

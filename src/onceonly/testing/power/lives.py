@@ -24,11 +24,14 @@ _POLL_S = 0.01
 class Life:
     """One job. Campaign's process, its main thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, with_sums: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
+        self.with_sums = with_sums
+        """Whether Hadoop keeps checksums beside Spark's files."""
         self._tasks = 0
         command = [sys.executable, "-W", "ignore", "-m", "onceonly.testing.power.job", str(folder)]
+        command += ["--with-sums"] if with_sums else []
         self.process = JobProcess.start(command, log=folder / "job.log", env={}, cwd=folder)
 
     @property

@@ -32,7 +32,7 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
     """
     world = stage.world(road)
     world.feed(_EPOCHS)
-    done = stage.life().run(world.task(epochs=_EPOCHS))
+    done = stage.life(world.road).run(world.task(epochs=_EPOCHS))
     if not done.ok:
         raise SetupError(
             f"the query {road.name} failed without a power cut: {done.code} {done.what}",
@@ -61,7 +61,7 @@ def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list
     stage.disk.restore(stage.recording, at=cut.at, keep=cut.keep)
     # Epochs of another size than before: what is planned anew is not what was planned.
     task = world.task(files=1 + (cut.at + cut.keep.seed) % 3, epochs=2)
-    done = stage.life().run(task)
+    done = stage.life(world.road).run(task)
     judged = judge(task, world.values, drained=done.ok)
     where = (
         f"cut {cut.at} ({said[cut.at - 1] if cut.at else 'nothing done'}), {cut.keep.style} {cut.keep.seed}"

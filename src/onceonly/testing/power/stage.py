@@ -42,7 +42,6 @@ class Stage:
         try:
             self._stack.enter_context(self.disk)
             self._stack.callback(self._end_lives)
-            self.life()  # comes up while the broker does
             if self._with_broker:
                 self._kafka = self._stack.enter_context(EmbeddedKafka())
         except BaseException:
@@ -60,16 +59,18 @@ class Stage:
         """Where the recording of a road is kept."""
         return self._folder / "recording"
 
-    def life(self) -> Life:
+    def life(self, road: Road) -> Life:
         """Give the job that waits for a task, or will soon; a new one, where the old one is dead or has run many."""
         self._tasks += 1
-        if self._life is None or not self._life.is_alive() or self._tasks > _TASKS_MAX:
-            if self._life is not None:
-                self._life.end()
+        with_sums = road.needs_sums
+        kept = self._life
+        if kept is None or not kept.is_alive() or self._tasks > _TASKS_MAX or kept.with_sums != with_sums:
+            if kept is not None:
+                kept.end()
             self._tasks = 0
-            self._life = Life(self._folder / f"life-{len(self._lives)}")
-            self._lives.append(self._life)
-        return self._life
+            kept = self._life = Life(self._folder / f"life-{len(self._lives)}", with_sums=with_sums)
+            self._lives.append(kept)
+        return kept
 
     def world(self, road: Road) -> World:
         """Give a new, empty world for a road, on an empty disk."""

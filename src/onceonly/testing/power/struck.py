@@ -45,7 +45,7 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
         stage.disk.cut(keep)
         world.feed(1, early=True)
         healing = world.task(files=1 + number % 3, epochs=2)
-        done = stage.life().run(healing)
+        done = stage.life(world.road).run(healing)
         judged = judge(healing, world.values, drained=done.ok)
         hit.add(at)
         found.ordinals_hit = before + len(hit)
@@ -61,7 +61,7 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
 def _live(stage: Stage, world: World, at: int | None) -> int:
     """Let a job run the query over more input, and kill it before an operation; give the number of operations."""
     world.feed(2)
-    life = stage.life()
+    life = stage.life(world.road)
     life.wait_ready()
     begun = stage.disk.count()
     if at is not None:

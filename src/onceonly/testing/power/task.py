@@ -39,6 +39,11 @@ class Road(msgspec.Struct, frozen=True, order=True):
             raise ValueError(f"there is no road {name}: {', '.join(found)}")
         return found[name]
 
+    @property
+    def needs_sums(self) -> bool:
+        """Say whether its state can be stored by Hadoop's files with checksums only."""
+        return self.state in {"rocksdb", "changelog"}
+
     def conf(self) -> dict[str, str]:
         """Give the settings of Spark that choose its state store."""
         provider = {"rocksdb": "RocksDB", "changelog": "RocksDB"}.get(self.state, "HDFSBacked")
