@@ -105,12 +105,12 @@ class Client:
                 client.close()
                 client._manager._net.stop()  # noqa: SLF001
             why = reason(error)
-            if configs["security_protocol"].startswith("SASL"):
+            if configs["security_protocol"].startswith("SASL") and made and made[0]._manager.was_let_in:  # noqa: SLF001
                 # kafka-python often sees the closed connection before the refusal that came with it.
-                why += (
-                    " (brokers also hang up on a user that they refuse: check kafka.sasl.username, "
-                    "kafka.sasl.password and kafka.sasl.mechanism)"
-                )
+                login = "kafka.sasl.username and kafka.sasl.password"
+                if options.token_provider:
+                    login = f"the token of {options.token_provider}"
+                why += f" (brokers also hang up on a user that they refuse: check {login}, and kafka.sasl.mechanism)"
             raise NotAnsweredError(why) from error
         self._manager = self.kafka._manager  # noqa: SLF001  no public name
         self._net = self._manager._net  # noqa: SLF001  no public name
@@ -284,10 +284,12 @@ class Client:
 
     def _other_than(self, asked: Iterable[Any]) -> Any:  # noqa: ANN401
         node = self._manager.least_loaded_node()
-        if node not in asked:
+        if node is not None and node not in asked:
             return node
         left = [each.node_id for each in self._manager.cluster.brokers() if each.node_id not in asked]
         left = [each for each in left if not self._manager.connection_delay(each)]
+        # One that throttles us is waited for, where there is no other: kafka-python leaves it out.
+        left = [each for each in left if not self._connections.is_held_back(each)] or left
         return random.choice(left) if left else None  # noqa: S311  to spread load
 
     async def _look_up(self, kind: int, keys: list[str]) -> dict[str, int]:

@@ -58,6 +58,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
     def __init__(self, net: Any, *, family: int, **configs: Any) -> None:  # noqa: ANN401
         super().__init__(net, **configs)
         self._family = family
+        self.was_let_in = False
+        """Whether any peer has taken a connection of ours, also one that it closed again."""
         self._setup_s = self.config["socket_connection_setup_timeout_ms"] / 1000
         # How often a node was tried in vain since it was there, and when an address was.
         self._tried: dict[Any, int] = {}
@@ -151,6 +153,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
                 self._blame(address[4])
             else:
                 self._failed.pop(address[4], None)
+                self.was_let_in = True
                 self._at[node.node_id] = address[4]
                 return transport
         raise error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
 from onceonly.sinks.kafka import marker, refusals
+from onceonly.sinks.kafka.answers import refuse_forbidden
 from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # KafkaError codes: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE and rd_kafka's own _QUEUE_FULL.
 _TOO_LARGE = 10
 _INVALID_RECORD = 87
+_GROUP_FORBIDDEN, _ID_FORBIDDEN = 30, 53
 
 
 def expect(context: WriteContext, options: KafkaOptions) -> None:
@@ -140,11 +142,15 @@ class PlainWrite:
                 f"kafka.max.request.size, {self.options.record_bytes_max}, and max.message.bytes of the topic.",
                 next_step="raise both limits, or make the row smaller",
             )
+        self._refuse_forbidden(error.code())
         raise WriteFailedError(
             f"{self.name}: {error.name()}: {error.str()}.",
-            next_step="Spark runs the task again; if it goes on, look at the brokers and at the user's "
-            "permissions to WRITE to the topic",
+            next_step="Spark runs the task again; if it goes on, look at the brokers",
         )
+
+    def _refuse_forbidden(self, code: int) -> None:
+        """Raise ``ConfigurationError`` where the broker says that a permission is missing: only a person grants it."""
+        refuse_forbidden(code, self.options.topic or "the topics of its rows")
 
 
 class TransactionalWrite(PlainWrite):
@@ -225,10 +231,16 @@ class TransactionalWrite(PlainWrite):
         # Of this epoch no other takes it. In the next one, what is open on it is resolved or void.
         self._ready.lease.give_back()
 
+    def _refuse_forbidden(self, code: int) -> None:
+        things = {_GROUP_FORBIDDEN: self._group, _ID_FORBIDDEN: self._ready.transactional_id}
+        refuse_forbidden(code, things.get(code, self.options.topic or "the topics of its rows"))
+
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
         try:
             method(*arguments)
         except import_confluent().KafkaException as error:
+            if method == self._marking.result:
+                refuse_forbidden(error.args[0].code(), self._group, topic=self._marker_topic)
             self._raise_failure(Failure(error.args[0]))
 
 

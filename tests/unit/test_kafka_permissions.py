@@ -1,0 +1,63 @@
+"""A refusal names the permission that the broker's code proves, and none where there is no proof of one."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.model import Guarantee
+from onceonly.ports import WriteContext
+from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.writer import TransactionalWrite
+
+OPTIONS = KafkaOptions.parse(
+    {"kafka.bootstrap.servers": "h:1", "topic": "rows", "onceonly.marker.topic": "markers"}
+)
+CONTEXT = WriteContext(
+    query="q", sink="s", run="r", epoch=0, plan="p", slot=0, attempt="1", guarantee=Guarantee.EXACTLY_ONCE
+)  # fmt: skip
+
+
+def write(marking: Future[None] | None = None) -> TransactionalWrite:
+    made = TransactionalWrite.__new__(TransactionalWrite)
+    made.options, made.context = OPTIONS, CONTEXT
+    made._group, made._marker_topic = "the-group", "markers"
+    made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
+    made._marking = Future() if marking is None else marking
+    return made
+
+
+@pytest.mark.parametrize(
+    ("code", "permission"),
+    [
+        (29, "WRITE and DESCRIBE on topic rows"),
+        (30, "READ and DESCRIBE on group the-group"),
+        (53, "WRITE and DESCRIBE on transactional id the-id"),
+    ],
+)
+def test_a_refusal_while_rows_are_written_names_what_its_code_is_about(code: int, permission: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        write()._raise_failure(Failure(KafkaError(code)))
+    assert permission in caught.value.next_step
+
+
+def test_a_refusal_of_the_marker_names_its_topic() -> None:
+    marking: Future[None] = Future()
+    marking.set_exception(KafkaException(KafkaError(29)))
+    made = write(marking)
+    with pytest.raises(ConfigurationError, match="topic markers") as caught:
+        made._call(marking.result)
+    assert "READ" in caught.value.next_step
+
+
+@pytest.mark.parametrize("code", [7, 19, 45, 90, -185])
+def test_another_failure_speaks_of_no_permission(code: int) -> None:
+    with pytest.raises(WriteFailedError) as caught:
+        write()._raise_failure(Failure(KafkaError(code)))
+    assert "permission" not in str(caught.value)
