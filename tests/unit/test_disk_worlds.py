@@ -114,7 +114,7 @@ def test_a_copy_of_a_checkpoint_stops_before_it_touches_what_is_pending(world: W
 
 
 @pytest.mark.parametrize("name", ["", "renamed"], ids=["removed", "renamed"])
-def test_a_sink_that_is_gone_while_handles_are_pending_is_in_doubt_and_nothing_is_touched(
+def test_a_sink_that_is_gone_while_handles_are_pending_is_refused_and_nothing_is_touched(
     world: World, name: str
 ) -> None:
     world.half_commit()
