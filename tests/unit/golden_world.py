@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.unit.disk_bench import World, armed
 
 from onceonly.log.opening import accept_move
+from onceonly.model import Passed
 from onceonly.sinks.files import ledger
 
 LAST = 24
@@ -44,7 +45,32 @@ def make_midway(folder: Path, left_by: str) -> None:
         shutil.copytree(world.folder, folder)
 
 
+def make_skipped(folder: Path) -> None:
+    """Live a while; let Spark note an epoch alone, and take it over in the next start, which dies after its claim."""
+    with tempfile.TemporaryDirectory(prefix="golden-") as place:
+        world = World(Path(place) / "world", last=LAST)
+        world.history()
+        pass_by(world, LAST + 1)
+        (world.log / "alive").write_text("golden 1 driver\n", encoding="utf-8")
+        shutil.copytree(world.folder, folder)
+
+
+def pass_by(world: World, epoch: int) -> None:
+    """Note an epoch as Spark does, without a decision, and plan the one after."""
+    world.barrier(epoch)
+    (world.checkpoint / "commits" / str(epoch)).write_text("v1\n{}", encoding="utf-8")
+    coordinator = world.coordinator({world.name: world.sink()})
+    barrier = (world.barrier(epoch + 1),)
+    coordinator.plan(
+        epoch + 1,
+        barrier=barrier,
+        run="run-4",
+        passed=lambda each: Passed(epoch=each, barrier=(world.barrier(each),), taken=True),
+    )
+
+
 if __name__ == "__main__":
     make(GOLDEN / f"format-{sys.argv[1]}")
     for word, left_by in MIDWAY.items():
         make_midway(GOLDEN / f"midway-{sys.argv[1]}-{word}", left_by)
+    make_skipped(GOLDEN / f"skipped-{sys.argv[1]}")

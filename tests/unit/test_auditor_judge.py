@@ -73,6 +73,16 @@ def test_a_world_without_decisions_can_be_judged_by_its_rows() -> None:
     assert found(without(given, rows(given, "kafka")[0])) == {Anomaly.LOST: 1}
 
 
+def test_the_input_of_a_skipped_epoch_is_due_nowhere_and_that_of_the_others_is() -> None:
+    gone = [row for sink in SINKS for row in of_epoch(CLEAN, sink, 2)]
+    given = with_decision(without(CLEAN, *gone), 2, kind=LinkKind.SKIPPED, slots=(), decided_s=None)
+    assert found(given) == {}
+    more = of_epoch(CLEAN, "kafka", 1)[0]
+    assert found(without(given, more)).keys() >= {Anomaly.LOST}
+    slots = (CLEAN.decisions or ())[2].slots
+    assert found(with_decision(given, 2, slots=slots)).keys() >= {Anomaly.LOG_MISMATCH}
+
+
 # --- one sink ---------------------------------------------------------------------------------------------
 def test_a_slot_that_is_nowhere_is_lost() -> None:
     gone = [*of_epoch(CLEAN, "kafka", 0, 0), *of_epoch(CLEAN, "files", 0, 0)]

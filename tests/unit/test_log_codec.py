@@ -82,6 +82,9 @@ FORMAT_2: dict[str, tuple[str, Any]] = {
         "link", replace(LINK, votes=(STAMPED, EMPTY), carried=(STAMPED,), planned=STAMP, stamp=STAMP, inputs=INPUTS),
     ),
     "link-abort.json": ("link", replace(ABORT, stamp=STAMP)),
+    "link-skipped.json": (
+        "link", replace(ABORT, kind=LinkKind.SKIPPED, reason="unchanged", barrier=LINK.barrier, stamp=STAMP),
+    ),
     "receipt.json": ("receipt", replace(RECEIPT, stamp=STAMP)),
     "history.json": (
         "history",

@@ -22,6 +22,9 @@ from onceonly.log.identity import Identity
 from onceonly.log.opening import accept_move, look
 from onceonly.log.progress import Block, Progress, ProgressFiles
 from onceonly.model import Link, Receipt
+from onceonly.operations import look as look_at
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.states import EpochState
 from onceonly.sinks.files.manifest import decode_layout, decode_manifests
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ def test_the_current_format_has_golden_worlds() -> None:
     assert f"format-{codec.VERSION}" in FORMATS
     for version in range(1, codec.VERSION + 1):
         assert {f"midway-{version}-{how}" for how in MIDWAY} <= {path.name for path in HALF_WAY}
+    assert (GOLDEN / f"skipped-{codec.VERSION}").is_dir()
 
 
 def of_shape(value: Any, told: Any) -> Any:  # noqa: ANN401  what JSON holds
@@ -102,6 +106,24 @@ def midway(request: pytest.FixtureRequest, memory: Path) -> Iterator[World]:
     shutil.copytree(request.param, folder)
     at_home(folder)
     yield World(folder, last=LAST + 1)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("recorded", sorted(GOLDEN.glob("skipped-*")), ids=lambda path: path.name)
+def test_a_world_with_a_skipped_epoch_is_read_and_gone_on_with(memory: Path, recorded: Path) -> None:
+    folder = memory / recorded.name
+    shutil.copytree(recorded, folder)
+    at_home(folder)
+    world = World(folder, last=LAST + 4)
+    (skipped,) = world.chains()[LAST + 1]
+    assert (skipped["kind"], skipped["reason"]) == ("SKIPPED", "foreign")
+    world.live(world.last, run="run-5")
+    epochs = [epoch for epoch in range(world.first, world.last + 1) if epoch != LAST + 1]
+    assert world.rows() == world.wanted(*epochs)
+    told = look_at.rows(open_checkpoint(world.checkpoint), limit=None, history=True)
+    assert {row.view.epoch: row.view.state for row in told} == {
+        **dict.fromkeys(epochs, EpochState.COMPLETE), LAST + 1: EpochState.SKIPPED,
+    }  # fmt: skip
     shutil.rmtree(folder)
 
 
