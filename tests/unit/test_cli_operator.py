@@ -114,7 +114,7 @@ def test_machines_get_stable_keys(desk: Desk) -> None:
     assert sorted(listed) == ["checkpoints", "problems"]
     (checkpoint,) = listed["checkpoints"]
     assert sorted(checkpoint) == [
-        "address", "epochs", "epochs_known", "home", "moved", "path", "query", "run",
+        "address", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs",
     ]  # fmt: skip
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}

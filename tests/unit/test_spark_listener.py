@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import os
+import socket
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events
 from onceonly.log.progress import OperatorReport, ProgressFiles, SourceReport
+from onceonly.log.runs import Run, RunFiles
+from onceonly.model import Stamp
 from onceonly.spark.listener import _Listener, _Proxy, install, parse
 
 if TYPE_CHECKING:
@@ -103,6 +107,35 @@ def test_a_report_goes_into_a_checkpoint_that_has_our_log_only(tmp_path: Path) -
     spark.onQueryProgress(progress())
     assert ProgressFiles(tmp_path).get(41) == parse(REPORT)
     spark.onQueryTerminated(Java(runId=Java()))
+
+
+def test_a_run_is_noted_with_its_time_and_place_once_there_is_a_log(tmp_path: Path) -> None:
+    session = Session(f"file:{tmp_path}")
+    spark = proxy(session)
+    before = datetime.now(UTC).replace(microsecond=0)
+    spark.onQueryStarted(Java())
+    (tmp_path / "onceonly").mkdir()
+    (tmp_path / "onceonly/identity.json").touch()
+    spark.onQueryProgress(progress())
+    (run,) = RunFiles(tmp_path).newest()
+    assert (run.run, run.began.host, run.began.pid, run.ended) == (
+        REPORT["runId"], socket.gethostname(), os.getpid(), "",
+    )  # fmt: skip
+    assert before <= datetime.fromisoformat(run.began.at) <= datetime.now(UTC)
+    spark.onQueryTerminated(Java(runId=Java()))
+    (ended,) = RunFiles(tmp_path).newest()
+    assert (ended.began, ended.ended >= run.began.at) == (run.began, True)
+
+
+def test_the_newest_hundred_runs_are_kept_and_a_damaged_report_is_for_nobody(tmp_path: Path) -> None:
+    (tmp_path / "onceonly").mkdir()
+    files = RunFiles(tmp_path)
+    for number in range(103):
+        files.put(Run(run=f"run-{number}", began=Stamp(at=f"2026-11-26T20:00:00.{number:03}Z")))
+    folder = tmp_path / "onceonly/runs"
+    assert len(list(folder.iterdir())) == 100
+    max(folder.iterdir()).write_bytes(b"torn")
+    assert [run.run for run in files.newest(3)] == ["run-101", "run-100"]
 
 
 def test_a_report_is_in_the_event_log_with_the_time_that_spark_took(

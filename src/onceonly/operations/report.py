@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onceonly.log.runs import RunFiles
 from onceonly.model import letters_of
 from onceonly.operations import disk
+
+_RUNS_MAX = 10
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onceonly.errors import OnceonlyError
     from onceonly.log.progress import Progress
+    from onceonly.log.runs import Run
     from onceonly.model import Stamp
     from onceonly.operations.find import Checkpoint, Problem
     from onceonly.operations.look import Detail, Row, Transaction
@@ -30,7 +34,18 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
         "run": {"state": run.word, "who": run.who},
         "home": found.home,
         "moved": moved is not None,
+        "runs": [
+            {"run": each.run, **_stamp(each.began, at="began"), "ended": each.ended or None}
+            for each in _runs(found)
+        ],
     }
+
+
+def _runs(found: Checkpoint) -> list[Run]:
+    try:
+        return RunFiles(found.path).newest(_RUNS_MAX)
+    except OSError:
+        return []
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:

@@ -6,11 +6,13 @@ that), then after each epoch and at the end, beside the query. A failure here is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
 import threading
 import weakref
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ from onceonly.log import checkpoint_path
 from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
+from onceonly.log.runs import Run, RunFiles
+from onceonly.runtime import stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,11 +53,12 @@ def install(spark: SparkSession) -> None:
 class _Watched:
     """One run of one query."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, run: str) -> None:
         self.location = location
         self.path = checkpoint_path(location)
         self.files = ProgressFiles(self.path)
         self.presence: Presence | None = None
+        self.run = Run(run=run, began=stamps.now())
 
     def is_ours(self) -> bool:
         """Whether the checkpoint has our log by now; its planner makes it in the first epoch."""
@@ -62,11 +67,18 @@ class _Watched:
         if not (self.path / FOLDER / NAME).exists():
             return False
         self.presence = Presence.hold(self.location, actor="driver")
+        self._note(self.run)
         return True
 
     def close(self) -> None:
-        if self.presence is not None:
+        """The run is over, also one that made the log since it was looked for last."""
+        if self.is_ours() and self.presence is not None:
             self.presence.close()
+            self._note(replace(self.run, ended=stamps.now().at))
+
+    def _note(self, run: Run) -> None:
+        with contextlib.suppress(OSError):  # for people: the reports of epochs go on
+            RunFiles(self.path).put(run)
 
 
 class _Listener(StreamingQueryListener):
@@ -93,10 +105,11 @@ class _Listener(StreamingQueryListener):
             return
         query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
         location = str(query.streamingQuery().resolvedCheckpointRoot())
-        watched = _Watched(location)
+        run = str(jevent.runId().toString())
+        watched = _Watched(location, run)
         watched.is_ours()
         with self._lock:
-            self._runs[jevent.runId().toString()] = watched
+            self._runs[run] = watched
 
     def progressed(self, jevent: Any) -> None:  # noqa: ANN401
         """Write down one report."""
