@@ -38,6 +38,7 @@ PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
 RECORDS: Final = "tests/unit/test_kafka_record_batches.py::"
+PERMISSIONS: Final = "tests/unit/test_kafka_permissions.py::"
 MANAGER: Final = "tests/unit/test_kafka_manager.py::"
 NAMES: Final = "tests/unit/test_kafka_names.py::"
 LOGIN: Final = "tests/unit/test_kafka_login.py::"
@@ -899,6 +900,15 @@ DEFECTS: Final = (
         before="        if expected is None or expected.context is not context:\n",
         after="        if expected is None:\n",
         tests=(OUTCOMES + "test_what_was_looked_up_is_given_to_its_attempt_once_and_to_no_other",),
+    ),
+    Defect(
+        name="a-marker-topic-that-cannot-be-read",
+        group=KAFKA,
+        what="A marker's topic without READ passes the check, and no transaction can carry its marker",
+        file="sinks/kafka/checks.py",
+        before="    if holds_markers:\n",
+        after="    if holds_markers and not name:\n",
+        tests=(PERMISSIONS + "test_a_topic_of_markers_must_be_readable_and_another_one_need_not",),
     ),
     Defect(
         name="a-handshake-without-end",

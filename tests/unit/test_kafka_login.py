@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import http.server
+import sys
 import threading
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from onceonly.errors import ConfigurationError, OnceonlyError, SetupError
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.kafka import logins, tokens
 from onceonly.sinks.kafka.answers import NotAnsweredError
 from onceonly.sinks.kafka.options import KafkaOptions
@@ -231,13 +233,50 @@ def test_a_token_endpoint_is_asked_by_client_credentials(endpoint: tuple[str, li
     assert urllib.parse.parse_qs(body) == {"grant_type": ["client_credentials"], "scope": ["a b"]}
 
 
-def test_without_the_extra_amazons_provider_names_it() -> None:
-    try:
-        import aws_msk_iam_sasl_signer  # noqa: F401
-    except ImportError:
-        with pytest.raises(SetupError) as caught:
-            logins.msk_iam({"bootstrap.servers": "h:1"})
-        assert "onceonly[msk]" in caught.value.next_step
-    else:
-        with pytest.raises(OnceonlyError, match="region"):
-            logins.msk_iam({"bootstrap.servers": "h:1"})
+class Signer:
+    """Stands for Amazon's signer, and notes what it is asked for."""
+
+    asked: ClassVar[list[tuple[str, ...]]] = []
+
+    @classmethod
+    def generate_auth_token(cls, region: str) -> tuple[str, int]:
+        cls.asked.append(("own", region))
+        return "signed", 9_000_000_000_500
+
+    @classmethod
+    def generate_auth_token_from_role_arn(cls, region: str, role: str) -> tuple[str, int]:
+        cls.asked.append(("role", region, role))
+        return "signed", 9_000_000_000_500
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({"bootstrap.servers": "b-1.x.abc.c2.kafka.eu-west-1.amazonaws.com:9098"}, ("own", "eu-west-1")),
+        ({"bootstrap.servers": "boot-1.kafka-serverless.us-east-2.amazonaws.com:9098"}, ("own", "us-east-2")),
+        (
+            {"bootstrap.servers": "h:1", "region": "eu-central-1", "role": "arn"},
+            ("role", "eu-central-1", "arn"),
+        ),
+    ],
+)
+def test_amazons_signer_is_asked_for_the_region_that_is_given_or_that_the_servers_names_tell(
+    settings: dict[str, str], asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=Signer))
+    Signer.asked.clear()
+    assert logins.msk_iam(settings) == ("signed", 9_000_000_000.5)
+    assert Signer.asked == [asked]
+
+
+def test_a_region_that_nobody_tells_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=Signer))
+    with pytest.raises(ConfigurationError, match="region"):
+        logins.msk_iam({"bootstrap.servers": "h:1"})
+
+
+def test_without_the_extra_amazons_provider_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(SetupError) as caught:
+        logins.msk_iam({"bootstrap.servers": "h:1"})
+    assert "onceonly[msk]" in caught.value.next_step

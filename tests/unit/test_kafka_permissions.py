@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from onceonly.errors import ConfigurationError, WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
+from onceonly.sinks.kafka import checks
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.writer import TransactionalWrite
@@ -61,3 +62,32 @@ def test_another_failure_speaks_of_no_permission(code: int) -> None:
     with pytest.raises(WriteFailedError) as caught:
         write()._raise_failure(Failure(KafkaError(code)))
     assert "permission" not in str(caught.value)
+
+
+class Broker:
+    """Knows one topic, and tells which operations are allowed."""
+
+    def __init__(self, *operations: int) -> None:
+        self.operations = sum(1 << each for each in operations)
+
+    def patiently(self, _seconds: float, _thing: str, attempt: Any) -> Any:  # noqa: ANN401
+        return attempt()
+
+    def send(self, _request: object) -> Any:  # noqa: ANN401
+        topic = SimpleNamespace(error_code=0, authorized_operations=self.operations)
+        return SimpleNamespace(topics=[topic])
+
+
+READ, WRITE, DESCRIBE = 3, 4, 8  # org.apache.kafka.common.acl.AclOperation
+
+
+@pytest.mark.parametrize("holds_markers", [True, False])
+def test_a_topic_of_markers_must_be_readable_and_another_one_need_not(holds_markers: bool) -> None:  # noqa: FBT001  a parameter
+    admin = cast("Any", Broker(WRITE, DESCRIBE))
+    if not holds_markers:
+        checks._check_topic(admin, "t")
+        return
+    with pytest.raises(ConfigurationError, match="topic t") as caught:
+        checks._check_topic(admin, "t", holds_markers=True)
+    assert "READ" in caught.value.next_step
+    checks._check_topic(cast("Any", Broker(READ, WRITE, DESCRIBE)), "t", holds_markers=True)
