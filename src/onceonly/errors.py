@@ -129,7 +129,7 @@ class CheckpointMovedError(LogError):
 
 
 class AdoptionError(OnceonlyError):
-    """The checkpoint belongs to another sink, which has already written its epochs."""
+    """Spark has noted epochs that were not decided here: another sink wrote them, or a function passed onceonly by."""
 
     code = "ADOPTION"
 

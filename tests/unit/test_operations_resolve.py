@@ -69,6 +69,33 @@ def test_an_epoch_that_nobody_decided_is_aborted_under_an_abort_link(desk: Desk)
     assert [link.kind for link in desk.log.chain(1)] == [LinkKind.ABORT, LinkKind.ABORT]
 
 
+def test_what_was_decided_before_spark_went_on_is_committed(desk: Desk) -> None:
+    desk.complete(0)
+    desk.decide(1)
+    desk.note(1)  # a foreachBatch function kept back that its commits failed
+    desk.set_barrier(2)
+    done = run("transactions", "resolve", desk.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert desk.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
+    assert desk.log.receipt(1) is not None
+
+
+def test_epochs_that_spark_noted_alone_are_told_apart(desk: Desk) -> None:
+    desk.complete(0)
+    offsets = desk.path / "offsets"
+    (offsets / "1").write_bytes((offsets / "0").read_bytes())  # nothing new: Spark's state was repartitioned
+    desk.note(1)
+    desk.set_barrier(2)
+    done = run("transactions", "resolve", desk.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "put SKIPPED link 1.0: Spark has noted chk-1 without a decision, and it has no rows" in done.stdout
+    desk.note(2)  # by another sink
+    desk.set_barrier(3)
+    refused = run("transactions", "resolve", desk.path, "--yes")
+    assert refused.returncode != 0
+    assert "onceonly.adopt=true" in refused.stderr
+
+
 @pytest.mark.parametrize(
     "point",
     [

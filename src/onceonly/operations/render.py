@@ -39,6 +39,12 @@ _STYLES = {
     HandleState.TRIED: "yellow",
 }
 _WITH_REASON = {EpochState.ABORTED, EpochState.SKIPPED}
+_MEANS = {
+    LinkKind.ABORT: "older runs can write chk-{epoch} no more; the next start goes on there by itself",
+    LinkKind.COMMIT: "what chk-{epoch} has lost is still decided; the next start writes it again by itself",
+    LinkKind.SKIPPED: "Spark has noted chk-{epoch} without a decision, and it has no rows",
+}
+"""What a link means that ``resolve`` has put."""
 # More than that are plain lines.
 _TABLE_MAX = 200
 _SPARK_SAYS = {
@@ -157,11 +163,7 @@ def done(result: Result) -> RenderableType:
     for put in result.links:
         name, _, word = put.partition(" ")
         epoch = name.partition(".")[0]
-        means = (
-            f"older runs can write chk-{epoch} no more; the next start goes on there by itself"
-            if word == LinkKind.ABORT.value
-            else f"what chk-{epoch} has lost is still decided; the next start writes it again by itself"
-        )
+        means = _MEANS[LinkKind(word)].format(epoch=epoch)
         parts.append(Text(f"put {word} link {name}: {means}"))
     return Group(*parts)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
@@ -17,6 +18,7 @@ from onceonly.log.presence import Presence
 from onceonly.model import LinkKind
 from onceonly.operations import sinks
 from onceonly.runtime.coordinator import Coordinator
+from onceonly.runtime.passed import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +119,13 @@ def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: fl
     for name, participant in made.items():
         coordinator.join(name, participant)
     try:
-        coordinator.plan(epoch, sinks=sinks.decided_by(checkpoint, epoch), barrier=barrier)
+        coordinator.plan(
+            epoch,
+            sinks=sinks.decided_by(checkpoint, epoch),
+            barrier=barrier,
+            # What may be taken over is for the query's user to say, by onceonly.adopt.
+            passed=partial(passed, checkpoint.spark, taken=False),
+        )
     except OnceonlyError as error:
         result.error = error
     except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown

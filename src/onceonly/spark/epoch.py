@@ -67,9 +67,9 @@ def epoch(
     sinks that it was decided for: a replay that takes another branch stops with ``ReplayMismatchError``. An
     epoch without any write is evaluated all the same, as Spark's state needs it.
 
-    ``adopt`` takes over a checkpoint that another sink has used, ``history`` is how many epochs keep their
-    details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds; ``epoch_timeout_s`` is how long an
-    epoch may take from its plan to its decision, None for as long as it takes.
+    ``adopt`` takes over what Spark noted without onceonly before this run began, ``history`` is how many epochs keep
+    their details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds; ``epoch_timeout_s`` is how
+    long an epoch may take from its plan to its decision, None for as long as it takes.
     """
     return Epoch(
         df,
