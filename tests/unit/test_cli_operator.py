@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.operator_bench import QUERY, Desk, here, run
+from tests.unit.operator_bench import BOX, QUERY, Desk, here, run
 
 from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
@@ -104,7 +104,9 @@ def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) ->
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
 def test_at_a_terminal_it_asks_first(desk: Desk, answer: str, done: bool) -> None:  # noqa: FBT001
-    text = _in_terminal("transactions", "resolve", str(desk.path), columns=100, answer=answer)
+    text = _in_terminal(
+        "transactions", "resolve", str(desk.path), "--sink", f"box={BOX}", columns=100, answer=answer
+    )
     assert "Shall this be done?" in text
     assert ("t2-0.done" in desk.seen()) is done
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from tests.unit.operator_bench import BoxSink, Desk, run
 
+from onceonly.cli import shared
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee, SinkUse
 from onceonly.operations import sinks
@@ -135,3 +136,31 @@ def test_a_log_that_does_not_say_what_a_sink_is_still_says_its_guarantee(tmp_pat
     desk.log.put_link(replace(desk.link(0), guarantee=Guarantee.AT_MOST_ONCE, uses={}))
     found = sinks.uses(open_checkpoint(desk.path), Given(classes={"box": "operator_bench:BoxSink"}))
     assert found["box"].guarantee is Guarantee.AT_MOST_ONCE
+
+
+def test_no_code_is_run_because_a_checkpoint_names_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "cp")
+    desk.decide(0)
+    for command in (["list", "--ask"], ["resolve", "--yes"]):
+        told = run("transactions", *command, desk.path, SILENT="1")
+        assert told.returncode == shared.EXIT_USAGE
+        assert "no code is run because a file names it" in told.stderr
+        assert "--sink box=" in told.stderr, "the next step can be copied"
+    assert desk.seen() == ["t0-0.open", "t0-1.open"]
+
+
+def test_a_secret_goes_nowhere_that_only_the_checkpoint_names_unless_the_operator_agrees(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path / "cp")
+    desk.complete(0)
+    secret = ("--option", "password=sesame")
+    told = run("transactions", "list", "--ask", desk.path, *secret)
+    assert told.returncode == shared.EXIT_USAGE
+    assert f"password will be used with what the checkpoint says: folder={desk.box}" in told.stderr
+    assert "sesame" not in told.stderr + told.stdout
+    assert run("transactions", "list", "--ask", desk.path, *secret, "--yes").returncode == 0
+    mine = ("--option", f"folder={desk.box}")
+    assert run("transactions", "list", "--ask", desk.path, *secret, *mine).returncode == 0, (
+        "who names it knows it"
+    )

@@ -57,16 +57,17 @@ def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--all", "everything", is_flag=True, help="Committed ones too, as far as details are kept.")
 @click.option("--ask", is_flag=True, help="Ask the targets what is open there and named by no link.")
 @_sink_options
+@shared.yes_option
 @shared.json_option
-def list_(
+def list_(  # noqa: PLR0913  one parameter for each option
     path: str, *, everything: bool, ask: bool, classes: tuple[str, ...], options: tuple[str, ...],
-    options_file: Path | None, as_json: bool,
+    options_file: Path | None, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """List what is decided and not known to be committed. Exit status 1 if that is so with the job down."""
     from onceonly.operations import look, render, report
     from onceonly.operations.find import Problem, find
 
-    given = read(options, options_file, classes)
+    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
     unanswered: list[Problem] = []
 
     def gather(checkpoint: Checkpoint) -> tuple[list[Transaction], list[tuple[str, str]] | None]:
@@ -126,7 +127,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations.find import find
     from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
 
-    given = read(options, options_file, classes)
+    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
 
     def prepare(checkpoint: Checkpoint) -> list[Transaction]:
         refuse_if_alive(checkpoint, force=force)
@@ -173,6 +174,24 @@ def _open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]
     from onceonly.operations.sinks import open_outside
 
     return open_outside(checkpoint, given)
+
+
+def _agreeing(*, yes: bool) -> Callable[[str], None]:
+    """Make what asks the operator before a secret is sent; each address once."""
+    known: set[str] = set()
+
+    def agree(what: str) -> None:
+        if what in known:
+            return
+        shared.tell(what)
+        if not shared.agreed("Shall it be sent there?", yes=yes):
+            raise ConfigurationError(
+                f"it was not agreed to: {what}",
+                next_step="give the address yourself with --option, or agree",
+            )
+        known.add(what)
+
+    return agree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

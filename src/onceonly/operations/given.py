@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 OPTIONS_FILE = "ONCEONLY_SINK_OPTIONS_FILE"
 """The environment's name for the file of options."""
@@ -18,14 +18,25 @@ OPTIONS_FILE = "ONCEONLY_SINK_OPTIONS_FILE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Options for all sinks that know them, options of one sink, classes by sink name. Its repr shows no option."""
+    """Options for all sinks that know them, options of one sink, classes by sink name. Its repr shows no option.
+
+    ``agree`` is asked before a secret goes to an address that only the checkpoint names, with a sentence that names it;
+    it raises where the operator does not agree. None agrees to all, for a caller who has looked.
+    """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     by_sink: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     classes: Mapping[str, str] = field(default_factory=dict)
+    agree: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
-def read(options: Iterable[str], file: Path | None, classes: Iterable[str]) -> Given:
+def read(
+    options: Iterable[str],
+    file: Path | None,
+    classes: Iterable[str],
+    *,
+    agree: Callable[[str], None] | None = None,
+) -> Given:
     """Read what the operator gives: options on the command line go over those in the file.
 
     Raises ``ConfigurationError``, without the text that is wrong: it may be a secret.
@@ -50,7 +61,9 @@ def read(options: Iterable[str], file: Path | None, classes: Iterable[str]) -> G
     for name, equals, path in pairs:
         if not (name and equals and path):
             raise ConfigurationError(f"--sink {name!r} is not of the form SINK=CLASS", next_step="correct it")
-    return Given(options=common, by_sink=by_sink, classes={name: path for name, _, path in pairs})
+    return Given(
+        options=common, by_sink=by_sink, classes={name: path for name, _, path in pairs}, agree=agree
+    )
 
 
 def _lines(file: Path | None) -> list[str]:

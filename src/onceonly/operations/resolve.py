@@ -114,6 +114,7 @@ def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: fl
         log=open_log(str(checkpoint.path), query=checkpoint.query, create=True),
         actor="operator",
         commit_timeout_s=timeout_s,
+        call_timeout_s=300.0,
         watch=lambda step: _note(result, step),
     )
     for name, participant in made.items():

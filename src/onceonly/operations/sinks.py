@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
 # something open too; one that no epoch has used for longer is not asked.
 _EPOCHS = 2
+# What an option is called that says where a target is.
+_ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
 
 
 def links(checkpoint: Checkpoint) -> list[Link]:
@@ -80,8 +83,18 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
     client library is.
     """
     wanted = uses(checkpoint, given)
+    for name, use in wanted.items():
+        # Whoever can write into the checkpoint would choose what this process runs.
+        if use.sink not in BUILT_IN and name not in given.classes:
+            raise ConfigurationError(
+                f"the checkpoint says that the sink {name} of query {checkpoint.query} is {use.sink}, and no code is "
+                "run because a file names it",
+                next_step=f"if that is your class, say so with --sink {name}={use.sink}",
+            )
     classes = {name: _load(name, use.sink) for name, use in wanted.items()}
     _refuse_unused(given, classes)
+    for name, use in wanted.items():
+        _agree(checkpoint, given, name, use, classes[name])
     with contextlib.ExitStack() as stack:
         made: dict[str, Participant] = {}
         for name, use in wanted.items():
@@ -199,6 +212,23 @@ def _load(name: str, path: str) -> SinkClass:
     if not (isinstance(found, type) and callable(getattr(found, "commit", None))):
         raise ConfigurationError(f"the sink {name} is {path}, which is no sink class", next_step=hint)
     return found
+
+
+def _agree(checkpoint: Checkpoint, given: Given, name: str, use: SinkUse, sink: SinkClass) -> None:
+    """Have the operator agree before a secret of theirs goes where only the checkpoint says."""
+    own = _known(given, name, sink)
+    declared = {option.name.lower(): option for option in load(sink).declared}
+    secret = sorted(key for key in own if key in declared and declared[key].secret)
+    told = {key: value for key, value in use.options.items() if key.lower() not in own}
+    where = {key: value for key, value in told.items() if _ADDRESS.search(key)}
+    named_by_operator = not where and any(_ADDRESS.search(key) for key in own)
+    if not secret or not told or named_by_operator or given.agree is None:
+        return
+    shown = ", ".join(f"{key}={value}" for key, value in sorted((where or told).items()))
+    given.agree(
+        f"sink {name} of query {checkpoint.query}: {', '.join(secret)} will be used with what the checkpoint says: "
+        f"{shown}"
+    )
 
 
 def _known(given: Given, name: str, sink: SinkClass) -> dict[str, str]:

@@ -24,6 +24,7 @@ from onceonly.errors import (
 from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote, letters_of
 from onceonly.ports import QueryContext
 from onceonly.runtime import questions, stamps
+from onceonly.runtime.bounded import bounded
 from onceonly.runtime.clock import SystemClock
 from onceonly.runtime.commits import CommitLoop
 from onceonly.runtime.letters import refuse_same_target
@@ -60,10 +61,10 @@ class Coordinator:
     """The coordinator of two-phase commit for one query; sinks take part once they have joined.
 
     ``actor`` names the process in the event log; ``application`` is the same in all processes of one Spark
-    application; ``commit_timeout_s`` bounds the retries of one commit phase; ``epoch_timeout_s`` is how long an epoch
-    may take from its plan to its decision, None for as long as it takes; ``watch`` is given every step that
-    the event log would record. ``inputs`` are Spark's files that say what an epoch reads, None where there are none to
-    compare (tools, tests).
+    application; ``commit_timeout_s`` bounds the retries of one commit phase, ``call_timeout_s`` each call of a sink
+    (None for none, in tests); ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
+    as long as it takes; ``watch`` is given every step that the event log would record. ``inputs`` are Spark's files
+    that say what an epoch reads, None where there are none to compare (tools, tests).
     """
 
     def __init__(  # noqa: PLR0913  each is one thing that a test or a tool takes another for
@@ -73,6 +74,7 @@ class Coordinator:
         actor: str,
         application: str = "",
         commit_timeout_s: float = 60.0,
+        call_timeout_s: float | None = None,
         epoch_timeout_s: float | None = None,
         clock: Clock | None = None,
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
@@ -84,6 +86,7 @@ class Coordinator:
         self._application = application
         self._clock = clock or SystemClock()
         self._epoch_timeout_s = epoch_timeout_s
+        self._call_timeout_s = call_timeout_s
         self._watch = watch
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
@@ -97,7 +100,12 @@ class Coordinator:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
         if self._participants.get(name) != participant:
             self._participants[name] = participant
-            self._sinks[name] = participant.sink
+            limit_s = self._call_timeout_s
+            self._sinks[name] = (
+                participant.sink
+                if limit_s is None
+                else bounded(participant.sink, name=name, query=self._log.query, limit_s=limit_s)
+            )
             self._facts.pop(name, None)
 
     def plan(
@@ -134,7 +142,7 @@ class Coordinator:
             application=self._application,
             continues=continues,
             barrier=barrier,
-            settings={name: dict(each.sink.identity()) for name, each in taking_part.items()},
+            settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
             uses={name: each.use for name, each in taking_part.items() if each.use is not None},
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,

@@ -88,6 +88,7 @@ class Desk:
             actor=actor,
             application=application,
             commit_timeout_s=settings.commit_timeout_s,
+            call_timeout_s=settings.call_timeout_s,
             epoch_timeout_s=settings.epoch_timeout_s,
             inputs=SparkInputs(self.checkpoint.path),
         )

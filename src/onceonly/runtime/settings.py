@@ -24,7 +24,8 @@ ADOPT = "onceonly.adopt"
 HISTORY = "onceonly.history"
 COMMIT_TIMEOUT = "onceonly.commit.timeout"
 EPOCH_TIMEOUT = "onceonly.epoch.timeout"
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, EPOCH_TIMEOUT)
+CALL_TIMEOUT = "onceonly.call.timeout"
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT)
 REFUSED = "onceonly.refused"
 LETTERS_FORMAT = "onceonly.deadletter.format"
 LETTERS_LIMIT = "onceonly.deadletter.limit"
@@ -46,6 +47,7 @@ class QuerySettings:
     adopt: bool = False
     history: int = 100
     commit_timeout_s: float = 60.0
+    call_timeout_s: float = 300.0
     # How long an epoch may take only its user knows; too short a default would run one again for ever.
     epoch_timeout_s: float | None = None
 
@@ -152,6 +154,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         adopt=_flag(ADOPT, given.get(ADOPT, "false")),
         history=int(_number(HISTORY, given.get(HISTORY, "100"), minimum=1, whole=True)),
         commit_timeout_s=_number(COMMIT_TIMEOUT, given.get(COMMIT_TIMEOUT, "60"), minimum=0.001),
+        call_timeout_s=_number(CALL_TIMEOUT, given.get(CALL_TIMEOUT, "300"), minimum=0.001),
         epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=_LIMIT_S_MIN),
     )
 

@@ -43,7 +43,7 @@ _carried_out: dict[str, tuple[str, int]] = {}
 _begun: dict[str, tuple[str, int]] = {}
 
 
-def epoch(
+def epoch(  # noqa: PLR0913  one parameter for each option
     df: DataFrame,
     batch_id: int,
     *,
@@ -51,6 +51,7 @@ def epoch(
     adopt: bool = False,
     history: int = 100,
     commit_timeout_s: float = 60.0,
+    call_timeout_s: float = 300.0,
     epoch_timeout_s: float | None = None,
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
@@ -68,8 +69,9 @@ def epoch(
     epoch without any write is evaluated all the same, as Spark's state needs it.
 
     ``adopt`` takes over what Spark noted without onceonly before this run began, ``history`` is how many epochs keep
-    their details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds; ``epoch_timeout_s`` is how
-    long an epoch may take from its plan to its decision, None for as long as it takes.
+    their details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds, ``call_timeout_s`` each call
+    of a sink on the driver; ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
+    as long as it takes.
     """
     return Epoch(
         df,
@@ -79,6 +81,7 @@ def epoch(
             adopt=adopt,
             history=history,
             commit_timeout_s=commit_timeout_s,
+            call_timeout_s=call_timeout_s,
             epoch_timeout_s=epoch_timeout_s,
         ),
     )

@@ -1,0 +1,63 @@
+"""A target that hangs hangs no query: each call of the driver ends in time, naming sink and call."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceonly.errors import UnavailableError, WriteFailedError
+from onceonly.runtime.bounded import CALLS, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Hanging:
+    """A sink each of whose calls waits for its end."""
+
+    name = "hanging"
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __getattr__(self, call: str) -> Any:  # noqa: ANN401
+        def wait(*_: object) -> list[str]:
+            self.over.wait(20)
+            return ["answer"]
+
+        return wait
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    sink = Hanging()
+    yield sink
+    sink.over.set()
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_a_call_that_hangs_ends_in_time_and_names_sink_and_call(hanging: Hanging, call: str) -> None:
+    sink = bounded(hanging, name="orders", query="q", limit_s=0.05)
+    with pytest.raises(
+        UnavailableError, match=f"Query q: the sink orders did not come back from {call}"
+    ) as caught:
+        getattr(sink, call)()
+    assert caught.value.restartable
+    assert "onceonly.call.timeout" in caught.value.next_step
+
+
+def test_an_answer_and_an_error_come_through_and_all_else_is_the_sinks_own(hanging: Hanging) -> None:
+    hanging.over.set()
+    sink: Any = bounded(hanging, name="orders", query="q", limit_s=20)
+    assert sink.recover() == ["answer"]
+    assert sink.name == "hanging"
+
+    class Failing:
+        def recover(self, _context: object) -> Iterator[str]:
+            raise WriteFailedError("theirs", next_step="see")
+            yield
+
+    with pytest.raises(WriteFailedError, match="theirs"):
+        bounded(Failing(), name="s", query="q", limit_s=20).recover(None)  # type: ignore[arg-type]
