@@ -1315,8 +1315,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="What a power loss has torn of an undecided barrier is left for Spark, which then never starts",
         file="runtime/torn.py",
-        before="            if not _is_barrier(_text(paths[0]), before):\n",
-        after="            if before is None:\n",
+        before="            if not _is_barrier(_text(paths[0]), before) or self._lacks_list(paths[0]):\n",
+        after="            if self._lacks_list(paths[0]):\n",
         tests=(TORN + "test_a_torn_barrier_that_nobody_decided_is_taken_away",),
     ),
     Defect(

@@ -82,6 +82,25 @@ def test_a_barrier_that_lacks_a_source_or_the_end_of_a_number_is_torn(checkpoint
         assert mend(checkpoint) == ("offsets/1",)
 
 
+def test_a_barrier_whose_list_of_files_is_not_there_is_taken_away(checkpoint: Path) -> None:
+    (checkpoint / "sources/0/1").unlink()
+    assert mend(checkpoint) == ("offsets/1",)
+
+
+def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(tmp_path: Path) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")
+    assert mend(tmp_path) == ("offsets/0",)
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")
+    put(tmp_path, "sources/0/0", "v1\n1732650000000")
+    assert mend(tmp_path) == ()
+
+
+def test_a_compacted_list_is_a_list(checkpoint: Path) -> None:
+    (checkpoint / "sources/0/1").rename(checkpoint / "sources/0/1.compact")
+    assert mend(checkpoint) == ()
+
+
 def test_a_barrier_that_is_decided_is_never_touched(checkpoint: Path) -> None:
     put(checkpoint, "offsets/1", "")
     decide(checkpoint, 1)

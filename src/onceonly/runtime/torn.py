@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ log = logging.getLogger("onceonly")
 
 # A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
 _CLOCK_DIGITS = 13
+# A version line and a line of metadata stand before the sources' lines.
+_HEADER_LINES = 2
+# What a file source says: the number of its newest list of files.
+_LISTED = re.compile(r'^(?:[^{]*:)?\{"logOffset":(\d+)\}$')
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
@@ -107,8 +112,20 @@ class _Torn:
         paths = self._newest_first("offsets")
         if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):
             before = _text(paths[1]) if len(paths) > 1 else ""
-            if not _is_barrier(_text(paths[0]), before):
+            if not _is_barrier(_text(paths[0]), before) or self._lacks_list(paths[0]):
                 yield _remove(paths[0])
+
+    def _lacks_list(self, barrier: Path) -> bool:
+        """Say whether it names files of a source whose list is not there: durable by its own sync, and nothing else."""
+        for number, line in enumerate(_text(barrier).split("\n")[_HEADER_LINES:]):
+            lists = [
+                each.name.partition(".")[0] for each in _children(self._checkpoint / "sources" / str(number))
+            ]
+            newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
+            named = _LISTED.search(line)
+            if newest < (int(named[1]) if named else 0 if line != "-" and barrier.name == "0" else -1):
+                return True
+        return False
 
     def _mend_lists(self) -> Iterator[Path]:
         """Of each source: the newest list of files, or where it began; with the barrier that names it."""

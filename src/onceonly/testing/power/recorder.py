@@ -15,6 +15,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
+from onceonly.sinks.files import moving
 from onceonly.testing.power import recording
 from onceonly.testing.power.tree import ROOT, Node, Op, Tree
 
@@ -49,6 +50,7 @@ class Recorder:
         }  # fmt: skip
         for name, (act, paths) in acts.items():
             self._replace(os, name, self._naming(getattr(os, name), act, paths))
+        self._replace(moving, "rename_noreplace", self._naming(moving.rename_noreplace, self._rename, 2))
         self._replace(os, "open", self._naming(os.open, self._made, 1))
         opened = self._naming(io.open, self._made, 1)
         self._replace(io, "open", opened)
@@ -91,8 +93,8 @@ class Recorder:
 
     def _naming(self, real: Callable[..., Any], act: Callable[..., None], paths: int) -> Callable[..., Any]:
         def named(*args: Any, **more: Any) -> Any:  # noqa: ANN401  os's own
-            places = [self._place(each) for each in args[:paths]]
-            if None in places or not places or more.get("dir_fd") is not None:
+            places = [self._place(each, more.get("dir_fd")) for each in args[:paths]]
+            if None in places or not places:
                 return real(*args, **more)
             with self._lock:
                 if act != self._made:
@@ -103,10 +105,12 @@ class Recorder:
 
         return named
 
-    def _place(self, path: object) -> str | None:
+    def _place(self, path: object, dir_fd: int | None) -> str | None:
         if not isinstance(path, str | bytes | os.PathLike):
             return None
-        place = os.path.abspath(os.fsdecode(path))  # noqa: PTH100  links are not followed
+        # shutil.rmtree goes by the descriptors of folders.
+        base = os.getcwd() if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")  # noqa: PTH109, PTH115
+        place = os.path.normpath(os.path.join(base, os.fsdecode(path)))  # noqa: PTH118  links are not followed
         return place if place.startswith(self._folder + "/") else None
 
     def _split(self, path: str) -> tuple[int, str]:
