@@ -312,7 +312,8 @@ class Coordinator:
         if newest is None or newest >= epoch:
             last, last_receipt = None, None
         elif newest < epoch - 1:
-            last, last_receipt = self._log.chain(newest)[-1], self._log.receipt(newest)
+            chain = self._log.chain(newest)
+            last, last_receipt = chain[-1] if chain else None, self._log.receipt(newest)
         lies_open = None if links else protocol.open_epoch(epoch, newest, last, last_receipt)
         noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
         if noted is not None and self._has_moved(noted.epoch, last, last_receipt):
