@@ -27,12 +27,13 @@ VARIABLES
     synced,       \* how many of them outlive a loss of power
     receipt,      \* the number of the link that is settled, 0 for none
     kept,         \* the epochs whose receipt outlives a loss of power
+    passed,       \* the epochs that Spark has noted without any of these drivers
     done,         \* Spark's newest commits/N, 0 for none
     tx,           \* the transactions that were begun, and their states
     drv,          \* the drivers
     faults        \* how many faults may still happen
 
-vars == <<chain, synced, receipt, kept, done, tx, drv, faults>>
+vars == <<chain, synced, receipt, kept, passed, done, tx, drv, faults>>
 
 M(name) == Mutant = name
 
@@ -63,6 +64,7 @@ Init ==
     /\ synced = [e \in 1..(LastEpoch + 2) |-> 0]
     /\ receipt = [e \in 1..(LastEpoch + 2) |-> 0]
     /\ kept = {}
+    /\ passed = {}
     /\ done = 0
     /\ tx = <<>>
     /\ drv = [d \in Drivers |-> Idle]
@@ -70,7 +72,7 @@ Init ==
 
 Fault == faults > 0 /\ faults' = faults - 1
 NoFault == UNCHANGED faults
-Log == <<chain, synced, receipt, kept>>
+Log == <<chain, synced, receipt, kept, passed>>
 
 Go(d, new) == drv' = [drv EXCEPT ![d] = new]
 Dead(d) == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
@@ -85,6 +87,15 @@ Start(d) ==
     /\ done < LastEpoch
     /\ Go(d, [Idle EXCEPT !.pc = "reading", !.e = done + 1])
     /\ UNCHANGED <<Log, done, tx>>
+
+PassedBy ==  \* state repartitioned offline, a start with another sink: an epoch is noted that none of ours saw
+    /\ Fault
+    /\ done < LastEpoch
+    /\ LET c == chain[done + 1] IN IF c = <<>> THEN TRUE ELSE Last(c).kind = "ABORT"
+    /\ \A d \in Drivers : ~Alive(d) /\ drv[d].pc # "late"
+    /\ done' = done + 1
+    /\ passed' = passed \cup {done + 1}
+    /\ UNCHANGED <<chain, synced, receipt, kept, tx, drv>>
 
 Finish(d) ==  \* commits/N
     /\ drv[d].pc = "done"
@@ -118,12 +129,17 @@ Read(d) ==
            c == chain[e]
            before == e > 1
            previous == Last(chain[e - 1])
+           open == before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT")
+           is_passed == c = <<>> /\ open /\ e - 1 \in passed /\ ~M("a skipped epoch taken for a gap")
+           unsettled == c = <<>> /\ before /\ ~open /\ previous.kind = "SKIPPED" /\ receipt[e - 1] = 0
            gap == \/ before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT" \/ receipt[e - 1] = 0)
                   \/ receipt[e] # 0 /\ receipt[e] # Len(c)
            unbroken == before /\ previous.plan = <<d, e - 1>>
            goes_on == unbroken \/ \E i \in DOMAIN c : c[i].plan = <<d, e - 1>>
        IN Go(d,
-            IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
+            IF is_passed THEN Putting(d, Link("SKIPPED", d, e, {}, {}), e - 1, Len(chain[e - 1]), "skip")
+            ELSE IF unsettled THEN [Putting(d, previous, e - 1, Len(chain[e - 1]) - 1, "skip") EXCEPT !.pc = "noting"]
+            ELSE IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
             ELSE IF c = <<>> THEN IF unbroken THEN Running(d, "run", 0) ELSE Claiming(d, e, "claim")
             ELSE IF Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
             ELSE IF goes_on /\ ~SameApplication(d, Last(c).plan[1])
@@ -134,12 +150,12 @@ Read(d) ==
             ELSE [Putting(d, Last(c), e, Len(c) - 1, "resolve")
                     EXCEPT !.pc = IF M("found link not synced") THEN "sending" ELSE "syncing"])
     /\ kept' = IF receipt[drv[d].e] # 0 /\ ~M("found receipt not synced") THEN kept \cup {drv[d].e} ELSE kept
-    /\ UNCHANGED <<chain, synced, receipt, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, synced, receipt, passed, done, tx>> /\ NoFault
 
 Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothing
     /\ drv[d].pc = "draining"
     /\ LET next == chain[drv[d].e + 1] IN
-        Go(d, IF next # <<>> /\ Last(next).kind = "COMMIT" THEN Drained(d)
+        Go(d, IF next # <<>> /\ Last(next).kind # "ABORT" THEN Drained(d)
               ELSE Claiming(d, drv[d].e + 1, "next"))
     /\ UNCHANGED <<Log, done, tx>> /\ NoFault
 
@@ -147,10 +163,12 @@ Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothin
 (* The log *)
 
 After(d, new) ==  \* where a driver goes when its link is durable
-    [new EXCEPT !.pc = IF new.then \in {"decide", "resolve"} THEN "sending" ELSE "listing"]
+    [new EXCEPT !.pc = CASE new.then \in {"decide", "resolve"} -> "sending"
+                         [] new.then = "skip" -> "noting"
+                         [] OTHER -> "listing"]
 Overtaken(d) == [Dead(d) EXCEPT !.pc = "overtaken"]  \* starts again, as a driver of its own
 Refused(d) ==  \* taken: overtaken in a claim; else superseded for good, or somebody else has had the last word
-    IF drv[d].then \in {"claim", "next"} THEN Overtaken(d) ELSE Dead(d)
+    IF drv[d].then \in {"claim", "next", "skip"} THEN Overtaken(d) ELSE Dead(d)
 
 Append1(d) ==
     LET le == drv[d].le IN chain' = [chain EXCEPT ![le] = Append(@, drv[d].link)]
@@ -165,21 +183,21 @@ Put(d) ==  \* the link is seen by everybody; it is not durable yet
                         THEN After(d, w)
                         ELSE [w EXCEPT !.pc = "syncing", !.at = Len(chain[w.le])])
           ELSE /\ Go(d, Refused(d)) /\ UNCHANGED chain
-    /\ UNCHANGED <<synced, receipt, kept, done, tx>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>> /\ NoFault
 
 Sync(d) ==  \* the folder, and with it every name in it
     /\ drv[d].pc = "syncing"
     /\ LET w == drv[d] IN
         /\ synced' = [synced EXCEPT ![w.le] = IF @ > w.at + 1 THEN @ ELSE w.at + 1]
         /\ Go(d, After(d, w))
-    /\ UNCHANGED <<chain, receipt, kept, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, receipt, kept, passed, done, tx>> /\ NoFault
 
 PutInDoubt(d) ==  \* the disk fails: put or not put, and the answer is lost
     /\ Fault
     /\ drv[d].pc = "putting" /\ Len(chain[drv[d].le]) = drv[d].at
     /\ Append1(d) \/ UNCHANGED chain
     /\ Go(d, IF drv[d].then = "decide" THEN [drv[d] EXCEPT !.pc = "abandoning"] ELSE Dead(d))
-    /\ UNCHANGED <<synced, receipt, kept, done, tx>>
+    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>>
 
 CrashInPut(d) ==  \* killed with its put on the way, as to a file server: what comes of it, comes later
     /\ Fault
@@ -192,7 +210,7 @@ LatePut(d) ==  \* put-if-absent holds for it, too; nobody hears the answer
     /\ IF Len(chain[drv[d].le]) = drv[d].at \/ M("a taken link number ignored")
        THEN Append1(d) ELSE UNCHANGED chain
     /\ Go(d, Dead(d))
-    /\ UNCHANGED <<synced, receipt, kept, done, tx>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>> /\ NoFault
 
 -----------------------------------------------------------------------------
 (* The sweep: list, look, fence *)
@@ -369,14 +387,21 @@ PutReceipt(d) ==
     /\ receipt' = [receipt EXCEPT ![drv[d].e] = IF @ = 0 THEN drv[d].at + 1 ELSE @]
     /\ kept' = kept \cup {drv[d].e}
     /\ Go(d, [drv[d] EXCEPT !.pc = IF drv[d].then = "resolve" THEN "draining" ELSE "listing"])
-    /\ UNCHANGED <<chain, synced, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, synced, passed, done, tx>> /\ NoFault
+
+NoteSkip(d) ==  \* the receipt of an epoch that was passed by; then the chain is read again
+    /\ drv[d].pc = "noting"
+    /\ receipt' = [receipt EXCEPT ![drv[d].le] = drv[d].at + 1]
+    /\ kept' = kept \cup {drv[d].le}
+    /\ Go(d, [Idle EXCEPT !.pc = "reading", !.e = drv[d].e])
+    /\ UNCHANGED <<chain, synced, passed, done, tx>> /\ NoFault
 
 CrashInReceipt(d) ==  \* everybody sees the receipt, and its writer died before it was durable
     /\ Fault
     /\ drv[d].pc = "receipting" /\ receipt[drv[d].e] = 0
     /\ receipt' = [receipt EXCEPT ![drv[d].e] = drv[d].at + 1]
     /\ Go(d, Dead(d))
-    /\ UNCHANGED <<chain, synced, kept, done, tx>>
+    /\ UNCHANGED <<chain, synced, kept, passed, done, tx>>
 
 Abandon(d) ==  \* Spark calls abort after a failed commit, too: the chain is read first
     /\ drv[d].pc = "abandoning"
@@ -401,6 +426,7 @@ LosePower ==  \* what nobody synced is gone; Spark may forget any number of its 
     /\ receipt' = [e \in DOMAIN receipt |-> IF e \in kept THEN receipt[e] ELSE 0]
     /\ chain' = [e \in DOMAIN chain |-> SubSeq(chain[e], 1, synced[e])]
     /\ done' \in 0..done
+    /\ passed' = {e \in passed : e <= done'}
     /\ drv' # drv \/ chain' # chain \/ done' # done \/ receipt' # receipt
     /\ UNCHANGED <<synced, kept, tx>>
 
@@ -414,7 +440,7 @@ Expire(t) ==
 Step(d) ==
     \/ Begin(d) \/ Read(d) \/ Drain(d) \/ Put(d) \/ Sync(d) \/ List(d) \/ Look(d) \/ Fence(d)
     \/ TaskFails(d) \/ Decide(d) \/ SendCommits(d) \/ Outcomes(d) \/ PutReceipt(d)
-    \/ Abandon(d) \/ Finish(d) \/ LatePut(d)
+    \/ Abandon(d) \/ Finish(d) \/ LatePut(d) \/ NoteSkip(d)
 Failure(d) ==
     \/ PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d) \/ CrashInPut(d) \/ CrashInReceipt(d)
 
@@ -428,7 +454,7 @@ Next ==
     \/ \E d \in Drivers : Start(d) \/ Step(d) \/ Failure(d)
     \/ \E d \in Drivers, s \in Slots : BeginSecond(d, s) \/ BeginLate(d, s)
     \/ \E t \in DOMAIN tx : Prepare(t) \/ Deliver(t) \/ Expire(t)
-    \/ LosePower
+    \/ LosePower \/ PassedBy
     \/ Rest
 
 (* Faults are finite, and whatever can go on goes on. *)
@@ -441,6 +467,10 @@ Settles == <>[](Settled \/ Spent)
 
 Rows == {
     <<"Reading", "ChainRead", {"Read"}>>,
+    <<"Skipping", "LinkPersisted", {"Sync"}>>,
+    <<"Skipping", "LinkTaken", {"Put"}>>,
+    <<"Skipping", "LinkInDoubt", {"PutInDoubt"}>>,
+    <<"Skipped", "ReceiptPersisted", {"NoteSkip"}>>,
     <<"Claiming", "LinkPersisted", {"Sync"}>>,
     <<"Claiming", "LinkTaken", {"Put"}>>,
     <<"Claiming", "LinkInDoubt", {"PutInDoubt"}>>,
@@ -473,19 +503,15 @@ Rows == {
     <<"Voiding", "LinkInDoubt", {"PutInDoubt"}>>
 }
 
-(* Rows that the model does not have: what Spark's own checkpoint says, and what others noted in it. *)
+(* Rows that the model does not have: what Spark's own checkpoint says of an epoch's input. *)
 Outside == {
-    <<"Skipping", "LinkPersisted">>,
-    <<"Skipping", "LinkTaken">>,
-    <<"Skipping", "LinkInDoubt">>,
-    <<"Skipped", "ReceiptPersisted">>,
     <<"Restoring", "InputsRestored">>,
     <<"Restoring", "InputsNotRestored">>
 }
 
 (* What takes no row: Spark's and the tasks' own steps, commands that have no answer, and faults of the world. *)
 NoRow == {"Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
-          "Expire", "LosePower", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}
+          "Expire", "LosePower", "PassedBy", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}
 
 -----------------------------------------------------------------------------
 (* The laws *)
@@ -497,10 +523,14 @@ Nothing(e) == \A s \in Slots : Visible(e, s) = {}
 NoRowTwice == \A e \in Epochs, s \in Slots : Cardinality(Visible(e, s)) <= 1
 
 (* None is lost, and no epoch is left half: neither over slots nor over sinks. *)
-FinishedIsWhole == \A e \in 1..done : Whole(e)
-SettledIsWhole == \A e \in Epochs : receipt[e] # 0 => Whole(e)
+Skipped(e) == chain[e] # <<>> /\ Last(chain[e]).kind = "SKIPPED"
+FinishedIsWhole == \A e \in 1..done : Whole(e) \/ Skipped(e) \/ e \in passed
+SettledIsWhole == \A e \in Epochs : receipt[e] # 0 => Whole(e) \/ Skipped(e)
 ReceiptLast ==
-    \A e \in Epochs : receipt[e] # 0 => receipt[e] = Len(chain[e]) /\ Last(chain[e]).kind = "COMMIT"
+    \A e \in Epochs : receipt[e] # 0 => receipt[e] = Len(chain[e]) /\ Last(chain[e]).kind # "ABORT"
+
+(* Of an epoch that was passed by, nothing of ours is seen. *)
+SkippedIsNothing == \A e \in Epochs : Skipped(e) \/ e \in passed => Nothing(e)
 
 (* Nothing is sent, hence nothing is visible, before its decision is durable. *)
 DecisionFirst ==
@@ -521,11 +551,12 @@ NoGap == \A d \in Drivers : drv[d].pc # "gap"
 SyncedStands == \A e \in DOMAIN chain : synced[e] <= Len(chain[e])
 
 (* At rest there is nothing between whole and nothing. *)
-RestIsWhole == Settled => \A e \in Epochs : Whole(e)
+RestIsWhole == Settled => \A e \in Epochs : Whole(e) \/ Skipped(e) \/ e \in passed
 
 (* Not laws, but what must be seen to happen, else the laws say little: TLC has to find each of them broken. *)
 NeverRepaired == \A e \in Epochs : receipt[e] # 0 => Last(chain[e]).carried = {}
 NeverTakenOver == \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : chain[e][i].plan[1] = 1
+NeverSkipped == \A e \in Epochs : receipt[e] # 0 => ~Skipped(e)
 NeverVoided ==
     \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : i > 1 => chain[e][i].kind = "COMMIT"
 =============================================================================

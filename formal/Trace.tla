@@ -87,7 +87,8 @@ Started ==
     /\ Ev.k = "started"
     /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e])
     /\ done' = Ev.e - 1  \* commits/N is Spark's, and not in the log
-    /\ UNCHANGED <<Log, tx>> /\ NoFault
+    /\ passed' = {e \in Epochs : e < Ev.e /\ (chain[e] = <<>> \/ Last(chain[e]).kind = "ABORT")}
+    /\ UNCHANGED <<chain, synced, receipt, kept, tx>> /\ NoFault
 
 Planned ==
     /\ Ev.k = "planned"
@@ -148,7 +149,10 @@ HandleAborted ==  \* written tentatively, and not needed, or without its like
           /\ UNCHANGED <<Log, done, drv>> /\ NoFault
 
 Completed == Ev.k = "completed" /\ Ev_d("receipting") /\ Same
-Receipted == Ev.k = "receipt" /\ drv[Ev.d].e = Ev.e /\ PutReceipt(Ev.d)
+Receipted ==
+    /\ Ev.k = "receipt"
+    /\ \/ drv[Ev.d].e = Ev.e /\ PutReceipt(Ev.d)
+       \/ drv[Ev.d].le = Ev.e /\ NoteSkip(Ev.d)
 
 Fenced1 ==
     /\ Ev.k = "swept"
@@ -191,7 +195,7 @@ Forget ==
     /\ tx' = [t \in {t \in DOMAIN tx : t.e \notin past} |-> tx[t]]
     /\ chain' = [e \in DOMAIN chain |-> IF e \notin past THEN chain[e]
                    ELSE [k \in DOMAIN chain[e] |-> [chain[e][k] EXCEPT !.votes = {}, !.carried = {}]]]
-    /\ UNCHANGED <<synced, receipt, kept, done, drv, w, i>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, passed, done, drv, w, i>> /\ NoFault
 
 TraceNext ==
     IF \E d \in Drivers : Gone(d) THEN Bury

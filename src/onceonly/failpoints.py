@@ -53,6 +53,8 @@ NAMES: dict[str, str] = {
     "sweep.before": "commit: before the sweep",
     "commit.before_return": "commit: before it returns to Spark, commits/N is missing",
 }
+EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("letters."))
+"""Those that every query passes; the others only where rows are refused and become dead letters."""
 _ENV = "ONCEONLY_FAILPOINTS"
 _ENV_DIR = "ONCEONLY_FAILPOINTS_DIR"
 

@@ -16,6 +16,7 @@ TWO_DRIVERS = Bound(epochs=1, faults=1, drivers=2)
 TWO_EPOCHS = Bound(epochs=2, faults=1, drivers=2)
 TWO_SLOTS = Bound(epochs=1, faults=1, drivers=2, slots=2)
 TWO_FAULTS = Bound(epochs=1, faults=2, drivers=3)
+SKIPPED = Bound(epochs=2, faults=1, drivers=2, sinks=1)
 LOST_RECEIPTS = Bound(epochs=2, faults=2, drivers=3, sinks=1)
 
 MUTANTS = (
@@ -40,6 +41,7 @@ MUTANTS = (
     ("a part lost taken for all", "AbortedNeverVisible", TWO_DRIVERS),
     ("a repair writes everything", "NoRowTwice", TWO_DRIVERS),
     ("found receipt not synced", "NoGap", LOST_RECEIPTS),
+    ("a skipped epoch taken for a gap", "NoGap", SKIPPED),
 )
 """Each with the law that it breaks, in the smallest bound in which TLC finds it."""
 
@@ -60,9 +62,10 @@ def test_whatever_can_go_on_settles() -> None:
     assert found.violated == "", found.output[-4000:]
 
 
-@pytest.mark.parametrize("sight", ["NeverTakenOver", "NeverVoided", "NeverRepaired"])
+@pytest.mark.parametrize("sight", ["NeverTakenOver", "NeverVoided", "NeverRepaired", "NeverSkipped"])
 def test_what_the_laws_are_about_does_happen(sight: str) -> None:
-    assert TWO_DRIVERS.check(instead=sight).violated == sight
+    bound = SKIPPED if sight == "NeverSkipped" else TWO_DRIVERS
+    assert bound.check(instead=sight).violated == sight
 
 
 @pytest.mark.parametrize(("mutant", "law", "bound"), MUTANTS, ids=[name for name, _, _ in MUTANTS])

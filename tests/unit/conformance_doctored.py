@@ -26,7 +26,7 @@ from onceonly.model import (
     Outcome,
     Unknown,
 )
-from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
+from onceonly.ports import Leftover, Option, QueryContext, Refused, TwoPhaseCommitSink, WriteContext
 from onceonly.testing.conformance import SinkConformance
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+REFUSED = "what the folder refuses"
 SECRET = "5ecret-of-the-folder"  # noqa: S105  no password: a text to look for
 
 
@@ -41,7 +42,9 @@ class FolderSink(TwoPhaseCommitSink[Path]):
     """Keeps every promise."""
 
     name: ClassVar[str] = "folder"
-    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), recovers=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset(Guarantee), recovers=True, gives_back=True
+    )
     declared: ClassVar[tuple[Option, ...]] = (
         Option(name="folder", doc="where the rows go", required=True),
         Option(name="password", doc="nothing asks for it", secret=True),
@@ -76,12 +79,22 @@ class FolderSink(TwoPhaseCommitSink[Path]):
         path.touch(exist_ok=False)
         return path
 
-    def write(self, transaction: Path, batch: pa.RecordBatch) -> None:
+    def write(self, transaction: Path, batch: pa.RecordBatch) -> Sequence[Refused] | None:
         if not transaction.exists():
             raise WriteFailedError(f"{transaction.name} is gone", next_step="run the epoch again")
+        rows = [list(row.values()) for row in batch.to_pylist()]
+        refused = [place for place, row in enumerate(rows) if REFUSED in row]
         with transaction.open("r+", encoding="utf-8") as file:
             file.seek(0, os.SEEK_END)
-            file.writelines(json.dumps(list(row.values())) + "\n" for row in batch.to_pylist())
+            file.writelines(
+                json.dumps(row) + "\n"
+                for place, row in enumerate(rows)
+                if place not in self.left_out(refused)
+            )
+        return [Refused(row=place, code="UNWANTED", why="nobody wants it") for place in refused]
+
+    def left_out(self, refused: list[int]) -> list[int]:
+        return refused
 
     def pre_commit(self, transaction: Path) -> Handle | None:
         if transaction.parent != self.open:
@@ -126,6 +139,11 @@ class FolderSuite(SinkConformance):
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
         return [path.name for path in (Path(options["folder"]) / ".open").glob("*")]
+
+    def refusable(self) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_pydict({"key": ["k", "k"], "value": [REFUSED, REFUSED]})
 
     @contextlib.contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
@@ -231,6 +249,12 @@ class SharesAVariable(FolderSink):
 class AnswersInAnotherOrder(FolderSink):
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         return [self.commit(handle) for handle in handles][::-1]
+
+
+@breaks("test_refused_rows_are_given_back_and_no_others", "given back are not visible")
+class WritesWhatItGivesBack(FolderSink):
+    def left_out(self, refused: list[int]) -> list[int]:
+        return []
 
 
 @breaks("test_an_abort_removes_all_and_may_be_repeated", "leaves nothing open")

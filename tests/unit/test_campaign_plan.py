@@ -35,7 +35,7 @@ def test_a_round_has_a_bounded_number_of_faults_after_bounded_gaps() -> None:
 def test_a_campaign_kills_at_every_point(connector: str) -> None:
     names = Counter(blow.fault.name for number in ROUNDS for blow in plan_round(1, number, connector).blows)
 
-    for point in failpoints.NAMES:
+    for point in failpoints.EVERYWHERE:
         dies_alone = connector != "kafka+files" or point.startswith("slot.")
         assert (f"kill {point}" in names) == dies_alone
         assert f"kill driver at {point}" in names
@@ -69,11 +69,11 @@ def test_a_recorded_round_has_the_workload_and_the_faults_that_it_had() -> None:
 def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:
     kinds = {
         "kill": Kind(
-            draw=lambda _, point: AtPoint(point=point), weight=1, points=lambda _: tuple(failpoints.NAMES)
+            draw=lambda _, point: AtPoint(point=point), weight=1, points=lambda _: failpoints.EVERYWHERE
         )
     }
     blows = plan_round(1, 1, "kafka", kinds=kinds).blows
-    dealt = [blow.fault.name for blow in blows[: len(failpoints.NAMES)]]
+    dealt = [blow.fault.name for blow in blows[: len(failpoints.EVERYWHERE)]]
 
     assert len(set(dealt)) == len(dealt)
 

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onceonly.sinks.files import FilesSink
@@ -84,7 +85,11 @@ class TestMemory(SinkConformance):
     outlives_processes = False
 
     def options(self, folder: Path) -> dict[str, str]:
+        MemorySink.stores[str(folder)].refuses = {"unwanted"}
         return {"store": str(folder)}
+
+    def refusable(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"key": ["k"], "value": ["unwanted"]})
 
     def visible(self, options: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
         return MemorySink.stores[options["store"]].visible().elements()

@@ -84,7 +84,7 @@ def plan_kills(count: int, *, epochs: int, guarantee: Guarantee, seed: int) -> l
 
 def _choose(count: int, guarantee: Guarantee, draw: random.Random) -> list[str]:
     """Draw steps without repetition, and again from all of them when they are used up."""
-    passed = [name for name in failpoints.NAMES if name not in _NOT_PASSED[guarantee]]
+    passed = [name for name in failpoints.EVERYWHERE if name not in _NOT_PASSED[guarantee]]
     chosen: list[str] = []
     while len(chosen) < count:
         chosen += draw.sample(passed, min(len(passed), count - len(chosen)))

@@ -316,7 +316,7 @@ def in_one_process(connector: str) -> bool:
 
 
 def _every(connector: str) -> Sequence[str]:
-    return (*failpoints.NAMES, *_between_sinks(connector))
+    return (*failpoints.EVERYWHERE, *_between_sinks(connector))
 
 
 def _between_sinks(connector: str) -> Sequence[str]:
@@ -327,7 +327,9 @@ def _between_sinks(connector: str) -> Sequence[str]:
 
 def _in_workers(connector: str) -> Sequence[str]:
     """Points whose process can die without the driver."""
-    return [name for name in failpoints.NAMES if name.startswith("slot.") or not in_one_process(connector)]
+    return [
+        name for name in failpoints.EVERYWHERE if name.startswith("slot.") or not in_one_process(connector)
+    ]
 
 
 def _ordinary(connector: str) -> Sequence[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from onceonly.model import Committed, Handle, Lost, RetryLater, Unknown
-from onceonly.testing.conformance.selection import PROCESSES, TWO_PHASES, needs
+from onceonly.testing.conformance.selection import PROCESSES, REFUSES, TWO_PHASES, needs
 from onceonly.testing.conformance.subject import Subject
 from onceonly.testing.conformance.workload import Workload
 from onceonly.testing.conformance.world import DONE, batch_rows, broken, refused
@@ -95,6 +95,27 @@ class ContractTests(Subject):
             world.expect(
                 [0, 1, 4, 5, 6, 7], "after many commits at once, what was not aborted is visible, once"
             )
+
+    @needs(TWO_PHASES, REFUSES)
+    def test_refused_rows_are_given_back_and_no_others(self, world: World) -> None:
+        import pyarrow as pa
+
+        wrong = world.suite.refusable()
+        schema = world.suite.batch([1]).schema
+        parts = [
+            world.suite.batch([1]),
+            wrong.cast(schema),
+            world.suite.batch([2]),
+            wrong.slice(0, 1).cast(schema),
+        ]
+        mixed = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+        expected = [*range(1, 1 + wrong.num_rows), 2 + wrong.num_rows]
+        attempt = world.begin(gives_back=True)
+        given = sorted(each.row for each in attempt.sink.write(attempt.transaction, mixed) or ())
+        if given != expected:
+            raise broken("write gives back the rows that are refused", f"it gave {given}, not {expected}")
+        world.commit(attempt.pre_commit())
+        world.expect([1, 2], "rows that were given back are not visible, and all others are")
 
     @needs(TWO_PHASES)
     def test_an_abort_removes_all_and_may_be_repeated(self, world: World) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onceonly.testing.conformance.nursery import Nursery
 
-EVERY = sorted(failpoints.NAMES)
+EVERY = sorted(failpoints.EVERYWHERE)
 WRITER = [point for point in EVERY if point.startswith("slot.")]
 BEFORE_RECOVERY = ("link.during_put", "link.after_put", "commit.after_handle", "receipt.after_put")
 """One point in each state that a recovery can find: nothing decided, decided, partly committed, receipt there."""

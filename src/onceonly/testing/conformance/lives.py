@@ -29,7 +29,7 @@ RECOVERY: Mapping[str, str] = {
     "plan.after_recommit": "link.after_put",
 }
 """Points that only a recovery passes, each with the crash before it."""
-FIRST = tuple(sorted(failpoints.NAMES.keys() - RECOVERY.keys()))
+FIRST = tuple(sorted(set(failpoints.EVERYWHERE) - RECOVERY.keys()))
 """Points that a first life passes."""
 _NEVER = 1_000_000
 _BREATH_S = 0.005
@@ -114,7 +114,7 @@ class Lives:
 
     def dry(self) -> Counter[str]:
         """Live to the end; count the passes of every crash point."""
-        life = self._start("life", ",".join(f"{point}=raise@{_NEVER}" for point in failpoints.NAMES))
+        life = self._start("life", ",".join(f"{point}=raise@{_NEVER}" for point in failpoints.EVERYWHERE))
         self._expect_well(self._wait(life), life)
         return life.passed()
 

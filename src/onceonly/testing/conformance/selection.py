@@ -18,6 +18,7 @@ RECOVERS = "recovers"
 PROCESSES = "processes"
 SECRETS = "secrets"
 UNREACHABLE = "unreachable"
+REFUSES = "refuses"
 _NEEDS = "conformance_needs"
 _SLOW = "conformance_slow"
 
@@ -67,6 +68,10 @@ def lacking(suite: type[Subject]) -> dict[str, str]:
         found[PROCESSES] = "the target does not outlive its process (outlives_processes is false)"
     if not any(option.secret for option in suite.sink.declared):
         found[SECRETS] = f"{suite.sink.__name__} declares no secret option"
+    if not suite.sink.capabilities.gives_back:
+        found[REFUSES] = f"{suite.sink.__name__} does not give back refused rows (gives_back is false)"
+    elif suite.refusable is Subject.refusable:
+        found[REFUSES] = "the suite has no rows that the target refuses (refusable is not given)"
     if suite.unreachable is Subject.unreachable:
         found[UNREACHABLE] = "the suite says no way to make the target unreachable (unreachable is not given)"
     return found

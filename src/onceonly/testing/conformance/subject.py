@@ -74,6 +74,13 @@ class Subject:
         """Give name and Spark type of each column of ``batch``, for ``check``."""
         return columns_of(self.batch([0]))
 
+    def refusable(self) -> pa.RecordBatch:
+        """Make rows, with the columns of ``batch``, that the target will never take. Optional.
+
+        For a sink that gives them back (``capabilities.gives_back``).
+        """
+        raise NotImplementedError  # never called: a suite that does not give it has its test left out, and told
+
     def unreachable(self, options: Mapping[str, str]) -> AbstractContextManager[None]:
         """Make the target unreachable while the context lasts. Optional."""
         raise NotImplementedError  # never called: a suite that does not give it has its tests left out, and told

@@ -127,12 +127,14 @@ class World:
 
     # --- steps ----------------------------------------------------------------------------------------------
 
-    def begin(self, *, epoch: int = 0, slot: int = 0, sink: Sink | None = None) -> Attempt:
+    def begin(
+        self, *, epoch: int = 0, slot: int = 0, sink: Sink | None = None, gives_back: bool = False
+    ) -> Attempt:
         facts = self.facts
         sink = sink or self.sink()
         context = WriteContext(
             query=self.query, sink=self.name, run="r1", epoch=epoch, plan=f"p{epoch}", slot=slot,
-            attempt=uuid.uuid4().hex, guarantee=self.guarantee, facts=facts,
+            attempt=uuid.uuid4().hex, guarantee=self.guarantee, facts=facts, gives_back=gives_back,
         )  # fmt: skip
         return Attempt(self, sink, sink.begin_transaction(context))
 
