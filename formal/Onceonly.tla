@@ -469,38 +469,32 @@ Rows == {
     <<"Reading", "ChainRead", {"Read"}>>,
     <<"Skipping", "LinkPersisted", {"Sync"}>>,
     <<"Skipping", "LinkTaken", {"Put"}>>,
-    <<"Skipping", "LinkInDoubt", {"PutInDoubt"}>>,
     <<"Skipped", "ReceiptPersisted", {"NoteSkip"}>>,
     <<"Claiming", "LinkPersisted", {"Sync"}>>,
     <<"Claiming", "LinkTaken", {"Put"}>>,
-    <<"Claiming", "LinkInDoubt", {"PutInDoubt"}>>,
     <<"SweepingStart", "Swept", {"Look", "Fence"}>>,
     <<"SweepingStart", "SweepFailed", {"SweepFails"}>>,
     <<"SweepingStart", "LinkTaken", {"Look"}>>,
     <<"Draining", "ChainRead", {"Drain"}>>,
     <<"ClaimingNext", "LinkPersisted", {"Sync"}>>,
     <<"ClaimingNext", "LinkTaken", {"Put"}>>,
-    <<"ClaimingNext", "LinkInDoubt", {"PutInDoubt"}>>,
     <<"SweepingNext", "Swept", {"Look", "Fence"}>>,
     <<"SweepingNext", "SweepFailed", {"SweepFails"}>>,
     <<"SweepingNext", "LinkTaken", {"Look"}>>,
     <<"Syncing", "LinkPersisted", {"Sync"}>>,
-    <<"Syncing", "LinkInDoubt", {"Crash"}>>,  \* it stops with nothing done, as if it had died
     <<"Resolving", "Resolved", {"Outcomes", "NoAnswer"}>>,
     <<"Receipting", "ReceiptPersisted", {"PutReceipt"}>>,
     <<"Running", "VotesCollected", {"Decide"}>>,
     <<"Checking", "Checked", {"Decide", "TaskFails"}>>,  \* late is as if a task had failed
     <<"Deciding", "LinkPersisted", {"Sync"}>>,
     <<"Deciding", "LinkTaken", {"Put"}>>,
-    <<"Deciding", "LinkInDoubt", {"PutInDoubt"}>>,
     <<"Committing", "Resolved", {"Outcomes", "NoAnswer"}>>,
     <<"SweepingEnd", "Swept", {"Look", "Fence"}>>,
     <<"SweepingEnd", "SweepFailed", {"SweepFails"}>>,
     <<"SweepingEnd", "LinkTaken", {"Look"}>>,
     <<"Abandoning", "ChainRead", {"Abandon"}>>,
     <<"Voiding", "LinkPersisted", {"Sync"}>>,
-    <<"Voiding", "LinkTaken", {"Put"}>>,
-    <<"Voiding", "LinkInDoubt", {"PutInDoubt"}>>
+    <<"Voiding", "LinkTaken", {"Put"}>>
 }
 
 (* Rows that the model does not have: what Spark's own checkpoint says of an epoch's input. *)
@@ -510,7 +504,8 @@ Outside == {
 }
 
 (* What takes no row: Spark's and the tasks' own steps, commands that have no answer, and faults of the world. *)
-NoRow == {"Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
+NoRow == {"Crash", "PutInDoubt",
+          "Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
           "Expire", "LosePower", "PassedBy", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}
 
 -----------------------------------------------------------------------------
