@@ -23,7 +23,7 @@ STATES = 12
 @pytest.mark.parametrize("name", ROADS)
 def test_after_a_power_cut_each_row_is_there_once_and_nobody_is_needed(name: str) -> None:
     log = logging.getLogger(__name__)
-    options = PowerOptions(roads=(Road.named(name),), cuts=STATES, states=STATES, seed=31)
+    options = PowerOptions(roads=(Road.named(name),), cuts=STATES, states=STATES // 2, seed=31)
     found = run_power(options, log.info).road(name)
     assert (found.lost, found.doubled, found.bad, found.by_hand) == (0, 0, 0, 0), found.examples
-    assert found.states > 0
+    assert found.states >= STATES

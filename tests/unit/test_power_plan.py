@@ -78,7 +78,7 @@ def test_a_result_is_clean_only_if_nothing_was_lost_and_nobody_was_needed() -> N
     assert not result.is_clean
     result.road("a").add("cut 1", Done(ok=True, starts=2), fine, cuts=3)
     assert result.is_clean
-    assert (result.cuts, result.road("a").restarts) == (3, 1)
+    assert (result.cuts, result.states, result.road("a").restarts) == (3, 1, 1)
     result.road("b").add("cut 2", Done(ok=False, code="LOG", what="gone"), fine, cuts=1)
     assert not result.is_clean
     assert result.road("b").examples == ["cut 2: LOG gone"]

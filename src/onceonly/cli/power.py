@@ -38,7 +38,11 @@ def cut(*, cuts: int, minutes: float | None, roads: tuple[str, ...], seed: int, 
 
 def table(found: Result) -> Table:
     """Draw what was found on each road."""
-    drawn = Table(title=f"{found.cuts:,} power cuts", title_justify="left", box=box.SIMPLE)
+    drawn = Table(
+        title=f"{found.cuts:,} power cuts, {found.states:,} different states",
+        title_justify="left",
+        box=box.SIMPLE,
+    )
     drawn.add_column("road")
     for head in ("cuts", "states", "ordinals hit", "rows due", "lost", "doubled", "by hand"):
         drawn.add_column(head, justify="right")

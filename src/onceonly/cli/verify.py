@@ -103,7 +103,7 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )  # fmt: skip
 @click.option(
     "--power-cuts", type=click.IntRange(min=1),
-    help="Instead, run queries on a disk that forgets what was not synced, and go on until it was cut so often.",
+    help="Instead, run queries on a disk that forgets what was not synced, until so many different cuts were tried.",
 )  # fmt: skip
 @click.option(
     "--road", "roads", multiple=True,

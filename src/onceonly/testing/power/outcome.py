@@ -94,6 +94,11 @@ class Result(msgspec.Struct, kw_only=True):
         return sum(each.cuts for each in self.roads)
 
     @property
+    def states(self) -> int:
+        """Count the different states that were tried on all roads."""
+        return sum(each.states for each in self.roads)
+
+    @property
     def is_clean(self) -> bool:
         """Say whether there was any, and all were survived."""
         return self.cuts > 0 and all(each.is_clean for each in self.roads)

@@ -34,7 +34,6 @@ def figures(found: Result | None) -> str:
         for each in sorted(found.roads, key=lambda each: each.road)
         if each.cuts
     )
-    states = sum(each.states for each in found.roads)
     other = sum(each.other for each in found.roads)
     verdict = "nothing was lost or doubled, and nobody was needed" if found.is_clean else "**not clean**"
     bad = [text for each in found.roads if not each.is_clean for text in each.examples[:2]]
@@ -42,8 +41,8 @@ def figures(found: Result | None) -> str:
     commits = ", ".join(f"`{each}`" for each in found.commits)
     java = str(machine.get("java", "")).replace('"', "")
     summary = (
-        f"{found.cuts:,} cuts in {states:,} different states: {verdict}. Remarks of the auditor on Spark's and our own"
-        f" notes of epochs, which no reader sees: {other:,}."
+        f"{found.cuts:,} cuts in {found.states:,} different states: {verdict}. Remarks of the auditor on"
+        f" Spark's and our own notes of epochs, which no reader sees: {other:,}."
     )
     where = (
         f"Recorded by `onceonly verify --power-cuts` from {found.begun[:16]} to {found.ended[:16]},"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class PowerOptions:
     """What is run. ``states`` are tried of a recording before the next road has its turn.
 
-    Of recorded runs, ``cuts`` are counted with those that leave a state which was tried already.
+    ``cuts`` bounds the states that were tried: of cuts that leave the same files, one counts.
     """
 
     roads: tuple[Road, ...] = ROADS
@@ -55,7 +55,7 @@ def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
         result.ended = datetime.now(UTC).isoformat(timespec="seconds")
         if options.json:
             outcome.write(options.json, result)
-        enough = options.cuts is not None and result.cuts >= options.cuts
+        enough = options.cuts is not None and result.states >= options.cuts
         return enough or (options.minutes is not None and passed >= options.minutes)
 
     brokers = any("kafka" in (road.source, road.sink) for road in options.roads)
@@ -77,6 +77,7 @@ def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
 
 def _line(result: Result, found: Found) -> str:
     return (
-        f"{result.cuts:,} cuts | {found.road}: {found.states} states, ordinals {found.ordinals_hit} of"
-        f" {found.ordinals}, lost {found.lost}, doubled {found.doubled}, by hand {found.by_hand}"
+        f"{result.states:,} states | {found.road}: {found.states} of {found.cuts:,} cuts,"
+        f" ordinals {found.ordinals_hit} of {found.ordinals}, lost {found.lost}, doubled {found.doubled},"
+        f" by hand {found.by_hand}"
     )
