@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: brokers bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: brokers clients bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -55,7 +55,7 @@ test: setup lint types imports docs
 
 # Also what repeats an acceptance test on another road, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace); where it is missing, the tests that use it fail and say so.
-test-all: test brokers
+test-all: test brokers clients
 	$(BIN)/pytest -m long
 
 # The Kafka sink on each older broker that people run, and campaigns on them over TLS, with throttled clients.
@@ -65,6 +65,12 @@ brokers: setup
 	  $(BIN)/onceonly verify --sink kafka --broker $$release+tls+quotas --crashes 20 || exit 1; \
 	done
 	$(BIN)/onceonly verify --sink kafka --broker 4.2+tls+quotas --crashes 20
+
+# The Kafka sink on the oldest kafka-python that its extra takes; the newest is in the lock.
+clients: setup
+	oldest=$$($(BIN)/python -c 'from onceonly.sinks.kafka import names; print(names.OLDEST)'); \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv/oldest kafka-python==$$oldest; \
+	PYTHONPATH=.venv/oldest $(BIN)/pytest -n 2 --dist loadfile tests/unit/test_kafka_*.py tests/integration/test_kafka_wire.py
 
 lint: setup
 	$(BIN)/ruff check

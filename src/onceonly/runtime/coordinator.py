@@ -21,7 +21,7 @@ from onceonly.errors import (
     ProtocolError,
     UnavailableError,
 )
-from onceonly.model import Guarantee, Handle, Link, Mode, Plan, Unknown, Vote, letters_of
+from onceonly.model import Guarantee, Handle, Link, Mode, Plan, RetryLater, Unknown, Vote, letters_of
 from onceonly.ports import QueryContext
 from onceonly.runtime import questions, stamps
 from onceonly.runtime.bounded import bounded
@@ -419,7 +419,7 @@ class Coordinator:
                 slot=vote.slot,
                 transaction=vote.handle.transaction if vote.handle else "",
                 outcome=type(outcome).__name__,
-                reason=outcome.reason if isinstance(outcome, Unknown) else "",
+                reason=outcome.reason if isinstance(outcome, Unknown | RetryLater) else "",
             )
         return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
 

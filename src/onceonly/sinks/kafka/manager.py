@@ -174,8 +174,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
                 raise OSError(code, errno.errorcode.get(code, "unknown"))  # noqa: TRY301  closed below, as all others
             if not self.ssl_enabled:
                 return KafkaTCPTransport(self._net, sock, host=host)
-            settings = {name: value for name, value in self.config.items() if name.startswith("ssl_")}
-            transport = Tls(self._net, sock, host=host, **settings)
+            transport = Tls(self._net, sock, ssl_context=self.config["ssl_context"], host=host)
             await transport.shake(until)
         except BaseException:
             if transport is None:

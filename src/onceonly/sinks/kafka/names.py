@@ -16,7 +16,7 @@ from onceonly.errors import SetupError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OLDEST, NEWEST, NEXT_MAJOR = "3.0.4", "3.0.12", "3.1"
+OLDEST, NEWEST, NEXT_MAJOR = "3.0.8", "3.0.12", "3.1"
 """The versions that the tests of the wire were run with, and the first that may be another one."""
 
 log = logging.getLogger("onceonly")
@@ -47,6 +47,8 @@ _TAKES = {
     ("kafka.net.connection", "KafkaConnection.send_request"): ("request", "request_timeout_ms"),
     ("kafka.net.selector", "NetworkSelector.wait_read"): ("fileobj", "timeout_at"),
     ("kafka.net.selector", "NetworkSelector.wait_write"): ("fileobj", "timeout_at"),
+    ("kafka.net.transport", "KafkaTCPTransport.__init__"): ("net", "sock", "host"),
+    ("kafka.net.transport", "KafkaSSLTransport.__init__"): ("net", "sock", "host", "configs"),
     ("kafka.net.compat", "KafkaNetClient.__init__"): ("net", "manager"),
     ("kafka.cluster", "ClusterMetadata.add_coordinator"): (
         "response",
