@@ -210,7 +210,9 @@ class Bench:
                 for path in self.files.rglob("*")
                 if path.is_file() and path not in visible_files(self.files)
             ]
-            assert [path for path in hidden if path.suffix == ".json" and "staging" in path.parts] == []
+            assert [
+                path for path in hidden if path.suffix in {".json", ".staged"} and "staging" in path.parts
+            ] == []
         if "sqlite" in sinks:
             with closing(sqlite3.connect(self.database)) as db:
                 found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()

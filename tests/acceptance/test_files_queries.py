@@ -281,3 +281,21 @@ def test_the_other_guarantees_are_real(road: FileRoad, guarantee: str) -> None:
         assert whole == list(range(len(ROWS))), "by the manifests, each row of the tries that count"
     else:
         assert len(set(bare)) == len(bare) <= len(ROWS)
+
+
+@pytest.mark.parametrize("road", ["format"], indirect=True)
+@pytest.mark.parametrize("how", ["partitionBy", "start"])
+def test_partition_by_of_the_query_names_folders(road: FileRoad, how: str) -> None:
+    given = {"checkpointLocation": str(road.folder / "q" / "checkpoint"), "path": str(road.out())}
+    writer = road.source().writeStream.format("onceonly.files").options(**given).trigger(availableNow=True)
+    query = writer.partitionBy("app").start() if how == "partitionBy" else writer.start(partitionBy=["app"])
+    query.awaitTermination(WAIT_S)
+    assert {path.name for path in road.out().iterdir()} == {"_onceonly", "app=app0", "app=app1", "app=app2"}
+    assert road.exactly()
+
+
+def test_complete_mode_is_refused_before_the_first_record(road: FileRoad) -> None:
+    counts = road.source().groupBy("app").count()
+    with pytest.raises(Exception, match="cannot replace what it has written"):
+        road.start(counts, mode="complete").awaitTermination(WAIT_S)
+    assert not list(road.out().glob("**/part-*"))

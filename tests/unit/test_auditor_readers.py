@@ -71,6 +71,18 @@ def test_a_file_that_is_changed_is_read_again(tmp_path: Path) -> None:
     assert list(reader.rows()) == []
 
 
+def test_what_a_consumer_took_away_is_still_seen_and_a_file_that_comes_again_twice(tmp_path: Path) -> None:
+    target, away = tmp_path / "out", tmp_path / "taken"
+    reader = FilesReader("files", target, taken=away)
+    put(target, "a.json", "1")
+    before = list(reader.rows())
+    away.mkdir()
+    (target / "a.json").rename(away / "a.json")
+    assert list(reader.rows()) == before
+    put(target, "a.json", "1")
+    assert [row.value for row in reader.rows()] == [b"1", b"1"]
+
+
 def test_a_line_that_is_no_row_is_a_value_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"value":"x"}\n{"value":"tor\n[1]\n{"key":1}\n')
     rows = [(row.key, row.value) for row in FilesReader("files", tmp_path).rows()]

@@ -24,6 +24,7 @@ from onceonly.testing.campaign.faults import (
     KillWorker,
     Pause,
     StopBroker,
+    TakeFilesAt,
 )
 from onceonly.testing.campaign.points import Points
 
@@ -76,6 +77,9 @@ class FakeStage:
 
     def kill_driver(self) -> None:
         self.done.append("driver killed")
+
+    def take_files(self, *, moves: bool) -> None:
+        self.done.append("files moved" if moves else "files deleted")
 
 
 @pytest.fixture
@@ -257,3 +261,11 @@ def test_disarming_lets_go_what_stands_and_fires_no_more(stage: FakeStage) -> No
 
     assert (stage.points.folder / "fired" / f"resume#{key.partition('#')[2]}").exists()
     assert os.listdir(stage.points.folder / "fired")  # noqa: PTH208  the names alone
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_files_are_taken_before_the_driver_dies(stage: FakeStage, *, moves: bool) -> None:
+    fault = TakeFilesAt(point="receipt.before_put", nth=1, moves=moves)
+    assert fault.crashes == 1
+    fault.heal(stage, "")
+    assert stage.done == ["files moved" if moves else "files deleted", "driver killed"]

@@ -88,7 +88,7 @@ def test_without_handles_nothing_is_armed_where_handles_are_committed() -> None:
 
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
-        blows = plan_round(1, number, "kafka", each=True).blows
+        blows = plan_round(1, number, "kafka+files", each=True).blows
         assert len(blows) == len(KINDS)
         names = {blow.fault.name for blow in blows}
         assert {"kill driver at a random moment", "kill worker at a random moment", "stop broker"} <= names
@@ -115,3 +115,13 @@ def test_names_say_what_is_done_where() -> None:
     assert AtPoint(point="link.after_put").name == "kill link.after_put"
     assert AtPoint(point="link.after_put", action="raise").name == "raise link.after_put"
     assert Pause(point="sweep.before", nth=1, seconds=1).name == "pause sweep.before"
+
+
+def test_only_a_round_with_files_has_a_consumer_that_takes_them() -> None:
+    kinds = {"take files at": KINDS["take files at"], "kill worker": KINDS["kill worker"]}
+    names = {
+        connector: {blow.fault.name for blow in plan_round(1, 1, connector, kinds=kinds, each=True).blows}
+        for connector in ("kafka", "files", "kafka+files")
+    }
+    assert names["kafka"] == {"kill worker at a random moment"}
+    assert all(len(names[each]) == 2 for each in ("files", "kafka+files"))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, settings_of
+from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
 from onceonly.runtime.settings import PREFIX, no_checkpoint, with_checkpoint
+from onceonly.spark.asked import no_complete_mode, take_partition_by
 from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ class SinkFormat(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
-        settings = settings_of(
-            with_checkpoint(self.options, self.checkpoints), self.sink_name, self.sink_class
-        )
+        options = take_partition_by(self.options, load(self.sink_class).declared, who=self.name())
+        settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
         letters = settings.sink.letters
@@ -57,6 +57,8 @@ class SinkFormat(DataSource):
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
             return EpochCommitter(road, columns)
+        if overwrite and self.sink_name == "files":
+            raise no_complete_mode(self.name())
         if overwrite and self.sink_name not in APPEND_COMPLETE:
             raise ConfigurationError(
                 f"the sink {self.name()} cannot replace its former output, as complete mode asks",

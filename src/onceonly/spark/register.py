@@ -25,7 +25,8 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
-    program itself. What Spark reports of each epoch is kept beside its decision from now on. A session-wide
+    program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy`` of a
+    ``writeStream`` is handed to these formats, which Spark itself does not do. A session-wide
     checkpoint location is used by queries that have a name, if it is set before. Raises ``ConfigurationError`` for
     anything else, and ``SetupError`` where PySpark is too old, would start its workers with another Python, or where
     the session is one of Spark Connect.
@@ -33,7 +34,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     require_pyspark()
     _require_classic(spark)
     _require_same_python(spark)
-    from onceonly.spark import listener, starting
+    from onceonly.spark import asked, listener, starting
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
@@ -45,6 +46,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     spark.dataSource.register(CollectionFormat)
     listener.install(spark)
     starting.install()
+    asked.install()
 
 
 def application(spark: SparkSession) -> str:

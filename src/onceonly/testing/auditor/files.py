@@ -37,7 +37,8 @@ class FilesReader:
     """Reads the files of a folder that any reader sees: no name on the way begins with a dot or ``_``.
 
     Fulfils ``Reader``. ``staging`` is the sink's folder of temporary names, below it ``query`` if others write
-    there too. A file is read once and again only if it was changed, so that it can be looked at often.
+    there too. A file is read once and again only if it was changed, so that it can be looked at often. ``taken`` is
+    where a consumer puts the files that it takes away, under their names: what it has is visible for good.
     """
 
     def __init__(
@@ -48,8 +49,11 @@ class FilesReader:
         parse: Parse = parse_line,
         staging: Path | str | None = None,
         query: str = "",
+        taken: Path | str | None = None,
     ) -> None:
         self._sink = sink
+        # The consumer's first: what it takes between the two looks is seen at the next, and never twice.
+        self._folders = [Path(each) for each in (taken, folder) if each is not None]
         self._folder = Path(folder)
         self._parse = parse
         self._staging = Path(staging) if staging is not None else self._folder / "_onceonly" / "staging"
@@ -58,13 +62,12 @@ class FilesReader:
 
     def rows(self) -> Iterator[Seen]:
         """Give the rows of all visible files, file by file. Raises ``UnavailableError`` where one cannot be read."""
-        for name, path in sorted(
-            (str(each.relative_to(self._folder)), each) for each in visible_files(self._folder)
-        ):
+        found = [(str(each.relative_to(top)), each) for top in self._folders for each in visible_files(top)]
+        for name, path in sorted(found):
             try:
                 yield from self._rows_of(name, path)
             except FileNotFoundError:
-                self._read.pop(name, None)  # it was taken away while we looked: it is not visible
+                self._read.pop(str(path), None)  # it was taken away while we looked: it is not visible
             except OSError as error:
                 raise UnavailableError(
                     f"{path} could not be read: {error}",
@@ -85,7 +88,7 @@ class FilesReader:
 
     def _rows_of(self, name: str, path: Path) -> list[Seen]:
         state = _state(path.stat())
-        known = self._read.get(name)
+        known = self._read.get(str(path))
         if known is not None and known[0] == state:
             return known[1]
         match = _NAME.match(path.name)
@@ -94,7 +97,7 @@ class FilesReader:
             Seen(self._sink, *self._parse(line), name, number, transaction)
             for number, line in enumerate(path.read_bytes().splitlines())
         ]
-        self._read[name] = state, rows
+        self._read[str(path)] = state, rows
         return rows
 
 

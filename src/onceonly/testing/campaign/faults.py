@@ -35,6 +35,14 @@ _BROKER_STEPS = (
     "commit.before_handle",
     "sweep.before",
 )
+# Where some of an epoch's files, or all, are visible, and its receipt is still to come, or just there.
+_TAKING_STEPS = (
+    "commit.after_handle",
+    "complete.before",
+    "receipt.before_put",
+    "receipt.after_put",
+    "sweep.before",
+)
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 
@@ -66,6 +74,10 @@ class Stage(Protocol):
 
     def kill_driver(self) -> None:
         """SIGKILL the job's whole tree, and start its next life."""
+        ...
+
+    def take_files(self, *, moves: bool) -> None:
+        """Take all visible files out of the file sink's target, as a landing zone's consumer does."""
         ...
 
 
@@ -200,6 +212,23 @@ class KillDriverAt(_AtStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeFilesAt(_AtStep):
+    """A consumer takes what it sees while a commit stands still; then the whole process tree of the job dies."""
+
+    moves: bool
+    crashes: int = 1
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"{'move' if self.moves else 'load and delete'} files at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.take_files(moves=self.moves)
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KillDriver(_AtMoment):
     """The whole process tree of the job dies at a random moment."""
 
@@ -301,7 +330,8 @@ class Kind:
     """A kind of fault: how often it is drawn among the others, where, and how one is drawn.
 
     ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
-    card, the empty name. ``dear`` faults cost a new driver or broker, seconds instead of one.
+    card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
+    broker, seconds instead of one.
     """
 
     draw: Draw
@@ -340,6 +370,10 @@ def _on_broker(_: str) -> Sequence[str]:
     return _BROKER_STEPS
 
 
+def _taking(connector: str) -> Sequence[str]:
+    return _TAKING_STEPS if "files" in connector.split("+") else ()
+
+
 KINDS: dict[str, Kind] = {
     "kill": Kind(
         draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=30, points=_in_workers
@@ -367,6 +401,16 @@ KINDS: dict[str, Kind] = {
         draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
         weight=3,
         points=_every,
+        dear=True,
+    ),
+    "take files at": Kind(
+        draw=lambda draw, point: TakeFilesAt(
+            point=point,
+            nth=_nth(draw, point),
+            moves=draw.random() < 0.5,  # noqa: PLR2004  as often as not
+        ),
+        weight=2,
+        points=_taking,
         dear=True,
     ),
     "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),

@@ -65,7 +65,9 @@ def plan_round(
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind."""
     draw = random.Random(f"{seed}/{number}/{connector}")
     workload = Workload.draw(draw)
-    offered = {name: kind for name, kind in kinds.items() if dear or not kind.dear}
+    offered = {
+        name: kind for name, kind in kinds.items() if (dear or not kind.dear) and kind.points(connector)
+    }
     decks: dict[str, list[str]] = {name: [] for name in offered}
     blows: list[Blow] = []
     for name in _order(offered, draw, each=each):

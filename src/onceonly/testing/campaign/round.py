@@ -114,6 +114,9 @@ class Scene:
         self.died = self.now()
         self._live_again()
 
+    def take_files(self, *, moves: bool) -> None:
+        watch.take_files(self.task, moves=moves)
+
     # --- the round ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from onceonly.errors import UnavailableError
@@ -16,6 +17,7 @@ from onceonly.testing.auditor import (
     query_id,
     read_inputs,
 )
+from onceonly.testing.auditor.files import visible_files
 from onceonly.testing.campaign.workload import is_whole
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Watch:
             if sink == "kafka":
                 watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
             else:
-                watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files))
+                watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files, taken=taken(task)))
             watch._close.callback(watch.watchers[sink].close)
         return watch
 
@@ -92,9 +94,32 @@ def readers(task: Task) -> dict[str, Reader]:
     every: dict[str, Reader] = {
         # A prefix of ours, then the query: see the sink's options.
         "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
-        "files": FilesReader("files", task.files, query=query),
+        "files": FilesReader("files", task.files, query=query, taken=taken(task)),
     }
     return {sink: every[sink] for sink in task.sinks}
+
+
+def taken(task: Task) -> Path:
+    """Name the folder of the consumer that takes files away."""
+    return Path(f"{task.files}-taken")
+
+
+def take_files(task: Task, *, moves: bool) -> None:
+    """Take all that anybody sees in the file sink's target: move it, or load it and delete it.
+
+    A name that comes again is kept beside the one before, so that the audit sees its rows twice.
+    """
+    folder = taken(task)
+    for path in list(visible_files(Path(task.files))):
+        place = folder / path.relative_to(task.files)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        while place.exists():
+            place = place.with_name(f"again-{place.name}")
+        if moves:
+            path.rename(place)
+        else:
+            place.write_bytes(path.read_bytes())
+            path.unlink()
 
 
 def inputs(task: Task) -> list[Input]:

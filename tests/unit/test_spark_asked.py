@@ -1,0 +1,33 @@
+"""What a writer was asked for in Python reaches our formats, and nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.files.options import DECLARED
+from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by
+
+
+def test_columns_of_partition_by_are_told_to_our_formats_only() -> None:
+    asked: dict[str, tuple[Any, ...]] = {"format": ("onceonly.files",), "partitionBy": ("day", "a,b")}
+    assert _told(asked) == {PARTITION_BY: "`day`,`a,b`"}
+    assert _told({**asked, "partitionBy": (["day"],)}) == {PARTITION_BY: "`day`"}
+    assert _told({**asked, "format": ("parquet",)}) == {}
+    assert _told({"partitionBy": ("day",)}) == {}
+    with pytest.raises(ConfigurationError, match="cannot cluster rows"):
+        _told({**asked, "clusterBy": ("day",)})
+
+
+def test_what_was_told_is_the_option_and_must_not_contradict_it() -> None:
+    told = {"path": "/x", PARTITION_BY: "`day`"}
+    assert take_partition_by(told, DECLARED, who="files") == {"path": "/x", "partitionby": "`day`"}
+    assert take_partition_by({"path": "/x"}, DECLARED, who="files") == {"path": "/x"}
+    same = take_partition_by({**told, "partitionBy": "day"}, DECLARED, who="files")
+    assert same["partitionby"] == "`day`"
+    with pytest.raises(ConfigurationError, match="twice"):
+        take_partition_by({**told, "partitionBy": "hour"}, DECLARED, who="files")
+    with pytest.raises(ConfigurationError, match="no partition columns"):
+        take_partition_by(told, (), who="onceonly.kafka")
