@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+# difflib's own, 0.6, takes retention for partitionBy.
+_NEAR = 0.7
 _CONFIDENTIAL = (
     r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|private[._-]?key)"
 )
@@ -127,7 +129,7 @@ def unknown_option(name: str, known: Iterable[str], *, who: str) -> Configuratio
         # A common family's word would make everything look near.
         family = name.lower().partition(".")[0] + "." if "." in name else ""
         short = {each.removeprefix(family): each for each in lower if each.startswith(family)}
-        found = difflib.get_close_matches(name.lower().removeprefix(family), list(short), n=1)
+        found = difflib.get_close_matches(name.lower().removeprefix(family), list(short), n=1, cutoff=_NEAR)
         near = [short[each] for each in found]
     listed = f"It knows {', '.join(names)}" if names else "It takes none"
     return ConfigurationError(

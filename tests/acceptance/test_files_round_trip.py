@@ -43,6 +43,7 @@ NESTED = """
 """
 DATA = {
     "parquet": f"{FLAT}, {NESTED}, map(id, timestamp_micros(id)) by_number",
+    "orc": f"{FLAT}, {NESTED}, map(id, timestamp_micros(id)) by_number",
     "json": f"{FLAT}, {NESTED}",
     "csv": FLAT,
     "text": "case id % 4 when 0 then '' when 1 then 'a,\"b' when 2 then ' é ' else '\\\\' end value",
@@ -97,10 +98,15 @@ def texts(df: DataFrame) -> list[str]:
     [
         ("parquet", "snappy"),
         ("parquet", "zstd"),
+        ("parquet", "lz4"),
+        ("orc", "zstd"),
+        ("orc", "zlib"),
         ("json", "none"),
         ("json", "gzip"),
         ("csv", "none"),
+        ("csv", "bzip2"),
         ("text", "gzip"),
+        ("text", "deflate"),
     ],
 )
 def test_every_type_comes_back(
@@ -124,7 +130,9 @@ def test_every_type_comes_back(
             == df.drop("id").schema.simpleString()
         )
     # Spark writes text with milliseconds only, and trims csv; what it keeps, ours keeps, too.
-    lossy = [] if form == "parquet" else [name for name in ("t", "n", "st", "s") if name in df.columns]
+    lossy = (
+        [] if form in {"parquet", "orc"} else [name for name in ("t", "n", "st", "s") if name in df.columns]
+    )
     assert texts(bare.drop(*lossy)) == texts(spark_reads.drop(*lossy))
     spark.conf.unset("spark.sql.session.timeZone")
 
@@ -211,6 +219,11 @@ def test_reading_knows_queries_schemas_and_an_empty_target(spark: SparkSession, 
         2,
         3,
     ]
+    # Of parquet, too, whose files know their types.
+    assert [
+        tuple(row)
+        for row in files.read(spark, str(target), query="q", schema="new int, id string, p string").collect()
+    ] == [(None, "1", "x")]
     with pytest.raises(Exception, match="has written nothing of query nobody"):
         files.read(spark, str(target), query="nobody")
     with pytest.raises(Exception, match="never wrote to"):

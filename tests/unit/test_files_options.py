@@ -37,6 +37,10 @@ def test_defaults() -> None:
         ({"format": "text"}, ".txt"),
         ({"compression": "uncompressed"}, ".parquet"),
         ({"compression": "ZSTD"}, ".zstd.parquet"),
+        ({"compression": "lz4_raw"}, ".lz4.parquet"),
+        ({"format": "orc"}, ".zstd.orc"),
+        ({"format": "csv", "compression": "bzip2"}, ".csv.bz2"),
+        ({"format": "text", "compression": "deflate"}, ".txt.deflate"),
     ],
 )
 def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
@@ -51,13 +55,15 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
         ({"path": "file://host/x"}, "not an absolute path of this machine"),
         ({"path": " "}, "names no folder"),
         ({"path": "a\0b"}, "names no folder"),
-        ({"format": "orc"}, "'orc', and must be"),
+        ({"format": "delta"}, "'delta', and must be"),
+        ({"format": "avro"}, "cannot write Avro: pyarrow has no writer"),
+        ({"maxRecordsPerFile": "-1"}, "a whole number; 0 for no limit"),
         ({"maxFileSize": "0"}, "must be a number of bytes"),
         ({"maxFileSize": "many"}, "must be a number of bytes"),
         ({"partitionBy": "a,,b"}, "separated by commas, none twice"),
         ({"partitionBy": "a,a"}, "separated by commas, none twice"),
         ({"partitionBy": "a,A"}, "separated by commas, none twice"),
-        ({"compression": "snappy", "format": "json"}, "one of none, gzip for json"),
+        ({"compression": "snappy", "format": "json"}, "one of none, gzip, bzip2, deflate for json"),
         ({"header": "true"}, "is for csv, and format is parquet"),
         ({"sep": ";", "format": "json"}, "is for csv, and format is json"),
         ({"sep": ";;", "format": "csv"}, "one ASCII character"),
@@ -115,7 +121,7 @@ def default(option: Option) -> str:
 )
 def test_what_each_format_writes(kind: str, forms: str) -> None:
     for form in options.COMPRESSIONS:
-        if form in forms.split():
+        if form in [*forms.split(), *(["orc"] if "parquet" in forms else [])]:
             columns.check([("x", kind)], form=form, partition_by=())
         else:
             with pytest.raises(ConfigurationError) as caught:
@@ -188,3 +194,13 @@ def test_what_no_folder_keeps_is_refused_by_column_and_value() -> None:
     with pytest.raises(RecordRefusedError, match="longer than 2500 bytes"):
         paths.folder_of([f"c{n}" for n in range(20)], ["x" * 200] * 20, who="slot 0")
     assert paths.folder_of(["day"], [None], who="") == f"day={paths.NULL_FOLDER}"
+
+
+@pytest.mark.parametrize(
+    "name", ["nullValue", "timestampFormat", "retention", "lineSep", "parquet.block.size"]
+)
+def test_an_option_that_only_sparks_sink_has_is_named_and_no_other_is_guessed(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        FilesSink({"path": "/x", name: "1"})
+    assert f"The option {name} of Spark's file sinks is none of the sink files: " in str(caught.value)
+    assert "did you mean" not in str(caught.value)

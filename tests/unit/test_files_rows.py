@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError, RecordRefusedError, UnavailableError
-from onceonly.sinks.files import ledger, manifest, partitions
+from onceonly.sinks.files import ledger, manifest, options, partitions, writer
 from onceonly.sinks.files.rows import csv_lines, json_lines, shortest, text_lines
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["quick"]  # a fixture
@@ -193,3 +198,45 @@ def test_a_folder_that_never_comes_to_rest_is_not_read(quick: Path, monkeypatch:
 def test_committed_says_where_nothing_was_written(quick: Path) -> None:
     with pytest.raises(ConfigurationError, match="never wrote to"):
         files.committed(str(quick))
+
+
+def open_text(path: Path) -> str:
+    data = path.read_bytes()
+    unpack: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.decompress,
+        ".bz2": bz2.decompress,
+        ".deflate": zlib.decompress,
+    }
+    return unpack.get(path.suffix, bytes)(data).decode()
+
+
+@pytest.mark.parametrize("compression", options.COMPRESSIONS["json"])
+def test_every_codec_of_lines_is_the_same_lines(quick: Path, compression: str) -> None:
+    bench = Files(quick / "out", options={"format": "json", "compression": compression})
+    bench.finish(0, bench.prepared(rows(1, 3, 5)))
+    assert [open_text(path) for path in bench.visible()] == ['{"id":1}\n{"id":3}\n{"id":5}\n']
+
+
+@pytest.mark.parametrize("compression", options.COMPRESSIONS["orc"])
+def test_orc_is_what_pyarrow_reads(quick: Path, compression: str) -> None:
+    bench = Files(quick / "out", options={"format": "orc", "compression": compression})
+    bench.finish(0, bench.prepared(rows(1, 2, 3)))
+    found = [value for path in bench.visible() for value in orc.read_table(path)["id"].to_pylist()]
+    assert sorted(found) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", "orc"])
+@pytest.mark.parametrize("size", ["128m", "1"])
+def test_no_file_has_more_rows_than_it_may(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, form: str, size: str
+) -> None:
+    monkeypatch.setattr(writer, "BUFFER_BYTES_MAX", 10_000)
+    bench = Files(quick / "out", options={"format": form, "maxrecordsperfile": "70", "maxfilesize": size})
+    sink, attempt = bench.begin()
+    for start in range(0, 1000, 100):
+        sink.write(attempt, pa.record_batch(rows(*range(start, start + 100))))
+    bench.finish(0, sink.pre_commit(attempt))
+    (epoch,) = files.committed(str(bench.target))
+    assert epoch.rows == 1000
+    assert max(file.rows for file in epoch.files) <= 70
+    assert size == "1" or max(file.rows for file in epoch.files) == 70

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import xxhash
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.options import FilesOptions
 
 _GZIP_LEVEL = 6  # zlib's default, and Hadoop's
+_STRIPE_BYTES, _STRIPE_BYTES_MIN = 8 << 20, 64 << 10
 LINES_AT_ONCE = 10_000  # Python's values take many times the memory of Arrow's
 
 
@@ -78,15 +81,63 @@ class ParquetEncoder:
         self._writer.close()
 
 
+class OrcEncoder:
+    """Writes each table into stripes."""
+
+    def __init__(self, out: CountingFile, options: FilesOptions) -> None:
+        import pyarrow.orc
+
+        compression = {"none": "uncompressed"}.get(options.compression, options.compression)
+        # A stripe waits in memory, in each open file.
+        stripe = max(min(_STRIPE_BYTES, options.file_bytes_max), _STRIPE_BYTES_MIN)
+        self._writer = pyarrow.orc.ORCWriter(out, compression=compression, stripe_size=stripe)
+
+    def add(self, table: pa.Table) -> None:
+        """Write rows; the first table says which columns there are."""
+        self._writer.write(table)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+
+class _Deflated:
+    """What Hadoop's DeflateCodec reads: one zlib stream."""
+
+    def __init__(self, out: CountingFile) -> None:
+        self._out = out
+        self._packer = zlib.compressobj(_GZIP_LEVEL)
+
+    def write(self, data: bytes) -> int:
+        self._out.write(self._packer.compress(data))
+        return len(data)
+
+    def close(self) -> None:
+        self._out.write(self._packer.flush())
+
+
+def _zip(out: CountingFile, compression: str) -> gzip.GzipFile | bz2.BZ2File | _Deflated | None:
+    if compression == "gzip":
+        return gzip.GzipFile("", "wb", _GZIP_LEVEL, out, mtime=0)
+    if compression == "bzip2":
+        return bz2.BZ2File(out, "wb")
+    return _Deflated(out) if compression == "deflate" else None
+
+
 class LineEncoder:
     """Writes each row as a line of text."""
 
     def __init__(
-        self, out: CountingFile, render: Callable[[pa.RecordBatch], bytes], *, zipped: bool, head: bytes = b""
+        self,
+        out: CountingFile,
+        render: Callable[[pa.RecordBatch], bytes],
+        *,
+        compression: str,
+        head: bytes = b"",
     ) -> None:
         self._render = render
-        self._zip = gzip.GzipFile("", "wb", _GZIP_LEVEL, out, mtime=0) if zipped else None
-        self._write = out.write if self._zip is None else self._zip.write
+        self._zip = _zip(out, compression)
+        self._write: Callable[[bytes], object] = out.write if self._zip is None else self._zip.write
         if head:
             self._write(head)
 
@@ -101,23 +152,31 @@ class LineEncoder:
             self._zip.close()
 
 
-def pieces_of(table: pa.Table, form: str) -> Iterator[pa.Table]:
-    """Cut a table so that a file can be closed between the pieces: lines anywhere, row groups nowhere."""
-    step = max(table.num_rows if form == "parquet" else LINES_AT_ONCE, 1)
-    for begin in range(0, table.num_rows, step):
-        yield table.slice(begin, step)
+def pieces_of(table: pa.Table, form: str, room: Callable[[], int] | None = None) -> Iterator[pa.Table]:
+    """Cut a table so that a file can be closed between the pieces: lines anywhere, row groups nowhere.
+
+    ``room`` says how many rows the open file may still take; it is asked before each piece.
+    """
+    step = max(table.num_rows if form in {"parquet", "orc"} else LINES_AT_ONCE, 1)
+    begin = 0
+    while begin < table.num_rows:
+        count = step if room is None else min(step, room())
+        yield table.slice(begin, count)
+        begin += count
 
 
 def encoder(out: CountingFile, schema: pa.Schema, options: FilesOptions, *, who: str) -> Encoder:
     """Begin a file in the format of the options. ``who`` is what errors call the attempt."""
     if options.form == "parquet":
         return ParquetEncoder(out, schema, options)
-    zipped = options.compression == "gzip"
+    if options.form == "orc":
+        return OrcEncoder(out, options)
+    zipped = options.compression
     if options.form == "json":
-        return LineEncoder(out, lambda batch: rows.json_lines(batch, who=who), zipped=zipped)
+        return LineEncoder(out, lambda batch: rows.json_lines(batch, who=who), compression=zipped)
     if options.form == "text":
-        return LineEncoder(out, lambda batch: rows.text_lines(batch, who=who), zipped=zipped)
+        return LineEncoder(out, lambda batch: rows.text_lines(batch, who=who), compression=zipped)
     head = rows.csv_line(schema.names, options.sep) if options.header else b""
     return LineEncoder(
-        out, lambda batch: rows.csv_lines(batch, options.sep, who=who), zipped=zipped, head=head
+        out, lambda batch: rows.csv_lines(batch, options.sep, who=who), compression=zipped, head=head
     )

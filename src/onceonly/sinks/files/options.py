@@ -6,20 +6,68 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.options import Option, size
+from onceonly.options import Option, size, whole
 from onceonly.sinks.files.paths import HIDDEN, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_OF_LINES = ("none", "gzip", "bzip2", "deflate")
 COMPRESSIONS = {
-    "parquet": ("snappy", "gzip", "zstd", "none"),
-    "json": ("none", "gzip"),
-    "csv": ("none", "gzip"),
-    "text": ("none", "gzip"),
+    "parquet": ("snappy", "gzip", "zstd", "lz4", "none"),
+    "orc": ("zstd", "zlib", "snappy", "lz4", "none"),
+    "json": _OF_LINES,
+    "csv": _OF_LINES,
+    "text": _OF_LINES,
 }
-"""What each format can be compressed with; the first is the default."""
+"""What each format can be compressed with so that Spark and others read it; the first is the default."""
+_SAME = {"uncompressed": "none", "lz4_raw": "lz4", "lz4raw": "lz4"}
+_ENDINGS = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
+_NONE_YET = {
+    # Spark's own file sinks know these; what of it we can write, we say by other means.
+    "nullvalue": "a null is an empty field of csv, and left out of json; coalesce the column for another text",
+    "emptyvalue": "the empty text is two quotes in csv",
+    "timestampformat": "times are written as ISO 8601; for another form, write a column made by date_format(…)",
+    "timestampntzformat": "times are written as ISO 8601; for another form, write a column made by date_format(…)",
+    "dateformat": "dates are written as 2026-11-21; for another form, write a column made by date_format(…)",
+    "linesep": "lines end in a line feed",
+    "encoding": "texts are UTF-8",
+    "charset": "texts are UTF-8",
+    "quote": "csv is quoted by the double quote",
+    "escape": "csv is escaped by the backslash",
+    "quoteall": "csv is quoted where a value needs it",
+    "escapequotes": "csv is quoted where a value needs it",
+    "ignorenullfields": "a null field is left out of json",
+    "ignoreleadingwhitespace": "values are written as they are; trim the column",
+    "ignoretrailingwhitespace": "values are written as they are; trim the column",
+    "mergeschema": "it is for reading; onceonly.files.read puts columns of different epochs together",
+    "retention": "old files are not taken away by the sink; see the page on reading files",
+    "cleansource": "it is an option of a source",
+}
+
+
+def refuse_sparks_own(given: Mapping[str, str]) -> None:
+    """Name an option that Spark's file sinks have and this one has not. Raises ``ConfigurationError``."""
+    for name in given:
+        why = _NONE_YET.get(name.lower())
+        if why is None and name.lower().startswith(("parquet.", "orc.", "mapreduce.", "spark.")):
+            why = "files are written by pyarrow, which does not know settings of Hadoop's writers"
+        if why is not None:
+            raise ConfigurationError(
+                f"The option {name} of Spark's file sinks is none of the sink files: {why}.",
+                next_step="leave it out",
+            )
+
+
+def form_of(text: str) -> str:
+    """Read the name of a format. Raises ``ConfigurationError`` for Avro, which nothing here can write."""
+    if text.lower() == "avro":
+        raise ConfigurationError(
+            "The sink files cannot write Avro: pyarrow has no writer for it.",
+            next_step="set format to parquet or orc, which keep the same types",
+        )
+    return text
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -62,8 +110,8 @@ DECLARED = (
         doc="the folder of the target: a local path or a mount that all machines share, also as file:///path",
     ),
     Option(
-        name="format", default="parquet", choices=tuple(COMPRESSIONS),
-        doc="what the files are: parquet, json (lines), csv or text",
+        name="format", default="parquet", choices=tuple(COMPRESSIONS), read=form_of,
+        doc="what the files are: parquet, orc, json (lines), csv or text",
     ),
     Option(
         name="partitionBy", default="", read=names, form="names of columns, separated by commas, none twice",
@@ -74,8 +122,13 @@ DECLARED = (
         doc="a file that has grown to this size is closed, and the rows go on in another",
     ),
     Option(
+        name="maxRecordsPerFile", default="0", read=whole, form="a whole number; 0 for no limit",
+        doc="a file with so many rows is closed, and the rows go on in another; 0 for no limit",
+    ),
+    Option(
         name="compression",
-        doc="parquet: snappy (default), gzip, zstd or none; the others: none (default) or gzip",
+        doc="parquet: snappy (default), gzip, zstd, lz4 or none; orc: zstd (default), zlib, snappy, lz4 or none; the "
+        "others: none (default), gzip, bzip2 or deflate",
     ),
     Option(
         name="header", default="false", choices=("true", "false"),
@@ -101,6 +154,8 @@ class FilesOptions:
     form: str
     partition_by: tuple[str, ...]
     file_bytes_max: int
+    file_rows_max: int
+    """0 for no limit."""
     compression: str
     header: bool
     sep: str
@@ -116,7 +171,7 @@ class FilesOptions:
                     next_step=f"remove it, or set format to csv; {_doc(name)}",
                 )
         compression = (values["compression"] or COMPRESSIONS[form][0]).lower()
-        compression = {"uncompressed": "none"}.get(compression, compression)
+        compression = _SAME.get(compression, compression)
         if compression not in COMPRESSIONS[form]:
             raise ConfigurationError(
                 f"The option compression of the sink files is {compression!r}, and must be one of "
@@ -129,6 +184,7 @@ class FilesOptions:
             form=form,
             partition_by=values["partitionBy"],
             file_bytes_max=values["maxFileSize"],
+            file_rows_max=values["maxRecordsPerFile"],
             compression=compression,
             header=values["header"] == "true",
             sep=values["sep"],
@@ -138,8 +194,8 @@ class FilesOptions:
     def extension(self) -> str:
         """The end of the names of data files, as Spark's."""
         form = {"text": "txt"}.get(self.form, self.form)
-        short = {"none": "", "gzip": ".gz"}.get(self.compression, f".{self.compression}")
-        return f"{short}.{form}" if self.form == "parquet" else f".{form}{short}"
+        short = _ENDINGS.get(self.compression, f".{self.compression}")
+        return f"{short}.{form}" if self.form in {"parquet", "orc"} else f".{form}{short}"
 
 
 def _doc(name: str) -> str:

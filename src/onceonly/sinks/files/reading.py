@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.sinks.files.columns import ddl
+from onceonly.sinks.files.columns import ddl, quote
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.paths import HIDDEN, local_path, unescape
 from onceonly.sinks.files.store import LocalStore, unavailable
@@ -66,10 +66,10 @@ def read(
     """Read the epochs that are whole in a target now, and nothing else.
 
     ``query`` is a query's id: without it, all queries that wrote here. ``schema``, as in ``spark.read.schema``,
-    replaces the one that was noted when the files were written. ``missing`` says what becomes of files that
-    are listed and no longer there: ``fail`` raises ``UnavailableError``, ``skip`` leaves them out. What is
-    committed later is not in the frame. Raises ``ConfigurationError`` where the file sink never wrote, or where
-    columns have changed their types.
+    replaces the one that was noted when the files were written; columns of other types are cast to it. ``missing``
+    says what becomes of files that are listed and no longer there: ``fail`` raises ``UnavailableError``, ``skip``
+    leaves them out. What is committed later is not in the frame. Raises ``ConfigurationError`` where the file sink
+    never wrote, or where columns have changed their types.
     """
     if missing not in {"fail", "skip"}:
         raise ConfigurationError(
@@ -125,9 +125,14 @@ def _frame(
     names: list[str],
     schema: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401  a DataFrame
+    wanted = None if schema is None else spark.createDataFrame([], schema)
+    kinds = {} if wanted is None else {each.name: each.dataType for each in wanted.schema.fields}
+    changed = layout.format in {"parquet", "orc"} and any(
+        name in kinds and kinds[name].simpleString() != kind for name, kind in layout.columns
+    )
     reader = (
         spark.read.format(layout.format)
-        .schema(schema if schema is not None else ddl(layout.columns))
+        .schema(schema if schema is not None and not changed else ddl(layout.columns))
         .option("basePath", str(target))
     )
     if layout.format == "csv":
@@ -140,7 +145,12 @@ def _frame(
             f"Spark sees {seen} files of {target} where {len(names)} are listed.",
             next_step="try again: files may have been deleted meanwhile; if it stays so, report this",
         )
-    return frame
+    if wanted is None or not changed:
+        return frame
+    # These formats know their types, and Spark reads no number as a text: it casts.
+    names_there = [name for name, _ in layout.columns if name in kinds]
+    cast = frame.select(*(frame[quote(name)].cast(kinds[name]).alias(name) for name in names_there))
+    return wanted.unionByName(cast, allowMissingColumns=True)
 
 
 def glob_of(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import checks, committer, leftovers
-from onceonly.sinks.files.options import DECLARED, FilesOptions
+from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.store import LocalStore, Store, unavailable
 from onceonly.sinks.files.writer import Attempt
@@ -31,6 +31,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     declared: ClassVar[tuple[Option, ...]] = DECLARED
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        refuse_sparks_own(options)
         super().__init__(options)
         self._files = FilesOptions.of(self.options, options)
         self._store: Store = LocalStore()

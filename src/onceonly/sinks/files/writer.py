@@ -169,7 +169,13 @@ class Attempt:
     def _flush(self, folder: str) -> None:
         waiting = self._waiting.pop(folder)
         self._held -= waiting.cost
-        for table in pieces_of(waiting.table(), self.options.form):
+        limit = self.options.file_rows_max
+
+        def room() -> int:
+            opened = self._open.get(folder)
+            return limit - (opened.rows if opened is not None else 0)
+
+        for table in pieces_of(waiting.table(), self.options.form, room if limit else None):
             file = self._open.get(folder)
             if file is None:
                 while len(self._open) >= OPEN_MAX:
@@ -177,7 +183,7 @@ class Attempt:
                 file = self._open[folder] = self._new(folder, table.schema)
             self._open.move_to_end(folder)
             file.add(table)
-            if file.bytes >= self.options.file_bytes_max:
+            if file.bytes >= self.options.file_bytes_max or 0 < limit <= file.rows:
                 self._finish(folder)
 
     def _new(self, folder: str, schema: pa.Schema) -> OpenFile:
