@@ -8,7 +8,7 @@ import pytest
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.files.options import DECLARED
-from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by
+from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by, wrap
 
 
 def test_columns_of_partition_by_are_told_to_our_formats_only() -> None:
@@ -31,3 +31,38 @@ def test_what_was_told_is_the_option_and_must_not_contradict_it() -> None:
         take_partition_by({**told, "partitionBy": "hour"}, DECLARED, who="files")
     with pytest.raises(ConfigurationError, match="no partition columns"):
         take_partition_by(told, (), who="onceonly.kafka")
+
+
+class Writer:
+    """PySpark's writer, as far as it is wrapped."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def format(self, source: str) -> Writer:
+        self.told.append(("format", source))
+        return self
+
+    def partitionBy(self, *columns: object) -> Writer:  # noqa: N802  PySpark's names
+        self.told.append(("partitionBy", columns))
+        return self
+
+    def start(self, path: str | None = None, **options: object) -> dict[str, object]:
+        return {"path": path, **options}
+
+
+def test_start_tells_what_was_asked_and_changes_nothing_else() -> None:
+    for _ in range(2):
+        wrap(Writer)
+    nothing = {"path": "/x", "outputMode": None, "queryName": "q"}
+    ours = Writer().format("onceonly.files").partitionBy("day")
+    assert ours.start("/x", queryName="q", header="true") == {
+        **nothing,
+        "header": "true",
+        PARTITION_BY: "`day`",
+    }
+    assert ours.told == [("format", "onceonly.files"), ("partitionBy", ("day",))]
+    found = Writer().start("/x", queryName="q", format="onceonly.files", partitionBy=["day", "hour"])
+    assert found == {**nothing, PARTITION_BY: "`day`,`hour`"}
+    assert Writer().format("onceonly.files").start("/x", queryName="q") == nothing
+    assert Writer().format("parquet").partitionBy("day").start("/x", queryName="q") == nothing

@@ -30,12 +30,17 @@ def install() -> None:
     """Let this process's ``DataStreamWriter`` remember. Driver; any number of times."""
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    if hasattr(DataStreamWriter.start, _ASKED):
+    wrap(DataStreamWriter)
+
+
+def wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
+    """Wrap the methods of a writer's class. Idempotent."""
+    if hasattr(writer.start, _ASKED):
         return
     for name in ("format", "partitionBy", "clusterBy"):
-        if hasattr(DataStreamWriter, name):
-            setattr(DataStreamWriter, name, _remembering(name, getattr(DataStreamWriter, name)))
-    DataStreamWriter.start = _telling(DataStreamWriter.start)  # type: ignore[method-assign]
+        if hasattr(writer, name):
+            setattr(writer, name, _remembering(name, getattr(writer, name)))
+    writer.start = _telling(writer.start)
 
 
 def take_partition_by(
