@@ -21,7 +21,7 @@ from onceonly import durable
 
 ROOT = Path(__file__).parents[2]
 # At least so many calls of each kind are in the history; unlink(2) is not what removes whole folders.
-CALLS = {"fsync": 100, "link": 30, "unlink": 30, "rename": 10, "renameat2": 10}
+CALLS = {"fsync": 100, "link": 25, "unlink": 30, "rename": 10, "renameat2": 10}
 
 
 def struck(call: str, how: str, *, step: int = 1, upto: int = 0) -> list[dict[str, Any]]:
