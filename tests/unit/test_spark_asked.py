@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onceonly.errors import ConfigurationError
+from onceonly.runtime.registry import BUILT_IN
 from onceonly.sinks.files.options import DECLARED
 from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by, wrap
 
@@ -47,6 +49,14 @@ class Writer:
         self.told.append(("partitionBy", columns))
         return self
 
+    def outputMode(self, mode: str) -> Writer:  # noqa: N802
+        self.told.append(("outputMode", mode))
+        return self
+
+    def foreachBatch(self, function: object) -> Writer:  # noqa: N802
+        self.told.append(("foreachBatch", function))
+        return self
+
     def start(self, path: str | None = None, **options: object) -> dict[str, object]:
         return {"path": path, **options}
 
@@ -54,7 +64,7 @@ class Writer:
 def test_start_tells_what_was_asked_and_changes_nothing_else() -> None:
     for _ in range(2):
         wrap(Writer)
-    nothing = {"path": "/x", "outputMode": None, "queryName": "q"}
+    nothing = {"path": "/x", "queryName": "q"}
     ours = Writer().format("onceonly.files").partitionBy("day")
     assert ours.start("/x", queryName="q", header="true") == {
         **nothing,
@@ -66,3 +76,15 @@ def test_start_tells_what_was_asked_and_changes_nothing_else() -> None:
     assert found == {**nothing, PARTITION_BY: "`day`,`hour`"}
     assert Writer().format("onceonly.files").start("/x", queryName="q") == nothing
     assert Writer().format("parquet").partitionBy("day").start("/x", queryName="q") == nothing
+
+
+def test_files_in_complete_mode_are_refused_before_the_query_starts() -> None:
+    wrap(Writer)
+    function = SimpleNamespace(sink_class=BUILT_IN["files"])
+    with pytest.raises(ConfigurationError, match="cannot replace what it has written"):
+        Writer().outputMode("complete").foreachBatch(function).start()
+    with pytest.raises(ConfigurationError, match="cannot replace what it has written"):
+        Writer().foreachBatch(function).start(outputMode="complete")
+    assert Writer().outputMode("update").foreachBatch(function).start() == {"path": None, "queryName": None}
+    kafka = SimpleNamespace(sink_class=BUILT_IN["kafka"])
+    assert Writer().outputMode("complete").foreachBatch(kafka).start() == {"path": None, "queryName": None}

@@ -12,12 +12,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.runtime.registry import BUILT_IN
 from onceonly.runtime.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame
 
     from onceonly.options import Option
 
@@ -37,7 +36,7 @@ def wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     """Wrap the methods of a writer's class. Idempotent."""
     if hasattr(writer.start, _ASKED):
         return
-    for name in ("format", "partitionBy", "clusterBy"):
+    for name in ("format", "partitionBy", "clusterBy", "outputMode", "foreachBatch"):
         if hasattr(writer, name):
             setattr(writer, name, _remembering(name, getattr(writer, name)))
     writer.start = _telling(writer.start)
@@ -69,16 +68,6 @@ def take_partition_by(
     return {name: value for name, value in found.items() if name.lower() != "partitionby"} | {
         "partitionby": columns
     }
-
-
-def refuse_complete_mode(df: DataFrame, query: str, *, who: str) -> None:
-    """See that the query of a foreachBatch is not in complete mode. Driver, in Spark's callback thread.
-
-    For a sink to which every epoch's whole result would be added. Raises ``ConfigurationError``.
-    """
-    found = df.sparkSession._jsparkSession.streams().get(query)  # noqa: SLF001  as PySpark's own
-    if found is not None and str(found.streamingQuery().outputMode()) == "Complete":
-        raise no_complete_mode(who)
 
 
 def no_complete_mode(who: str) -> ConfigurationError:
@@ -115,16 +104,22 @@ def _telling(real: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:  # noqa: ANN401
         if format is not None:
             self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
         if partitionBy is not None:
             self.partitionBy(partitionBy)
         told = _told(self.__dict__.get(_ASKED, {}))
-        return real(self, path, outputMode=outputMode, queryName=queryName, **options, **told)
+        return real(self, path, queryName=queryName, **options, **told)
 
     setattr(start, _ASKED, True)
     return start
 
 
 def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
+    function = (asked.get("foreachBatch") or (None,))[0]
+    mode = str((asked.get("outputMode") or ("",))[0]).lower()
+    if mode == "complete" and getattr(function, "sink_class", None) == BUILT_IN["files"]:
+        raise no_complete_mode("onceonly.files")
     name = str((asked.get("format") or ("",))[0])
     if not name.startswith(PREFIX):
         return {}

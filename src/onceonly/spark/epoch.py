@@ -12,10 +12,8 @@ from onceonly.errors import ConfigurationError
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
-from onceonly.runtime.registry import BUILT_IN
 from onceonly.runtime.settings import QuerySettings, sink_name
 from onceonly.runtime.slot import Ballot
-from onceonly.spark.asked import refuse_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.register import application
 from onceonly.spark.running import run_of
@@ -137,9 +135,7 @@ class Epoch:
         self.add(df, name, sink)
 
     def add(self, df: DataFrame, name: str, sink: ForeachBatch) -> None:
-        """Note a write that needs no other check."""
-        if sink.sink_class == BUILT_IN["files"]:
-            refuse_complete_mode(self._df, self._query, who="onceonly.files")
+        """Note a write that needs no check."""
         self._writes[name] = _Write(df, name, sink)
 
     def __enter__(self) -> Self:
