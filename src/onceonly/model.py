@@ -295,7 +295,7 @@ class Plan:
     what each sink's check found out on the driver. ``limit_s`` is how long the epoch may take, None for as long as it
     takes; ``planned_s`` is when it was planned, by the monotonic clock of the driver's machine, and ``stamp`` the same
     for people. ``inputs`` is the digest of what Spark's checkpoint said of the epoch's input then, empty where nobody
-    looked.
+    looked. ``strict`` stops a drain whose rows are not those that were decided.
     """
 
     id: str
@@ -314,6 +314,7 @@ class Plan:
     planned_s: float = 0.0
     stamp: Stamp | None = field(default=None, compare=False)
     inputs: str = ""
+    strict: bool = False
 
 
 # A user's sink has no dot in its name.

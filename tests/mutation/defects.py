@@ -474,6 +474,17 @@ DEFECTS: Final = (
     ),
     # -------------------------------------------------------------------------------------------- recovery
     Defect(
+        name="other-rows-noted",
+        group=RECOVERY,
+        what="A replay that gives other rows is noted by Spark though the plan promises the same",
+        file="protocol/deciding.py",
+        before="    if differs and plan.strict:\n",
+        after="    if differs and plan.strict and not plan.decided:\n",
+        tests=(
+            "tests/unit/test_runtime_repeats.py::test_other_rows_stop_a_strict_drain_and_are_told_of_in_another",
+        ),
+    ),
+    Defect(
         name="start-of-a-range-unchecked",
         group=RECOVERY,
         what="An epoch begins where Spark's offsets say, wherever the one before was decided to end",

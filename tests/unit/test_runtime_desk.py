@@ -24,7 +24,7 @@ from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.inputs import SparkInputs
 from onceonly.runtime.registry import remember
-from onceonly.runtime.settings import LetterSettings, QuerySettings, SinkSettings
+from onceonly.runtime.settings import LetterSettings, QuerySettings, Replay, SinkSettings
 from onceonly.runtime.slot import Ballot
 from onceonly.runtime.syncing import CheckpointSync
 from onceonly.testing.memory_sink import MemorySink
@@ -338,6 +338,21 @@ def test_a_lost_barrier_that_spark_planned_anew_is_restored_and_the_next_start_r
         desk.plan(0, run="s")
     assert (tmp_path / "offsets/0").read_text() == decided
     assert desk.plan(0, run="t").mode is Mode.DRAIN
+
+
+@pytest.mark.parametrize(
+    ("asked", "repeats", "strict"),
+    [("auto", True, True), ("auto", False, False), ("stop", False, True), ("tell", True, False)],
+)
+def test_a_drain_is_strict_where_the_plan_promises_the_same_rows_or_the_user_asks(
+    desk: Desk, *, asked: str, repeats: bool, strict: bool
+) -> None:
+    assert not desk.plan(0, run="r", repeats=lambda: True).strict, (
+        "what is not decided is compared with nothing"
+    )
+    desk.decide(desk.plan(0, run="s"), [])
+    desk.settings = replace(desk.settings, replay=Replay(asked))
+    assert desk.plan(0, run="t", repeats=lambda: repeats).strict is strict
 
 
 def test_barriers_of_named_sources_in_a_link_of_format_1_are_those_without_names(

@@ -136,6 +136,7 @@ class StopReason(enum.StrEnum):
     EXCHANGED = "exchanged"
     LOST = "lost"
     MISMATCH = "mismatch"
+    REPLAY = "replay"
     BARRIER = "barrier"
     SETTINGS = "settings"
     BRANCH = "branch"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.model import Guarantee, LinkKind, Lost, Mode
 from onceonly.protocol import events as e
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import CheckPrepared, Command, PutLink, Report, ReportKind, StopReason
+from onceonly.protocol.commands import CheckPrepared, PutLink, Report, ReportKind, StopReason
 from onceonly.protocol.matching import difference, match
 from onceonly.protocol.moves import (
     Move,
@@ -36,19 +36,22 @@ def voted(state: s.Running, event: e.VotesCollected) -> Move:
     if foreign:
         return stop(StopReason.FOREIGN_VOTE, foreign)
     if plan.mode is Mode.DRAIN:
-        return s.Done(), _compare(plan, event.votes)
+        return _compare(plan, event.votes)
     if plan.mode is Mode.TENTATIVE:
         return _repair(plan, event.votes)
     return _decide(plan, event.votes)
 
 
-def _compare(plan: Plan, votes: tuple[Vote, ...]) -> tuple[Command, ...]:
+def _compare(plan: Plan, votes: tuple[Vote, ...]) -> Move:
+    """See whether a replay gives what was decided. Spark has not noted the epoch yet, and after it has, it is over."""
     if plan.decided is not None and plan.decided.kind is LinkKind.SKIPPED:
-        return ()  # whatever rows it has are none of this log's
+        return s.Done(), ()  # whatever rows it has are none of this log's
     decided = plan.decided.output if plan.decided is not None else ()
     differs = difference(decided, votes)
     message = f"chk-{plan.epoch} was replayed with other rows: {differs}"
-    return (Report(ReportKind.REPLAY_DIFFERS, message),) if differs else ()
+    if differs and plan.strict:
+        return stop(StopReason.REPLAY, message)
+    return s.Done(), (Report(ReportKind.REPLAY_DIFFERS, message),) if differs else ()
 
 
 def _repair(plan: Plan, votes: tuple[Vote, ...]) -> Move:

@@ -24,9 +24,10 @@ from onceonly.runtime.inputs import SparkInputs
 from onceonly.runtime.letters import columns_of, too_many
 from onceonly.runtime.passed import passed
 from onceonly.runtime.registry import build, use_of
+from onceonly.runtime.settings import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from onceonly.model import Passed, Plan, Vote
     from onceonly.runtime.registry import SinkClass
@@ -131,12 +132,19 @@ class Desk:
         self._coordinator.join(settings.name, participant)
 
     def plan(
-        self, epoch: int, *, sinks: Collection[str] | None = None, run: str = "", since: int | None = None
+        self,
+        epoch: int,
+        *,
+        sinks: Collection[str] | None = None,
+        run: str = "",
+        since: int | None = None,
+        repeats: Callable[[], bool] = lambda: False,
     ) -> Plan:
         """Resolve an epoch before its tasks run. Raises a typed error where the query must stop.
 
         ``sinks`` are the names of those that it writes to, None for all. ``since`` is the first epoch that this run of
         the query has brought here, if known: what was passed by before may be taken over, not what this run passed by.
+        ``repeats`` tells, for a drain, whether Spark's plan promises the same rows each time.
         """
         last, self._last = self._last, None
         # A planner process does not know the run; then the protocol sees from the log that it is a new one.
@@ -151,6 +159,9 @@ class Desk:
                 continues=last.id if last is not None and goes_on else None,
                 passed=partial(self._passed, since=epoch if since is None else since),
             )
+        if plan.mode is Mode.DRAIN:
+            asked = self.settings.replay
+            plan = replace(plan, strict=asked is Replay.STOP or (asked is Replay.AUTO and repeats()))
         self._last = plan
         return plan
 

@@ -6,6 +6,7 @@ lower-case names.
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ HISTORY = "onceonly.history"
 COMMIT_TIMEOUT = "onceonly.commit.timeout"
 EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 CALL_TIMEOUT = "onceonly.call.timeout"
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT)
+REPLAY = "onceonly.replay"
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY)
 REFUSED = "onceonly.refused"
 LETTERS_FORMAT = "onceonly.deadletter.format"
 LETTERS_LIMIT = "onceonly.deadletter.limit"
@@ -39,6 +41,15 @@ _LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
+class Replay(enum.StrEnum):
+    """What becomes of a query whose decided epoch is replayed with other rows."""
+
+    AUTO = "auto"
+    """Stop where Spark's plan promises the same rows, else tell."""
+    STOP = "stop"
+    TELL = "tell"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySettings:
     """What the user asked of the runtime for one query. ``checkpoint`` is as the user wrote it."""
@@ -50,6 +61,7 @@ class QuerySettings:
     call_timeout_s: float = 300.0
     # How long an epoch may take only its user knows; too short a default would run one again for ever.
     epoch_timeout_s: float | None = None
+    replay: Replay = Replay.AUTO
 
     def __post_init__(self) -> None:
         limit = self.epoch_timeout_s
@@ -156,6 +168,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         commit_timeout_s=_number(COMMIT_TIMEOUT, given.get(COMMIT_TIMEOUT, "60"), minimum=0.001),
         call_timeout_s=_number(CALL_TIMEOUT, given.get(CALL_TIMEOUT, "300"), minimum=0.001),
         epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=_LIMIT_S_MIN),
+        replay=replay_of(given.get(REPLAY, Replay.AUTO.value)),
     )
 
 
@@ -185,6 +198,17 @@ def with_checkpoint(options: Mapping[str, str], session: str | None) -> dict[str
             next_step="name the query with .queryName(<name>), or set .option('checkpointLocation', <path>) on it",
         )
     return {**options, CHECKPOINT: f"{session.rstrip('/')}/{given['queryname']}"}
+
+
+def replay_of(text: str) -> Replay:
+    """Read what a replay with other rows does. Pure."""
+    try:
+        return Replay(text.strip().lower())
+    except ValueError:
+        raise ConfigurationError(
+            f"the option {REPLAY!r} cannot be {text!r}",
+            next_step="use one of " + ", ".join(each.value for each in Replay),
+        ) from None
 
 
 def _guarantee(text: str) -> Guarantee:

@@ -77,6 +77,14 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
             "former number of shuffle partitions, then start again."
         ),
     ),
+    StopReason.REPLAY: (
+        errors.ReplayMismatchError,
+        "A decided epoch was replayed with other rows, though the plan promises the same; its output stands.",
+        (
+            "See what became of the input (files gone or rewritten, a topic made anew, another code). To go on "
+            "without them, start once with onceonly.replay=tell: the epoch's output stays as it was decided."
+        ),
+    ),
     StopReason.BARRIER: (
         errors.LogError,
         "An epoch was decided at other source offsets than Spark's checkpoint says, and cannot be restored by itself.",

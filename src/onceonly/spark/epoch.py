@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceonly.errors import ConfigurationError
+from onceonly.runtime import repeats
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
-from onceonly.runtime.settings import QuerySettings, sink_name
+from onceonly.runtime.settings import QuerySettings, replay_of, sink_name
 from onceonly.runtime.slot import Ballot
 from onceonly.spark.cancelling import no_longer_than_planned
+from onceonly.spark.plans import may_differ
 from onceonly.spark.register import application
 from onceonly.spark.running import run_of
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
@@ -53,6 +55,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     commit_timeout_s: float = 60.0,
     call_timeout_s: float = 300.0,
     epoch_timeout_s: float | None = None,
+    replay: str = "auto",
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -71,7 +74,8 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     ``adopt`` takes over what Spark noted without onceonly before this run began, ``history`` is how many epochs keep
     their details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds, ``call_timeout_s`` each call
     of a sink on the driver; ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
-    as long as it takes.
+    as long as it takes; ``replay`` is ``auto``, ``stop`` or ``tell``: what becomes of the query where an epoch that was
+    decided is run again with other rows.
     """
     return Epoch(
         df,
@@ -83,6 +87,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             commit_timeout_s=commit_timeout_s,
             call_timeout_s=call_timeout_s,
             epoch_timeout_s=epoch_timeout_s,
+            replay=replay_of(replay),
         ),
     )
 
@@ -165,7 +170,13 @@ class Epoch:
                 sink = write.sink
                 desk.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
             since = _begun[self._query][1]
-            plan = desk.plan(self._epoch, sinks=self._writes, run=self._run, since=since)
+            plan = desk.plan(
+                self._epoch,
+                sinks=self._writes,
+                run=self._run,
+                since=since,
+                repeats=lambda: self._repeats(desk),
+            )
             ballots: list[Ballot] = []
             context = self._df.sparkSession.sparkContext
             try:
@@ -181,6 +192,15 @@ class Epoch:
                 # As Spark does on the format road, also after a failed commit: what is decided stays decided.
                 _abort(desk, plan, _votes(ballots), self._run)
                 raise
+
+    def _repeats(self, desk: Desk) -> bool:
+        """Say whether the query's plan and all that was made of its rows here promise the same rows in a replay."""
+        try:
+            made = [may_differ(write.df._jdf.queryExecution().analyzed()) for write in self._writes.values()]  # noqa: SLF001  classic
+        except Exception as error:  # noqa: BLE001  a plan of a kind that nobody has seen yet
+            logger.debug("The plan cannot be looked at: %s", error)
+            return False
+        return not any(made) and repeats.noted(desk.checkpoint.path)
 
     def _desk(self) -> Desk:
         return Desk(self._settings, actor="driver", application=application(self._df.sparkSession))

@@ -24,7 +24,8 @@ from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.log.runs import Run, RunFiles
-from onceonly.runtime import stamps
+from onceonly.runtime import repeats, stamps
+from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,6 +109,7 @@ class _Listener(StreamingQueryListener):
         run = str(jevent.runId().toString())
         watched = _Watched(location, run)
         watched.is_ours()
+        repeats.note(watched.path, _may_differ(query))
         with self._lock:
             self._runs[run] = watched
 
@@ -157,6 +159,15 @@ class _Proxy:
         """Py4J's way to say which interface this fulfils."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+def _may_differ(query: Any) -> str | None:  # noqa: ANN401
+    """Say what in the query's plan may give other rows in a replay; None where it cannot be told."""
+    try:
+        return may_differ(query.streamingQuery().analyzedPlan())
+    except Exception as error:  # noqa: BLE001  a plan of a kind that nobody has seen yet; then a replay is only told of
+        log.debug("The plan cannot be looked at: %s", error)
+        return None
 
 
 def _safely(call: Callable[[Any], None], jevent: Any) -> None:  # noqa: ANN401

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceonly.errors import ProtocolError
+from onceonly.runtime import repeats
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
@@ -136,7 +137,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
 def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
     with _planning.use((*road.key(), columns), lambda: road.desk("planner", columns)) as desk:
-        plan = desk.plan(desk.checkpoint.epoch())
+        plan = desk.plan(desk.checkpoint.epoch(), repeats=lambda: repeats.noted(desk.checkpoint.path))
         assignment = desk.assignment(plan, road.sink.name)
     settle()
     return SlotWriter(assignment)
