@@ -7,11 +7,13 @@ that runs one such query after the other.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
 from onceonly.testing.power import plan, recording
 from onceonly.testing.power.audits import judge
+from onceonly.testing.power.tree import STYLES, Keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _EPOCHS = 4
 _LATE_FILES = 2
+# Every so many states the recovery is cut, too.
+_AGAIN = 3
 
 
 def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
@@ -59,11 +63,25 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
 def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list[str]) -> None:
     cut = state.first
     stage.disk.restore(stage.recording, at=cut.at, keep=cut.keep)
+    where = (
+        f"cut {cut.at} ({said[cut.at - 1] if cut.at else 'nothing done'}), {cut.keep.style} {cut.keep.seed}"
+    )
+    if not _recover(stage, world, found, cut, where, cuts=len(state.cuts)) or found.states % _AGAIN:
+        return
+    # The power fails in the recovery, too.
+    draw = random.Random(cut.at)  # noqa: S311  a seeded choice
+    count = stage.disk.save(stage.recovery)
+    again = plan.Cut(draw.randrange(count + 1), Keep(draw.choice(STYLES), cut.at))
+    stage.disk.restore(stage.recovery, at=again.at, keep=again.keep)
+    where += f", and in the recovery at {again.at} of {count}, {again.keep.style} {again.keep.seed}"
+    _recover(stage, world, found, again, where, cuts=1)
+
+
+def _recover(stage: Stage, world: World, found: Found, cut: plan.Cut, where: str, *, cuts: int) -> bool:
+    """Start the query on what is there, judge it at its end, and count it; say whether all is well."""
     # Epochs of another size than before: what is planned anew is not what was planned.
     task = world.task(files=1 + (cut.at + cut.keep.seed) % 3, epochs=2)
     done = stage.life(world.road).run(task)
     judged = judge(task, world.values, drained=done.ok)
-    where = (
-        f"cut {cut.at} ({said[cut.at - 1] if cut.at else 'nothing done'}), {cut.keep.style} {cut.keep.seed}"
-    )
-    found.add(where, done, judged, cuts=len(state.cuts))
+    found.add(where, done, judged, cuts=cuts)
+    return done.ok and not judged.bad

@@ -59,6 +59,11 @@ class Stage:
         """Where the recording of a road is kept."""
         return self._folder / "recording"
 
+    @property
+    def recovery(self) -> Path:
+        """Where the recording of a recovery is kept."""
+        return self._folder / "recovery"
+
     def life(self, road: Road) -> Life:
         """Give the job that waits for a task, or will soon; a new one, where the old one is dead or has run many."""
         self._tasks += 1
