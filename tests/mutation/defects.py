@@ -34,6 +34,7 @@ SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+MARKER_TOPIC: Final = "tests/unit/test_kafka_marker_topic.py::"
 PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
 STANDING: Final = "tests/unit/test_kafka_standing.py::"
@@ -1159,6 +1160,15 @@ DEFECTS: Final = (
         before="        if continues is None:\n            look_back(\n",
         after="        if continues == 0:\n            look_back(\n",
         tests=(PAST + "test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in",),
+    ),
+    Defect(
+        name="markers-look-like-lag",
+        group=KAFKA,
+        what="Markers name the topic of the rows: every monitor shows their groups as lagging behind it",
+        file="sinks/kafka/marker_topic.py",
+        before="    if not why:\n        return name\n",
+        after="    if not why and options.topic is None:\n        return name\n    why = why or 'no'\n",
+        tests=(MARKER_TOPIC + "test_it_is_made_with_one_partition_where_it_is_not_there",),
     ),
     Defect(
         name="foreign-transactions-swept",

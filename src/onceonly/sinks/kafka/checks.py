@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka import marker, marker_topic
 from onceonly.sinks.kafka.admin import GROUP, NONE, UNKNOWN_TOPIC, NotAnsweredError, refuse_forbidden
 from onceonly.sinks.kafka.answers import TOPIC_FORBIDDEN
 from onceonly.sinks.kafka.columns import check_columns
 from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
-from onceonly.sinks.kafka.options import MARKER_OPTION, TRANSACTION_TIMEOUT_MS
+from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from onceonly.ports import QueryContext
@@ -36,27 +36,19 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
     cluster_id = admin.patiently(_PATIENCE_S, "first connection", lambda: admin.cluster_id)
     facts: Facts = {"cluster_id": cluster_id}
     at_least_once = context.guarantee is Guarantee.AT_LEAST_ONCE
-    if options.topic is not None and (at_least_once or options.topic != options.marker_topic):
+    given = options.marker_topic if options.marker_is_given else None
+    if options.topic is not None and (at_least_once or options.topic != given):
         _check_topic(admin, options.topic)
     if at_least_once:
         return facts
-    topic = require_marker_topic(options)
+    topic = marker_topic.choose(admin, options)
     _check_topic(admin, topic, holds_markers=True)
+    facts["marker_topic"] = topic
     _check_group(admin, marker.group_name(options.prefix, context.query, context.sink, 0))
     settings = _broker_settings(admin)
     facts["transaction_timeout_ms"] = _check_timeout(admin, options, context, settings)
     facts["end_txn_version"] = _end_txn_version(admin)
     return facts
-
-
-def require_marker_topic(options: KafkaOptions) -> str:
-    """Give the marker's topic, or say that it is missing."""
-    if options.marker_topic is None:
-        raise ConfigurationError(
-            f"Rows carry their topics, so {MARKER_OPTION} must name the topic that markers refer to.",
-            next_step=f"give {MARKER_OPTION}: any existing topic that this sink may write to",
-        )
-    return options.marker_topic
 
 
 def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> None:

@@ -36,6 +36,7 @@ _STABLE_S = 5.0
 _FENCE_S = 30.0
 _LOOK_UPS_MAX = 16
 _LIST_S = 10.0
+_BROKERS_MAX = 8
 # Only needed in the request: the producer that takes the id next sets its own.
 _FENCE_TIMEOUT_MS = 1000
 # {run}.{worker}.{number}, after the query's and sink's own part
@@ -222,8 +223,8 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
             raise NotAnsweredError(f"__transaction_state-{partition.partition_index} has no leader")
     partitions = sorted(topology.topics[0].partitions, key=lambda each: each.partition_index)
     admin.learn_leaders([partition.leader_id for partition in partitions])
-    found: list[Leftover] = []
-    for broker in brokers:
+
+    def of_broker(broker: int) -> list[Leftover]:
         answer = admin.send(
             ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[], max_version=0), broker
         )
@@ -238,11 +239,13 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
         ]
         for name in names:  # saves a look-up for each; should it move, its new place is looked up
             admin.remember(TRANSACTION, name, broker)
-        found += [
+        return [
             Leftover(transaction=name, data={"transactional_id": name, "cluster_id": admin.cluster_id})
             for name in names
         ]
-    return found
+
+    shares = background.spread("onceonly-list", of_broker, sorted(brokers), threads_max=_BROKERS_MAX)
+    return [leftover for share in shares for leftover in share]
 
 
 def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import (
     COORDINATOR_CODES,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.admin import Admin
 
+OFFSET = 0
+"""What a marker commits beside its token: the end of a partition that stays empty, so it looks like nobody's lag."""
+
 _PARTITION = 0
 _STABLE_S = 2.0
 _PLAIN_S = 10.0
@@ -34,6 +38,7 @@ _NO_OFFSET = -1
 _UNSTABLE = 88
 # An answer of some 150 KB; a broker looks all groups of a request up before it answers.
 _GROUPS_A_REQUEST_MAX = 1000
+_BROKERS_MAX = 8
 
 
 def part(name: str) -> str:
@@ -82,16 +87,15 @@ def is_pending(admin: Admin, group: str, topic: str) -> bool:
     return False
 
 
-def newest_epoch(admin: Admin, groups: str, topic: str) -> int:
+def newest_epoch(admin: Admin, groups: str) -> int:
     """Give the newest epoch that a slot has committed, -1 where none has.
 
-    ``groups`` is what the names of the slots' groups begin with. Driver; two requests to each broker, more only for
-    more than a thousand slots. What commits meanwhile may be missed. Raises ``UnavailableError``.
+    Markers of any topic count: which one they name may have changed. ``groups`` is what the names of the slots' groups
+    begin with. Driver; two requests to each broker, which are asked side by side, more only for more than a thousand
+    slots. What commits meanwhile may be missed. Raises ``UnavailableError``.
     """
-    tokens = admin.patiently(
-        _PLAIN_S, f"the markers of groups {groups}*", lambda: _all_tokens(admin, groups, topic)
-    )
-    return max((epoch_of(token) for token in tokens if token), default=-1)
+    tokens = admin.patiently(_PLAIN_S, f"the markers of groups {groups}*", lambda: _all_tokens(admin, groups))
+    return max(map(epoch_of, tokens), default=-1)
 
 
 def read_or_seed(admin: Admin, group: str, topic: str) -> str:
@@ -108,29 +112,46 @@ def read_or_seed(admin: Admin, group: str, topic: str) -> str:
         return found
     # A seed is drawn, not computed: one that is written after the group was deleted must differ from
     # the one that a pending handle names. Of two twins the later seed stands; both read it back.
-    seed = f"seed:{uuid.uuid4().hex}"
+    seed = f"{_former(admin, group)}seed:{uuid.uuid4().hex}"
     admin.patiently(_PLAIN_S, f"the marker of group {group}", lambda: _write(admin, group, topic, seed))
     return read(admin, group, topic, stable=False) or seed
 
 
-def _all_tokens(admin: Admin, groups: str, topic: str) -> list[str | None]:
+def _former(admin: Admin, group: str) -> str:
+    """Give what a seed tells of markers that named another topic: the epoch, so that an older checkpoint is noticed."""
+
+    def look() -> list[str]:
+        answer = admin.to_coordinator(GROUP, group, _request([group], None, stable=False))
+        return _tokens(admin, answer.groups[0])
+
+    tokens = admin.patiently(_PLAIN_S, f"the former marker of group {group}", look)
+    newest = max(map(epoch_of, tokens), default=-1)
+    return f"{newest}:" if newest >= 0 else ""
+
+
+def _all_tokens(admin: Admin, groups: str) -> list[str]:
     from kafka.protocol.admin.groups import ListGroupsRequest
     from kafka.protocol.metadata import MetadataRequest
 
     topology = admin.send(MetadataRequest(topics=[], allow_auto_topic_creation=False, max_version=9))
-    tokens: list[str | None] = []
-    for broker in topology.brokers:
-        answer = admin.send(ListGroupsRequest(max_version=2), broker.node_id)
+
+    def of_broker(node: int) -> list[str]:
+        answer = admin.send(ListGroupsRequest(max_version=2), node)
         _judge(admin, groups, answer.error_code)
         names = [entry.group_id for entry in answer.groups]
         slots = [name for name in names if name.startswith(groups) and name.removeprefix(groups).isdecimal()]
+        tokens: list[str] = []
         # A broker lists the groups that it coordinates, so it is asked for their markers, too. One whose groups
         # move meanwhile says so, and all are listed again.
         for first in range(0, len(slots), _GROUPS_A_REQUEST_MAX):
             some = slots[first : first + _GROUPS_A_REQUEST_MAX]
-            found = admin.send(_request(some, topic, stable=False), broker.node_id)
-            tokens += [_token(admin, each, topic) for each in found.groups]
-    return tokens
+            for each in admin.send(_request(some, None, stable=False), node).groups:
+                tokens += _tokens(admin, each)
+        return tokens
+
+    nodes = [broker.node_id for broker in topology.brokers]
+    found = background.spread("onceonly-markers", of_broker, nodes, threads_max=_BROKERS_MAX)
+    return [token for some in found for token in some]
 
 
 def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
@@ -138,11 +159,14 @@ def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
     return _token(admin, answer.groups[0], topic)
 
 
-def _request(groups: Sequence[str], topic: str, *, stable: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
+def _request(groups: Sequence[str], topic: str | None, *, stable: bool) -> Any:  # noqa: ANN401  untyped
+    """Ask for the markers of groups: those that name a topic, or all."""
     from kafka.protocol.consumer.group import OffsetFetchRequest
 
     in_group = OffsetFetchRequest.OffsetFetchRequestGroup
-    markers = [in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])]
+    markers = None
+    if topic is not None:
+        markers = [in_group.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])]
     return OffsetFetchRequest(
         groups=[in_group(group_id=group, topics=markers) for group in groups],
         require_stable=stable,
@@ -161,13 +185,24 @@ def _token(admin: Admin, answer: Any, topic: str) -> str | None:  # noqa: ANN401
     return None if offset == _NO_OFFSET else partitions[0].metadata.rstrip("\0")
 
 
+def _tokens(admin: Admin, answer: Any) -> list[str]:  # noqa: ANN401  kafka-python is untyped
+    """Give all tokens in the answer for one group, whatever topics they name."""
+    _judge(admin, answer.group_id, answer.error_code)
+    return [
+        partition.metadata.rstrip("\0")
+        for entry in answer.topics
+        for partition in entry.partitions
+        if partition.error_code == NONE and partition.committed_offset != _NO_OFFSET
+    ]
+
+
 def _write(admin: Admin, group: str, topic: str, token: str) -> None:
     from kafka.protocol.consumer.group import OffsetCommitRequest
 
     in_topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = in_topic.OffsetCommitRequestPartition(
         partition_index=_PARTITION,
-        committed_offset=0,
+        committed_offset=OFFSET,
         committed_leader_epoch=-1,
         committed_metadata=token,
     )

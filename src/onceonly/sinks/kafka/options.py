@@ -26,8 +26,8 @@ OWN_OPTIONS = {
     "includeheaders": "accepted, no effect: as in Spark's own sink, a column 'headers' is written "
     "wherever there is one",
     PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
-    MARKER_OPTION: "the topic whose partition 0 the markers name; default the option topic, and "
-    "required where rows carry their topics",
+    MARKER_OPTION: "the topic whose partition 0 the markers name; default `{prefix}.markers`, which is made where it "
+    "is not there, and the option topic where that is refused",
     BEHIND_OPTION: f"where the cluster has gone back behind the newest complete epoch (a backup was restored): {STOP}, "
     f"the default; {GO_ON}: without the epochs that are not there any more, with a warning",
     PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
@@ -90,6 +90,7 @@ class KafkaOptions:
     ``client`` is librdkafka's configuration without the timeouts of a transaction and without a
     transactional id; ``transaction_timeout_ms`` is None where the user left it to the broker.
     ``token_provider`` is called with ``token_settings`` where the mechanism is OAUTHBEARER, and empty elsewhere.
+    ``marker_topic`` is the one to fall back on unless ``marker_is_given``: what ``check`` chose is in its facts.
     ``request_bytes_max`` bounds a request with batches for several partitions.
     """
 
@@ -97,6 +98,7 @@ class KafkaOptions:
     topic: str | None = None
     prefix: str = "onceonly"
     marker_topic: str | None = None
+    marker_is_given: bool = False
     transaction_timeout_ms: int | None = None
     max_block_ms: int = 60_000
     producer: str = BY_DIRECT
@@ -157,6 +159,7 @@ class KafkaOptions:
             topic=own.get("topic") or None,
             prefix=prefix,
             marker_topic=own.get(MARKER_OPTION) or own.get("topic") or None,
+            marker_is_given=bool(own.get(MARKER_OPTION)),
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
             producer=producer,

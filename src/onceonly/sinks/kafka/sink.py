@@ -143,10 +143,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         """
         prefix = checks.id_prefix(self._kafka, context.query, context.sink)
         found = committer.recover(self._admin, prefix)
-        if not found or self._kafka.marker_topic is None:
+        if not found:
             return found
         # The groups of markers are named as the transactions are.
-        newest = marker.newest_epoch(self._admin, prefix, self._kafka.marker_topic)
+        newest = marker.newest_epoch(self._admin, prefix)
         return [replace(each, committed=newest) for each in found]
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:

@@ -10,7 +10,6 @@ from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee, Handle, Mode
 from onceonly.sinks.kafka import marker, refusals
 from onceonly.sinks.kafka.answers import refuse_forbidden
-from onceonly.sinks.kafka.checks import require_marker_topic
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.prepared import Prepared, spell
@@ -40,7 +39,7 @@ def expect(context: WriteContext, options: KafkaOptions) -> None:
                 marker.read_once,
                 this_worker().admin(options),
                 _group(context, options),
-                require_marker_topic(options),
+                _marker_topic(context, options),
             ),
         )
 
@@ -162,7 +161,7 @@ class TransactionalWrite(PlainWrite):
         self._end_txn_version = int(facts["end_txn_version"])
         self._timeout_ms = _timeout_ms(context)
         self._pool = _pool(context, options)
-        self._marker_topic = require_marker_topic(options)
+        self._marker_topic = _marker_topic(context, options)
         self._group = _group(context, options)
         # Before anything is begun: the token that ours will replace is half of a proof of loss.
         self._predecessor = self._pool.expected(context) or marker.read_or_seed(
@@ -187,9 +186,7 @@ class TransactionalWrite(PlainWrite):
             raise WriteFailedError(f"{self.name}: prepared twice.", next_step="report a defect in onceonly")
         context, ready = self.context, self._ready
         token = marker.new_token(context.epoch)
-        self._marking = self.producer.begin_offset(
-            self._marker_topic, max(context.epoch, 0), token, self._timeout_s
-        )
+        self._marking = self.producer.begin_offset(self._marker_topic, marker.OFFSET, token, self._timeout_s)
         try:
             self._flush()
         finally:
@@ -250,6 +247,10 @@ def _pool(context: WriteContext, options: KafkaOptions) -> Pool:
 
 def _timeout_ms(context: WriteContext) -> int:
     return int(context.facts["transaction_timeout_ms"])
+
+
+def _marker_topic(context: WriteContext, options: KafkaOptions) -> str:
+    return str(context.facts.get("marker_topic") or options.marker_topic)
 
 
 def _group(context: WriteContext, options: KafkaOptions) -> str:

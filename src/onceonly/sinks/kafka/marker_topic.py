@@ -1,0 +1,113 @@
+"""The topic that markers name: one of their own, empty for ever, so that no monitor takes a marker for a reader's lag.
+
+A marker is an offset of a group, and monitors compare offsets with the end of their partition. Of a partition that is
+empty both are 0. Driver, once a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.kafka.answers import NONE, UNKNOWN_TOPIC, NotAnsweredError
+from onceonly.sinks.kafka.options import MARKER_OPTION
+
+if TYPE_CHECKING:
+    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.options import KafkaOptions
+
+log = logging.getLogger("onceonly")
+
+_PATIENCE_S = 10.0
+_CREATE_MS = 5_000
+_READ = 3  # of "authorized operations": org.apache.kafka.common.acl.AclOperation
+_UNTOLD = -(2**31)
+# Error codes of the protocol: somebody was quicker, and the topic is not known everywhere yet.
+_EXISTS = 36
+_NOT_YET = frozenset({5, 7, UNKNOWN_TOPIC, 41, 89})
+_LENGTH_MAX = 249
+
+
+def name_of(prefix: str) -> str:
+    """Give the name of the markers' own topic, of what a topic's name may hold."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", prefix)[: _LENGTH_MAX - len(".markers")] + ".markers"
+
+
+def choose(admin: Admin, options: KafkaOptions) -> str:
+    """Give the topic that markers will name: the user's, or one of their own, which is made where it is not there.
+
+    Where it can neither be made nor be read, the topic of the rows, as before there was one, with a warning. Raises
+    ``ConfigurationError`` where rows carry their topics and there is none then, ``UnavailableError``.
+    """
+    if options.marker_is_given and options.marker_topic is not None:
+        return options.marker_topic
+    name = name_of(options.prefix)
+    why = admin.patiently(_PATIENCE_S, f"topic {name}", lambda: _ready(admin, name))
+    if not why:
+        return name
+    advice = f"kafka-topics.sh --create --topic {name} --partitions 1, and READ, WRITE and DESCRIBE on it"
+    if options.topic is None:
+        raise ConfigurationError(
+            f"The markers' topic {name} cannot be had ({why}), and as rows carry their topics, there is no other one.",
+            next_step=f"{advice}; or give {MARKER_OPTION}: any topic that this sink may read and write",
+        )
+    log.warning(
+        "The markers' topic %s cannot be had (%s). Markers name topic %s instead, and monitors of lag show groups %s.* "
+        "as lagging there: exclude them, or %s.",
+        name, why, options.topic, options.prefix, advice,
+    )  # fmt: skip
+    return options.topic
+
+
+def _ready(admin: Admin, name: str) -> str:
+    """See that the topic is there, and may be read; make it if it is not. Gives why it cannot be had."""
+    topic = _look(admin, name)
+    if topic.error_code == UNKNOWN_TOPIC:
+        code, message = _create(admin, name)
+        if code not in {NONE, _EXISTS}:
+            if code in _NOT_YET:
+                raise NotAnsweredError(f"error {code}")
+            return f"it does not exist, and to make it is refused: error {code}" + (
+                f", {message}" if message else ""
+            )
+        raise NotAnsweredError("it was made, and is not there yet")
+    if topic.error_code in _NOT_YET:
+        raise NotAnsweredError(f"error {topic.error_code}")
+    if topic.error_code != NONE:
+        return f"error {topic.error_code}"
+    operations = topic.authorized_operations
+    if isinstance(operations, int):
+        may_read = operations == _UNTOLD or bool(operations >> _READ & 1)
+    else:
+        may_read = not operations or _READ in operations
+    return "" if may_read else "it may not be read"
+
+
+def _look(admin: Admin, name: str) -> Any:  # noqa: ANN401  kafka-python is untyped
+    from kafka.protocol.metadata import MetadataRequest
+
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name)],
+        allow_auto_topic_creation=False,  # a broker would give it its usual number of partitions
+        include_topic_authorized_operations=True,
+        min_version=8,
+        max_version=9,
+    )
+    return admin.send(request).topics[0]
+
+
+def _create(admin: Admin, name: str) -> tuple[int, str]:
+    from kafka.protocol.admin.topics import CreateTopicsRequest
+    from kafka.protocol.metadata import MetadataRequest
+
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=-1, assignments=[], configs=[]
+    )
+    controller = admin.send(MetadataRequest(topics=[], max_version=9)).controller_id
+    request = CreateTopicsRequest(
+        topics=[wanted], timeout_ms=_CREATE_MS, validate_only=False, min_version=4, max_version=5
+    )
+    answer = admin.send(request, controller if controller >= 0 else None).topics[0]
+    return answer.error_code, answer.error_message or ""
