@@ -34,6 +34,9 @@ SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
+CAUSES: Final = "tests/unit/test_kafka_causes.py::"
+NAMED: Final = "tests/unit/test_kafka_named_partitions.py::"
+OPTIONS: Final = "tests/unit/test_kafka_options.py::"
 MARKER_TOPIC: Final = "tests/unit/test_kafka_marker_topic.py::"
 PAST: Final = "tests/unit/test_kafka_past.py::"
 LEASES: Final = "tests/unit/test_kafka_leases.py::"
@@ -1169,6 +1172,62 @@ DEFECTS: Final = (
         before="    if not why:\n        return name\n",
         after="    if not why and options.topic is None:\n        return name\n    why = why or 'no'\n",
         tests=(MARKER_TOPIC + "test_it_is_made_with_one_partition_where_it_is_not_there",),
+    ),
+    Defect(
+        name="time-out-not-named",
+        group=KAFKA,
+        what="A transaction that the broker has dropped for its age is blamed on permissions or on somebody else",
+        file="sinks/kafka/writer.py",
+        before="            if lived_s * 1000 >= self._timeout_ms:\n",
+        after="            if not lived_s:\n",
+        tests=(CAUSES + "test_a_transaction_that_outlived_its_time_names_the_option",),
+    ),
+    Defect(
+        name="batches-beyond-the-topics-limit",
+        group=KAFKA,
+        what="Batches are larger than max.message.bytes of their topic: small rows are refused",
+        file="sinks/kafka/writer.py",
+        before="    if not 0 < limit < int(",
+        after="    if not limit < 0 < int(",
+        tests=(CAUSES + "test_batches_are_no_larger_than_the_topic_takes",),
+    ),
+    Defect(
+        name="negative-partition-taken-for-by-key",
+        group=KAFKA,
+        what="A row that names partition -1 goes where its key leads",
+        file="sinks/kafka/named_partitions.py",
+        before="        if least >= 0 and most < count:\n",
+        after="        if most < count:\n",
+        tests=(NAMED + "test_a_row_that_names_a_partition_which_is_not_there_is_named",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="executor-in-another-cluster",
+        group=KAFKA,
+        what="An executor whose names lead to another cluster than the driver's writes into that one",
+        file="sinks/kafka/writer.py",
+        before='    if found != context.facts["cluster_id"]:\n',
+        after="    if not found:\n",
+        tests=(CAUSES + "test_another_cluster_behind_an_executors_names_is_refused",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="one-turn-for-all-topics",
+        group=KAFKA,
+        what="Rows without a key take turns over all topics: each of ten topics may get one partition",
+        file="sinks/kafka/direct_producer.py",
+        before="        self._turns[topic] = turn\n",
+        after="        self._turns = dict.fromkeys(map(str, [topic, 'a', 'b', 'c']), turn)\n",
+        tests=(DELIVERY + "test_rows_without_a_key_take_turns_in_each_topic_by_itself",),
+    ),
+    Defect(
+        name="source-options-refused",
+        group=KAFKA,
+        what="Options of Spark's source in the same dict are refused, with a hint that misleads",
+        file="sinks/kafka/options.py",
+        before="        own = {name: value for name, value in own.items() if name not in SOURCE_OPTIONS}\n",
+        after="",
+        tests=(OPTIONS + "test_options_of_sparks_source_are_ignored_and_named",),
     ),
     Defect(
         name="foreign-transactions-swept",

@@ -711,3 +711,14 @@ def test_what_was_written_is_named_with_the_offset_of_the_first_row_in_each_part
     write(made, [[(None, b"a", 0), (None, b"b", 2)], [(None, b"c", 2), (None, b"d", 0)]])
     write(made, [[(None, b"e", 2)]])
     assert made.written() == {("t", 0): 100, ("t", 2): 100}
+
+
+def test_rows_without_a_key_take_turns_in_each_topic_by_itself() -> None:
+    made = producer(Broker([]))
+    found: dict[str, set[int]] = {"a": set(), "b": set(), "c": set()}
+    for _ in range(PARTITIONS):
+        for topic, seen in found.items():
+            partitions = made._partitions(topic, 1, None, None, 1.0)
+            assert partitions is not None
+            seen.add(int(partitions[0]))
+    assert all(seen == set(range(PARTITIONS)) for seen in found.values())

@@ -10,7 +10,7 @@ import pytest
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.sinks.kafka.options import OWN_OPTIONS, KafkaOptions
+from onceonly.sinks.kafka.options import CONSUMER_OPTIONS, OWN_OPTIONS, SOURCE_OPTIONS, KafkaOptions
 from onceonly.sinks.kafka.producer_options import JAVA_OPTIONS, OPTIONS, Use, markdown
 from onceonly.sinks.kafka.producers import transactional_client
 
@@ -230,3 +230,20 @@ def test_a_secret_survives_pickle_and_stays_hidden() -> None:
     options = pickle.loads(pickle.dumps(parse(**{"sasl.password": CANARY})))  # noqa: S301  our own
     assert CANARY not in repr(options)
     assert options.client["sasl.password"] == CANARY
+
+
+def test_options_of_sparks_source_are_ignored_and_named() -> None:
+    options = KafkaOptions.parse({
+        "kafka.bootstrap.servers": "h:1", "topic": "t", "subscribe": "in", "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "5", "kafka.group.id": "g", "kafka.isolation.level": "read_committed",
+    })  # fmt: skip
+    assert options.ignored == (
+        "kafka.group.id", "kafka.isolation.level", "maxoffsetspertrigger", "startingoffsets", "subscribe"
+    )  # fmt: skip
+    assert "group.id" not in options.client
+    KafkaSink({"kafka.bootstrap.servers": "h:1", "topic": "t", "subscribe": "in", "kafka.group.id": "g"})
+
+
+def test_no_option_of_the_producer_is_taken_for_the_consumers() -> None:
+    assert not CONSUMER_OPTIONS & OPTIONS.keys()
+    assert not SOURCE_OPTIONS & {name.lower() for name in OWN_OPTIONS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from onceonly.sinks.kafka.answers import TOPIC_FORBIDDEN
 from onceonly.sinks.kafka.columns import check_columns
 from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
 from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
+from onceonly.sinks.kafka.refusals import limit_of
 
 if TYPE_CHECKING:
     from onceonly.ports import QueryContext
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.options import KafkaOptions
+
+log = logging.getLogger("onceonly")
 
 _PATIENCE_S = 10.0
 # Bits of "authorized operations": org.apache.kafka.common.acl.AclOperation.
@@ -25,6 +29,13 @@ _READ, _WRITE = 3, 4
 _UNTOLD = -(2**31)  # the broker did not say
 
 Facts = dict[str, str | int]
+
+# Of an internal topic that is not there yet, the setting that says how many brokers its first use needs.
+_INTERNAL = {
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__consumer_offsets": "offsets.topic.replication.factor",
+}
+_SETTINGS = ("transaction.max.timeout.ms", "auto.create.topics.enable", *_INTERNAL.values())
 
 
 def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
@@ -39,16 +50,56 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
     given = options.marker_topic if options.marker_is_given else None
     if options.topic is not None and (at_least_once or options.topic != given):
         _check_topic(admin, options.topic)
+    _tell_ignored(options)
+    if options.topic is not None and (limit := _topic_limit(admin, options.topic)) is not None:
+        facts["max_message_bytes"] = limit
     if at_least_once:
         return facts
+    settings = _broker_settings(admin)
+    _check_internal_topics(admin, settings)
     topic = marker_topic.choose(admin, options)
     _check_topic(admin, topic, holds_markers=True)
     facts["marker_topic"] = topic
     _check_group(admin, marker.group_name(options.prefix, context.query, context.sink, 0))
-    settings = _broker_settings(admin)
     facts["transaction_timeout_ms"] = _check_timeout(admin, options, context, settings)
     facts["end_txn_version"] = _end_txn_version(admin)
     return facts
+
+
+def _tell_ignored(options: KafkaOptions) -> None:
+    if options.ignored:
+        log.warning(
+            "Options of Spark's Kafka source have no effect on the sink: %s.", ", ".join(options.ignored)
+        )
+
+
+def _topic_limit(admin: Admin, topic: str) -> int | None:
+    """Give ``max.message.bytes`` of a topic; None where this user may not see it."""
+    return admin.patiently(_PATIENCE_S, f"settings of topic {topic}", lambda: limit_of(admin, topic))
+
+
+def _check_internal_topics(admin: Admin, settings: dict[str, str]) -> None:
+    """Refuse a cluster that can never make the topics which hold transactions and markers: it has too few brokers.
+
+    Not noticed where this user may not see settings: then nobody answers, for a reason that the brokers' logs tell.
+    """
+
+    def attempt() -> Any:  # noqa: ANN401  kafka-python is untyped
+        from kafka.protocol.metadata import MetadataRequest
+
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in _INTERNAL]
+        return admin.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False, max_version=9))
+
+    answer = admin.patiently(_PATIENCE_S, "internal topics", attempt)
+    absent = {topic.name for topic in answer.topics if topic.error_code == UNKNOWN_TOPIC}
+    for name, setting in _INTERNAL.items():
+        needed = int(settings.get(setting, 0))
+        if name in absent and needed > len(answer.brokers):
+            raise ConfigurationError(
+                f"Kafka has {len(answer.brokers)} broker(s), and its setting {setting} is {needed}: the topic {name} "
+                f"cannot be made, without which there are no transactions.",
+                next_step=f"start more brokers, or set {setting}={len(answer.brokers)} (and its min.isr) on all",
+            )
 
 
 def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> None:
@@ -156,7 +207,7 @@ def _check_group(admin: Admin, group: str) -> None:
 
 
 def _broker_settings(admin: Admin) -> dict[str, str]:
-    """Read two settings of a broker; empty where this user may not see them."""
+    """Read some settings of a broker; empty where this user may not see them."""
 
     def attempt() -> dict[str, str]:
         from kafka.protocol.admin.configs import DescribeConfigsRequest
@@ -168,7 +219,7 @@ def _broker_settings(admin: Admin) -> dict[str, str]:
                 DescribeConfigsRequest.DescribeConfigsResource(
                     resource_type=4,  # ConfigResource.Type.BROKER
                     resource_name=str(node),
-                    configuration_keys=["transaction.max.timeout.ms", "auto.create.topics.enable"],
+                    configuration_keys=list(_SETTINGS),
                 )
             ],
             include_synonyms=False,

@@ -114,11 +114,19 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
 
 
 def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 32-bit numbers, or None
-    """Give the partition that each row names, ``BY_KEY`` where it names none; None where no row does."""
+    """Give the partition that each row names, ``BY_KEY`` where it names none; None where no row does.
+
+    A number below 0, which no topic has, is given as one below ``BY_KEY``.
+    """
     index = batch.schema.get_field_index("partition")
     if index < 0 or batch.column(index).null_count == batch.num_rows:
         return None
-    return batch.column(index).fill_null(BY_KEY).to_numpy(zero_copy_only=False)
+    named = batch.column(index).fill_null(BY_KEY).to_numpy(zero_copy_only=False)
+    wrong = (named < 0) & ~batch.column(index).is_null().to_numpy(zero_copy_only=False)
+    if wrong.any():
+        named = named.copy()
+        named[wrong] = BY_KEY - 1
+    return named
 
 
 def header_lists(batch: pa.RecordBatch, first: int) -> list[list[tuple[str, bytes | None]]] | None:

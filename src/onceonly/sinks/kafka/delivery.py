@@ -189,6 +189,14 @@ class Delivery:
         else:
             time.sleep(seconds)
 
+    def trouble(self) -> str:
+        """Say why batches are not acknowledged: the broker's word for the first that was put off, if there was one."""
+        kafka = import_confluent()
+        for lane in self._lanes:
+            if lane.waiting and lane.trouble is not None:
+                return f"{lane.topic}-{lane.partition}: {kafka.KafkaError(lane.trouble).str()}"
+        return ""
+
     def give_up(self) -> None:
         """Note why the oldest batch was put off, when there is no more time for it."""
         for lane in self._lanes:

@@ -23,7 +23,7 @@ from onceonly.sinks.kafka.open_batches import OpenBatches
 from onceonly.sinks.kafka.transaction import Transaction, take_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import numpy.typing as npt
@@ -111,9 +111,11 @@ class DirectProducer:
         # Batches that no records were made of so far, and the number of their first row in the slot.
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = self._gathered_bytes = self._first = 0
-        # Rows without keys go to one partition after the other, a batch of Arrow's each.
-        self._turn = random.randrange(1 << 16)  # noqa: S311  to spread load
+        # Rows without keys go to one partition of their topic after the other, a batch of Arrow's each.
+        self._turns: dict[str, int] = {}
         self.failures = Failures()
+        self.limit_of: Callable[[str], int | None] | None = None
+        """Gives the most bytes of a batch for a topic that rows name, where that is known."""
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata where it is not known, best effort."""
@@ -321,6 +323,8 @@ class DirectProducer:
         if int(sizes.max()) > self._record_bytes:
             self._refuse(TOO_LARGE, int(sizes[sizes > self._record_bytes][0]))
             return None
+        if self.limit_of is not None and topic not in self._delivery.limits:
+            self._delivery.limits[topic] = self.limit_of(topic) or self._batch_bytes
         partitions = self._partitions(topic, count, hashes, named, wait_s)
         if partitions is None:
             return None
@@ -336,8 +340,9 @@ class DirectProducer:
         if named is not None and int(named.max()) >= count:
             self._topics.forget(topic)  # partitions may have been added
             count = len(self._leaders(topic, wait_s))
-        self._turn += 1
-        without_key = self._turn % count
+        turn = self._turns.get(topic, random.randrange(1 << 16)) + 1  # noqa: S311  to spread load
+        self._turns[topic] = turn
+        without_key = turn % count
         if hashes is None:
             partitions = np.full(rows, without_key, np.int64)
         else:
@@ -377,7 +382,7 @@ class DirectProducer:
         while delivery.failure is None and delivery.bytes > self._buffer_bytes:
             left_s = end - time.monotonic()
             if left_s <= 0:
-                raise BufferError
+                raise BufferError(delivery.trouble())
             delivery.wait(left_s)
             delivery.move()
             if delivery.bytes < before:

@@ -44,6 +44,9 @@ OWN_OPTIONS = {
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default, equal to the broker's default ``transaction.max.timeout.ms``."""
 
+BATCH_BYTES = 1_000_000
+"""The default of ``batch.size``, librdkafka's."""
+
 # Room for a batch each of some partitions: half of what kafka-python takes for a request does not depend on its size.
 _REQUEST_BYTES = 4 << 20
 _DEFAULTS = {
@@ -76,9 +79,31 @@ _OF_TOKEN_ENDPOINT = {
     "sasl.oauthbearer.scope": "scope",
 }
 
+SOURCE_OPTIONS = frozenset({
+    "subscribe", "subscribepattern", "assign", "startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp",
+    "startingoffsetsbytimestampstrategy", "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp",
+    "failondataloss", "minpartitions", "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger",
+    "maxtriggerdelay", "groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+})  # fmt: skip
+"""Options of Spark's Kafka source, in lower case: its sink ignores them, and so does ours."""
+
+CONSUMER_OPTIONS = frozenset({
+    "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "isolation.level", "auto.offset.reset",
+    "enable.auto.commit", "auto.commit.interval.ms", "allow.auto.create.topics", "check.crcs", "default.api.timeout.ms",
+    "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "heartbeat.interval.ms",
+    "key.deserializer", "value.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
+    "partition.assignment.strategy", "session.timeout.ms", "client.rack",
+})  # fmt: skip
+"""Options of Java's consumer that its producer does not have, without ``kafka.``."""
+
+IGNORED = "of Spark's Kafka source: no effect on the sink, as in Spark; a warning names it"
+
 # The case of names is Spark's business, and the values are read by ``KafkaOptions``, whose table knows more.
 DECLARED = (
     *(Option(name=name, doc=doc, secret=name == TOKEN_CONFIG_OPTION) for name, doc in OWN_OPTIONS.items()),
+    *(Option(name=name, doc=IGNORED) for name in sorted(SOURCE_OPTIONS)),
+    *(Option(name=f"kafka.{name}", doc=IGNORED) for name in sorted(CONSUMER_OPTIONS)),
     *(Option(name=f"kafka.{each.name}", doc=each.note, secret=each.secret) for each in OPTIONS.values()),
 )
 
@@ -103,6 +128,7 @@ class KafkaOptions:
     max_block_ms: int = 60_000
     producer: str = BY_DIRECT
     goes_on_behind: bool = False
+    ignored: tuple[str, ...] = ()
     request_bytes_max: int = _REQUEST_BYTES
     token_provider: str = ""
     token_settings: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +154,12 @@ class KafkaOptions:
                 java[key.removeprefix("kafka.")] = value
             else:
                 own[key] = value
+        ignored = [
+            *(own.keys() & SOURCE_OPTIONS),
+            *(f"kafka.{name}" for name in java.keys() & CONSUMER_OPTIONS),
+        ]
+        own = {name: value for name, value in own.items() if name not in SOURCE_OPTIONS}
+        java = {name: value for name, value in java.items() if name not in CONSUMER_OPTIONS}
         _refuse_unknown(own, java)
         if not java.get("bootstrap.servers", "").strip():
             raise ConfigurationError(
@@ -163,6 +195,7 @@ class KafkaOptions:
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
             producer=producer,
+            ignored=tuple(sorted(ignored)),
             goes_on_behind=behind == GO_ON,
             request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),
             token_provider=provider,

@@ -11,6 +11,8 @@ epoch is resolved. A machine thus needs as many ids as it runs slots in an epoch
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import threading
 import time
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.tokens import Tokens
 
 Producer = DirectProducer | BatchProducer | RowProducer
+
+log = logging.getLogger("onceonly")
 
 _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
@@ -132,6 +136,11 @@ class Pool:
         self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
         self._timeout_ms = timeout_ms
         self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
+        if options.producer == BY_DIRECT and not self._is_direct:
+            _tell_once(
+                "Rows go through librdkafka, more slowly: batches of our own need google-crc32c with its part in C and "
+                "pyarrow 18 (pip install 'onceonly[kafka]' on the executors brings both)."
+            )
         self._lock = threading.Lock()
         # How many transactions were begun for an epoch.
         self._taken: Counter[int] = Counter()
@@ -263,6 +272,8 @@ class Pool:
         producer = DirectProducer(
             self._admin, self._rows, self._topics, self._options, transactional_id, self._timeout_ms
         )
+        if self._options.topic is None:
+            producer.limit_of = this_worker().told(self._options).limit
         producer.connect(self._options.topic, _CONNECT_S)
         return producer, producer.init_transactions(self._options.max_block_ms / 1000)
 
@@ -293,6 +304,11 @@ def _give_back(spare: Future[Ready | None]) -> None:
         ready.lease.give_back()
 
 
+@functools.cache
+def _tell_once(message: str) -> None:
+    log.warning(message)
+
+
 def login_of(options: KafkaOptions) -> Tokens | None:
     """Give the tokens that the options name; None where nobody logs in by one."""
     return tokens(options.token_provider, options.token_settings) if options.token_provider else None
@@ -306,6 +322,11 @@ def make_producer(
     Raises ``ConfigurationError`` for a configuration that librdkafka refuses: the user's to change.
     """
     library = None if by == BY_ROW else librdkafka.load()
+    if library is None and by != BY_ROW:
+        _tell_once(
+            "Rows go to librdkafka one Python object each, more slowly: the library that confluent-kafka brings "
+            "cannot be called directly here."
+        )
     return RowProducer(config, login) if library is None else BatchProducer(library, config, login)
 
 
@@ -328,6 +349,7 @@ class Worker:
         self._rows: dict[object, Admin] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
         self._plain: dict[object, Producer] = {}
+        self._topics: dict[object, tuple[Admin, Topics]] = {}
         self._told: dict[object, Told] = {}
 
     def admin(self, options: KafkaOptions) -> Admin:
@@ -339,6 +361,17 @@ class Worker:
         """Give the connection for rows: a broker carries out the requests of one connection in their order."""
         rows: Admin = self._cached(self._rows, _key(options), lambda: Admin(options))
         return rows
+
+    def topics(self, options: KafkaOptions) -> Topics:
+        """Give what is known of topics by the connection for rows."""
+        rows = self.rows(options)
+        age_s = int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000
+        known = self._topics.get(_key(options))
+        if known is None or known[0] is not rows:
+            known = self._topics[_key(options)] = (rows, Topics(rows, age_s))
+            while len(self._topics) > _CLIENTS_MAX:
+                self._topics.pop(next(iter(self._topics)))
+        return known[1]
 
     def pool(self, context: WriteContext, options: KafkaOptions, timeout_ms: int) -> Pool:
         """Give the pool of a run; the pool of the query's former run is dropped."""

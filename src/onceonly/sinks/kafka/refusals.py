@@ -106,7 +106,7 @@ class Sieve:
             yield Refused(
                 row=int(row),
                 code="NO_PARTITION",
-                why=f"topic {topic} has no partition {named[row]}{has}",
+                why=f"topic {topic} has no partition {batch.column('partition')[int(row)].as_py()}{has}",
                 next_step="correct the column 'partition', or leave it null, so that the key chooses",
             )
 
@@ -145,7 +145,10 @@ class Told:
         asked, limit = self._limits.get(topic, (-_AGE_S, None))
         now = time.monotonic()
         if now - asked >= _AGE_S:
-            limit = _limit(self._admin, topic)
+            try:
+                limit = limit_of(self._admin, topic)
+            except NotAnsweredError:
+                limit = None
             self._limits[topic] = now, limit
         return limit
 
@@ -213,7 +216,8 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, N
         yield name, np.flatnonzero(codes == code)
 
 
-def _limit(admin: Admin, topic: str) -> int | None:
+def limit_of(admin: Admin, topic: str) -> int | None:
+    """Give ``max.message.bytes`` of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
     from kafka.protocol.admin.configs import DescribeConfigsRequest
 
     request = DescribeConfigsRequest(
@@ -226,9 +230,6 @@ def _limit(admin: Admin, topic: str) -> int | None:
         ],
         include_synonyms=False,
     )
-    try:
-        answer = admin.send(request)
-    except NotAnsweredError:
-        return None
+    answer = admin.send(request)
     told = [entry.value for result in answer.results for entry in result.configs or ()]
     return int(told[0]) if told and told[0] else None

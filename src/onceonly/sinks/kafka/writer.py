@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import LogError, RecordRefusedError, WriteFailedError
+from onceonly.errors import (
+    ConfigurationError,
+    EpochTimeoutError,
+    LogError,
+    RecordRefusedError,
+    WriteFailedError,
+)
 from onceonly.model import Guarantee, Handle, Mode
-from onceonly.sinks.kafka import marker, refusals
+from onceonly.sinks.kafka import marker, named_partitions, refusals
 from onceonly.sinks.kafka.answers import refuse_forbidden
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.options import BATCH_BYTES
 from onceonly.sinks.kafka.prepared import Prepared, spell
 from onceonly.sinks.kafka.producers import this_worker
 
@@ -28,10 +37,14 @@ if TYPE_CHECKING:
 _TOO_LARGE = 10
 _INVALID_RECORD = 87
 _GROUP_FORBIDDEN, _ID_FORBIDDEN = 30, 53
+_CLUSTER_S = 10.0
+# Of a transaction that is open no more: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED, rd_kafka's _FENCED.
+_ENDED = frozenset({47, 48, 90, -144})
 
 
 def expect(context: WriteContext, options: KafkaOptions) -> None:
     """Begin to look up the marker that an attempt's own will replace; ``begin`` waits for it."""
+    options = fitted(context, options)
     if context.guarantee is not Guarantee.AT_LEAST_ONCE:
         _pool(context, options).expect(
             context,
@@ -46,9 +59,18 @@ def expect(context: WriteContext, options: KafkaOptions) -> None:
 
 def begin(context: WriteContext, options: KafkaOptions) -> PlainWrite | TransactionalWrite:
     """Begin an attempt in the way that its guarantee asks for."""
+    options = fitted(context, options)
     if context.guarantee is Guarantee.AT_LEAST_ONCE:
         return PlainWrite(context, options)
     return TransactionalWrite(context, options)
+
+
+def fitted(context: WriteContext, options: KafkaOptions) -> KafkaOptions:
+    """Give options by which no batch is larger than the topic takes, if ``check`` found out what that is. Pure."""
+    limit = int(context.facts.get("max_message_bytes", 0))
+    if not 0 < limit < int(options.client.get("batch.size", BATCH_BYTES)):
+        return options
+    return replace(options, client={**options.client, "batch.size": str(limit)})
 
 
 class PlainWrite:
@@ -83,16 +105,18 @@ class PlainWrite:
         return refused
 
     def _produce(self, batch: pa.RecordBatch) -> None:
+        named_partitions.refuse_unknown(batch, self.options.topic, self.rows, self._partitions)
         try:
             self.producer.write(
                 batch, self.options.topic, self.rows, mark=self._mark, wait_s=self.options.max_block_ms / 1000
             )
-        except BufferError:
+        except BufferError as error:
+            why = f": {error}" if str(error) else ", and no broker has said why"
             raise WriteFailedError(
-                f"{self.name}: the producer's buffer stayed full for {self.options.max_block_ms} ms.",
+                f"{self.name}: the producer's buffer stayed full for {self.options.max_block_ms} ms{why}.",
                 next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
                 "bound this wait",
-            ) from None
+            ) from error
         self._raise_failed()
         self.rows += batch.num_rows
 
@@ -108,6 +132,15 @@ class PlainWrite:
         """
         self._give_up()
         self.producer.purge()
+
+    def _partitions(self, topic: str, at_least: int) -> int:
+        topics, admin = this_worker().topics(self.options), this_worker().rows(self.options)
+        wait_s = self.options.max_block_ms / 1000
+        count = len(admin.patiently(wait_s, f"topic {topic}", lambda: topics.leaders(topic)))
+        if count < at_least:
+            topics.forget(topic)  # partitions may have been added
+            count = len(admin.patiently(wait_s, f"topic {topic}", lambda: topics.leaders(topic)))
+        return count
 
     def _take_producer(self) -> Producer:
         return this_worker().plain_producer(self.options)
@@ -136,15 +169,37 @@ class PlainWrite:
         if error.fatal():
             self._give_up()
         if error.code() in {_TOO_LARGE, _INVALID_RECORD}:
-            raise RecordRefusedError(
-                f"{self.name}: a row of {failure.row_bytes} bytes is refused ({error.str()}); the limits are "
-                f"kafka.max.request.size, {self.options.record_bytes_max}, and max.message.bytes of the topic.",
-                next_step="raise both limits, or make the row smaller",
-            )
+            self._refuse_row(failure)
+        # What only a person can mend is not for a restart.
         self._refuse_forbidden(error.code())
         raise WriteFailedError(
             f"{self.name}: {error.name()}: {error.str()}.",
-            next_step="Spark runs the task again; if it goes on, look at the brokers",
+            next_step="Spark runs the task again; if it goes on, look at the brokers' logs",
+        )
+
+    def _refuse_row(self, failure: Failure) -> None:
+        ours, batch_bytes = (
+            self.options.record_bytes_max,
+            int(self.options.client.get("batch.size", BATCH_BYTES)),
+        )
+        limit = int(self.context.facts.get("max_message_bytes", 0))
+        of_topic = (
+            f"{limit}"
+            if limit
+            else "not known, as DESCRIBE_CONFIGS on it is not granted or rows carry their topics"
+        )
+        size = failure.row_bytes or 0
+        if failure.error.code() == _TOO_LARGE and size < min(ours, limit or batch_bytes // 2):
+            # With all that shared its batch: the topic takes less than we have put together.
+            raise RecordRefusedError(
+                f"{self.name}: a batch is refused ({failure.error.str()}): max.message.bytes of the topic ({of_topic}) "
+                f"is below kafka.batch.size, {batch_bytes}.",
+                next_step="set kafka.batch.size below max.message.bytes of the topic, or raise that",
+            )
+        raise RecordRefusedError(
+            f"{self.name}: a row of {size} bytes is refused ({failure.error.str()}); the limits are "
+            f"kafka.max.request.size, {ours}, and max.message.bytes of the topic, {of_topic}.",
+            next_step="raise the limit that it is beyond, or make the row smaller",
         )
 
     def _refuse_forbidden(self, code: int) -> None:
@@ -160,6 +215,7 @@ class TransactionalWrite(PlainWrite):
         self._cluster_id = str(facts["cluster_id"])
         self._end_txn_version = int(facts["end_txn_version"])
         self._timeout_ms = _timeout_ms(context)
+        _require_cluster(context, options)
         self._pool = _pool(context, options)
         self._marker_topic = _marker_topic(context, options)
         self._group = _group(context, options)
@@ -170,6 +226,7 @@ class TransactionalWrite(PlainWrite):
         _refuse_older_checkpoint(context, marker.epoch_of(self._predecessor))
         self._ready: Ready = self._pool.take(context.epoch)
         self._released = False
+        self._began = time.monotonic()
         self._marking: Future[None] = Future()
         self._marking.set_result(None)
         super().__init__(context, options)
@@ -219,6 +276,26 @@ class TransactionalWrite(PlainWrite):
     def _give_up(self) -> None:
         pass  # it carries no second transaction anyway
 
+    def _raise_failure(self, failure: Failure) -> None:
+        code = failure.error.code()
+        if code in _ENDED:
+            lived_s = time.monotonic() - self._began
+            what = f"{self.name}: {failure.error.name()} after {lived_s:.1f} s"
+            if lived_s * 1000 >= self._timeout_ms:
+                raise EpochTimeoutError(
+                    f"{what}: the broker has dropped it, as it was open for longer than kafka.transaction.timeout.ms, "
+                    f"{self._timeout_ms} ms.",
+                    next_step="raise kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or "
+                    "make epochs shorter; the epoch is run again",
+                )
+            raise WriteFailedError(
+                f"{what}: somebody else has ended the transaction or taken its id: the driver, which has given this "
+                f"attempt up, or an operator.",
+                next_step="nothing where the attempt was one too many; else see who uses ids that begin with "
+                "onceonly.transactional.id.prefix",
+            )
+        super()._raise_failure(failure)
+
     def _release(self) -> None:
         # Destroyed, neither committed nor aborted: a living producer could do both behind the driver's back. Not while
         # the marker is sent, which an interrupt may have left alone: librdkafka waits for ever in such a client's end.
@@ -255,6 +332,18 @@ def _marker_topic(context: WriteContext, options: KafkaOptions) -> str:
 
 def _group(context: WriteContext, options: KafkaOptions) -> str:
     return marker.group_name(options.prefix, context.query, context.sink, context.slot)
+
+
+def _require_cluster(context: WriteContext, options: KafkaOptions) -> None:
+    """Refuse to write where this machine's names lead to another cluster than the driver's."""
+    admin = this_worker().admin(options)
+    found = admin.patiently(_CLUSTER_S, "cluster id", lambda: admin.cluster_id)
+    if found != context.facts["cluster_id"]:
+        raise ConfigurationError(
+            f"Query {context.query}, sink {context.sink}: {options.servers} leads this executor to Kafka cluster "
+            f"{found}, and the driver to {context.facts['cluster_id']}. Nothing was written.",
+            next_step="give names that mean the same on driver and executors",
+        )
 
 
 def _refuse_older_checkpoint(context: WriteContext, committed: int) -> None:

@@ -1,0 +1,139 @@
+"""What an attempt says of a failure: its cause, and whether a restart mends it. No broker."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError
+
+from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError, WriteFailedError
+from onceonly.model import Guarantee
+from onceonly.ports import WriteContext
+from onceonly.sinks.kafka import checks, writer
+from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.writer import PlainWrite, TransactionalWrite, fitted
+
+CONTEXT = WriteContext(
+    query="q", sink="s", run="r", epoch=1, plan="p", slot=2, attempt="3", guarantee=Guarantee.EXACTLY_ONCE,
+    facts={"max_message_bytes": 5000},
+)  # fmt: skip
+OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
+FENCED, ENDED, FORBIDDEN, TOO_LARGE = 90, 48, 29, 10
+
+
+def attempt(kind: Any = PlainWrite, *, lived_s: float = 0.0, **facts: int) -> Any:  # noqa: ANN401  either
+    made = kind.__new__(kind)
+    made.context = replace(CONTEXT, facts={**CONTEXT.facts, **facts})
+    made.options = fitted(made.context, OPTIONS)
+    made._began, made._timeout_ms = time.monotonic() - lived_s, 5000
+    made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
+    return made
+
+
+def failed(code: int, size: int | None = None) -> Failure:
+    return Failure(KafkaError(code), size)
+
+
+@pytest.mark.parametrize("code", [FENCED, ENDED, 47, KafkaError._FENCED])
+def test_a_transaction_that_outlived_its_time_names_the_option(code: int) -> None:
+    with pytest.raises(EpochTimeoutError, match=r"kafka\.transaction\.timeout\.ms, 5000 ms") as caught:
+        attempt(TransactionalWrite, lived_s=5.5)._raise_failure(failed(code))
+    assert "the-id" in caught.value.what
+    assert "permission" not in str(caught.value)
+
+
+def test_a_transaction_that_ends_sooner_was_ended_by_somebody_else() -> None:
+    with pytest.raises(WriteFailedError, match="somebody else has ended") as caught:
+        attempt(TransactionalWrite, lived_s=1)._raise_failure(failed(FENCED))
+    assert "permission" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [PlainWrite, TransactionalWrite])
+def test_a_permission_is_named_only_where_it_is_refused_and_no_restart_mends_it(kind: type) -> None:
+    with pytest.raises(ConfigurationError, match="topic t") as caught:
+        attempt(kind)._raise_failure(failed(FORBIDDEN))
+    assert not caught.value.restartable
+    with pytest.raises(WriteFailedError) as other:
+        attempt(kind)._raise_failure(failed(KafkaError._MSG_TIMED_OUT))
+    assert "permission" not in str(other.value)
+
+
+def test_a_row_that_is_too_large_is_refused_with_the_limit_of_its_topic() -> None:
+    with pytest.raises(
+        RecordRefusedError, match=r"a row of 7000 bytes .* max\.message\.bytes of the topic, 5000"
+    ):
+        attempt()._raise_failure(failed(TOO_LARGE, 7000))
+
+
+def test_a_small_row_in_a_batch_that_is_too_large_is_not_blamed() -> None:
+    with pytest.raises(RecordRefusedError, match=r"a batch is refused .* below kafka\.batch\.size") as caught:
+        attempt(max_message_bytes=0)._raise_failure(failed(TOO_LARGE, 101))
+    assert "a row of 101 bytes" not in caught.value.what
+    assert "DESCRIBE_CONFIGS" in caught.value.what
+
+
+def test_batches_are_no_larger_than_the_topic_takes() -> None:
+    assert fitted(CONTEXT, OPTIONS).client["batch.size"] == "5000"
+    unknown = replace(CONTEXT, facts={})
+    assert fitted(unknown, OPTIONS) is OPTIONS
+    smaller = KafkaOptions.parse({
+        "kafka.bootstrap.servers": "nowhere:9", "topic": "t", "kafka.batch.size": "100"
+    })  # fmt: skip
+    assert fitted(CONTEXT, smaller) is smaller
+
+
+def test_another_cluster_behind_an_executors_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SimpleNamespace(cluster_id="other", patiently=lambda _seconds, _thing, attempt: attempt())
+    monkeypatch.setattr(writer, "this_worker", lambda: SimpleNamespace(admin=lambda _options: here))
+    with pytest.raises(ConfigurationError, match="leads this executor to Kafka cluster other"):
+        writer._require_cluster(replace(CONTEXT, facts={"cluster_id": "ours"}), OPTIONS)
+
+
+def test_a_full_buffer_says_why_it_is_full() -> None:
+    made = attempt()
+    made.rows, made._mark = 0, 1
+
+    def write(*_rows: object, **_more: object) -> None:
+        raise BufferError("t-0: Broker: Not enough in-sync replicas")
+
+    made.producer = SimpleNamespace(write=write)
+    import pyarrow as pa
+
+    with pytest.raises(WriteFailedError, match="Not enough in-sync replicas"):
+        made._produce(pa.record_batch({"value": ["x"]}))
+
+
+class Cluster:
+    """So many brokers, and the internal topics that are there."""
+
+    def __init__(self, brokers: int, *there: str) -> None:
+        self.brokers, self.there = brokers, there
+
+    def patiently(self, _seconds: float, _thing: str, attempt: Any) -> Any:  # noqa: ANN401
+        return attempt()
+
+    def send(self, request: Any) -> Any:  # noqa: ANN401
+        topics = [
+            SimpleNamespace(name=each.name, error_code=0 if each.name in self.there else 3)
+            for each in request.topics
+        ]
+        return SimpleNamespace(brokers=[None] * self.brokers, topics=topics)
+
+
+@pytest.mark.parametrize(
+    "setting", ["transaction.state.log.replication.factor", "offsets.topic.replication.factor"]
+)
+def test_a_cluster_that_can_never_have_transactions_is_told_its_setting(setting: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{setting} is 3") as caught:
+        checks._check_internal_topics(cast("Any", Cluster(1)), {setting: "3"})
+    assert not caught.value.restartable
+    checks._check_internal_topics(cast("Any", Cluster(3)), {setting: "3"})
+    checks._check_internal_topics(
+        cast("Any", Cluster(1, "__transaction_state", "__consumer_offsets")), {setting: "3"}
+    )
+    checks._check_internal_topics(cast("Any", Cluster(1)), {})
