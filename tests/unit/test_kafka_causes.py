@@ -31,6 +31,7 @@ def attempt(kind: Any = PlainWrite, *, lived_s: float = 0.0, **facts: int) -> An
     made.context = replace(CONTEXT, facts={**CONTEXT.facts, **facts})
     made.options = fitted(made.context, OPTIONS)
     made._began, made._timeout_ms = time.monotonic() - lived_s, 5000
+    made._group = "the-group"
     made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
     return made
 

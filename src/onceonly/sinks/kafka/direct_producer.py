@@ -113,6 +113,7 @@ class DirectProducer:
         self._gathered_rows = self._gathered_bytes = self._first = 0
         # Rows without keys go to one partition of their topic after the other, a batch of Arrow's each.
         self._turns: dict[str, int] = {}
+        self._first_turn = random.randrange(1 << 16)  # noqa: S311  to spread load
         self.failures = Failures()
         self.limit_of: Callable[[str], int | None] | None = None
         """Gives the most bytes of a batch for a topic that rows name, where that is known."""
@@ -340,7 +341,8 @@ class DirectProducer:
         if named is not None and int(named.max()) >= count:
             self._topics.forget(topic)  # partitions may have been added
             count = len(self._leaders(topic, wait_s))
-        turn = self._turns.get(topic, random.randrange(1 << 16)) + 1  # noqa: S311  to spread load
+        # Topics begin at different places: what comes first is not all for the same number of partition.
+        turn = self._turns.get(topic, self._first_turn + len(self._turns)) + 1
         self._turns[topic] = turn
         without_key = turn % count
         if hashes is None:
