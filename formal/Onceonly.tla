@@ -207,8 +207,7 @@ CrashInPut(d) ==  \* killed with its put on the way, as to a file server: what c
 
 LatePut(d) ==  \* put-if-absent holds for it, too; nobody hears the answer
     /\ drv[d].pc = "late"
-    /\ IF Len(chain[drv[d].le]) = drv[d].at \/ M("a taken link number ignored")
-       THEN Append1(d) ELSE UNCHANGED chain
+    /\ IF Len(chain[drv[d].le]) = drv[d].at THEN Append1(d) ELSE UNCHANGED chain
     /\ Go(d, Dead(d))
     /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>> /\ NoFault
 
