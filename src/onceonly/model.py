@@ -115,13 +115,14 @@ class Passed:
     """An epoch that Spark has noted and the log has no decision of.
 
     ``barrier`` are its end offsets, empty where Spark no longer keeps them; ``unchanged`` says that it cannot have had
-    rows; ``taken`` that the user has asked to take it over as it is.
+    rows; ``taken`` that the user has asked to take it over as it is; ``inputs`` are the files that say what it read.
     """
 
     epoch: int
     barrier: tuple[str, ...] = ()
     unchanged: bool = False
     taken: bool = False
+    inputs: Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

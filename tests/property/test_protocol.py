@@ -117,6 +117,11 @@ class ProtocolMachine(RuleBasedStateMachine):
     def pass_by(self) -> None:
         self.world.pass_by()
 
+    @rule(forgotten=st.integers(0, 1))
+    def lose_offsets(self, forgotten: int) -> None:
+        self.world.lose_power(forgotten=forgotten)
+        self.world.lose_offsets()
+
     @precondition(lambda self: self.pending())
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:

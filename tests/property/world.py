@@ -9,7 +9,9 @@ Everything outside the protocol is simulated with the worst manners that the rea
 * an epoch is found late when all its votes are in, or its transactions are said to expire soon;
 * a driver stands still for ever, or for a while, between any two steps, also inside a put and inside a sweep;
 * Spark runs an epoch again until its ``decide`` returned, calls ``abort`` after a failed commit too, deals the
-  rows to other slots on a replay, and forgets with the machine that its last epoch was committed;
+  rows to other slots on a replay, and forgets with the machine that its last epoch was committed, and what its
+  offsets said; it plans such an epoch anew over another range. An older driver writes a newer one's offsets over.
+  (Not here: that it does so between the newer one's rename and its planner's first look.)
 * Spark notes an epoch that nobody decided (its user takes it over), or whose commits failed.
 
 ``World.check`` holds the laws against it after every step. ``World.settle`` ends all faults and demands that
@@ -30,6 +32,8 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
+    InputFile,
+    Inputs,
     Link,
     LinkKind,
     Lost,
@@ -67,6 +71,9 @@ STOPS = {
     p.StopReason.IN_DOUBT,
     p.StopReason.DELAYED,
     p.StopReason.LATE,
+    p.StopReason.MOVED,
+    p.StopReason.RESTORED,
+    p.StopReason.UNSYNCED,
     p.StopReason.LOST,
     p.StopReason.MISMATCH,
 }
@@ -141,6 +148,7 @@ class Driver:
     life: Life | None = None
     killed: bool = False
     at: str = "new"
+    end: str | None = None  # where Spark remembers that the epoch before ended, None in its first one
 
     @property
     def rank(self) -> int | None:
@@ -161,6 +169,8 @@ class World:
     plans: list[tuple[Plan, int]] = field(default_factory=list)
     finished: int = -1  # Spark's newest commits/N
     passed: set[int] = field(default_factory=set)  # noted though no run brought them to an end
+    offsets: dict[int, str] = field(default_factory=dict)  # Spark's offsets/N
+    unsynced: set[int] = field(default_factory=set)  # the epochs whose offsets a loss of power takes
     deal: int = 0
     planner: int = 0  # the process that plans next
     under_way: list[Link] = field(default_factory=list)  # puts without an answer, which may still arrive
@@ -225,6 +235,9 @@ class World:
             kept = list(itertools.takewhile(lambda entry: entry.synced, chain))
             self.chains[epoch] = kept
         self.finished = max(-1, self.finished - forgotten)
+        for epoch in self.unsynced:
+            self.offsets.pop(epoch, None)
+        self.unsynced.clear()
         self.passed = {epoch for epoch in self.passed if epoch <= self.finished or self.is_skipped(epoch)}
         self.check()
 
@@ -232,8 +245,17 @@ class World:
         """Let Spark note the next epoch, whatever has become of it: a function returned early or kept an error back."""
         self.finished += 1
         self.passed.add(self.finished)
+        # What a skipped epoch read is not held by its link, and not lost here.
+        self.offsets.setdefault(self.finished, f"end {next(self.numbers)} of {self.finished}")
+        self.unsynced.discard(self.finished)
         self.trace.append(f"chk-{self.finished} is noted by Spark alone")
         self.check()
+
+    def lose_offsets(self) -> None:
+        """Take the newest barrier away, as a hand may."""
+        if self.offsets and max(self.offsets) not in self.passed:
+            self.trace.append(f"offsets/{max(self.offsets)} is lost")
+            del self.offsets[max(self.offsets)]
 
     def expire(self, transaction: Transaction) -> None:
         """Let the sink drop what was open or prepared for too long."""
@@ -269,7 +291,7 @@ class World:
             driver.life = None
         # Go on to epochs that nobody has begun; but leftovers are gone before, though nothing new may come.
         goal = max(self.finished, *(epoch for epoch, chain in self.chains.items() if chain), -1) + epochs
-        for _ in range(5):
+        for _ in range(8):
             driver = self.start()
             for _ in range(STEPS_MAX):
                 if not driver.alive or self.finished >= goal:
@@ -352,6 +374,28 @@ class World:
             f"{each.name} is aborted, but the last link of chk-{each.epoch} names it",
         )
 
+    def _check_range(self, epoch: int, start: str | None, plan: Plan) -> None:
+        """What Spark notes was read from where the epoch before was decided to end, to where it was itself."""
+        decided, before = (self._decided(each) for each in (epoch, epoch - 1))
+        law(
+            decided is None or decided.barrier == plan.barrier,
+            f"chk-{epoch} was read to {plan.barrier} and decided to {decided and decided.barrier}",
+        )
+        law(
+            before is None or start is None or before.barrier == (start,),
+            f"chk-{epoch} was read from {start}, the epoch before was decided to {before and before.barrier}",
+        )
+
+    def _decided(self, epoch: int) -> Link | None:
+        chain = self.chains.get(epoch, [])
+        return chain[-1].link if chain and chain[-1].link.kind is LinkKind.COMMIT else None
+
+    def _inputs(self, epoch: int) -> Inputs:
+        if epoch not in self.offsets:
+            return Inputs()
+        end = self.offsets[epoch]
+        return Inputs(files=(InputFile(name=f"offsets/{epoch}", digest=end, text=f"v1\n{{}}\n{end}"),))
+
     # --- Spark --------------------------------------------------------------------------------------------
 
     def _life(self, driver: Driver) -> Life:
@@ -359,6 +403,11 @@ class World:
         while driver.finished < self.finished + EPOCHS_MAX:
             epoch = driver.finished + 1
             yield "plan"
+            start = self.offsets.get(epoch - 1) if driver.end is None else driver.end
+            if driver.end is not None or epoch not in self.offsets:
+                # Its rename writes over what is there.
+                self.offsets[epoch] = f"end {next(self.numbers)} of {epoch}"
+                self.unsynced.add(epoch)
             which = self.planner % len(application.planners)
             last, application.planners[which] = application.planners[which], None
             continues = last[1] if last is not None and last[0] == epoch - 1 else None
@@ -369,7 +418,7 @@ class World:
                 run=f"run{driver.number}",
                 guarantee=self.guarantee,
                 continues=continues,
-                barrier=(f"end of {epoch}",),
+                barrier=(self.offsets[epoch],),
                 limit_s=LIMIT_S,
             )
             plan = yield from self._drive(driver, *p.begin(context))
@@ -388,6 +437,8 @@ class World:
                 yield from self._drive(driver, *given_up)
                 return
             yield "commits/N"
+            self._check_range(epoch, start, plan)
+            driver.end = plan.barrier[0]
             self.finished = max(self.finished, epoch)
             driver.finished = epoch
 
@@ -471,16 +522,29 @@ class World:
                 queue.extend(more)
         return plan
 
-    def _carry_out(self, driver: Driver, command: p.Command) -> Generator[str, str, p.Event | None]:
+    def _carry_out(  # noqa: C901, PLR0911, PLR0912  one line or two for each command
+        self, driver: Driver, command: p.Command
+    ) -> Generator[str, str, p.Event | None]:
         match command:
             case p.ReadChain(epoch, owners):
                 yield "read"
                 return self._read(epoch, owners=owners)
+            case p.RestoreInputs(links, discard):
+                yield "restore"
+                for link in links:
+                    law(link.inputs is not None, f"{link.name} does not hold what its epoch read")
+                    self.offsets[link.epoch] = link.barrier[0]
+                    self.unsynced.discard(link.epoch)
+                if discard is not None:
+                    self.offsets.pop(discard, None)
+                return p.InputsRestored(tuple(link.name for link in links))
             case p.CheckPrepared(_, link):
                 # A check that sees nothing is no promise: what is voted may expire unseen, before it or after.
                 fault = yield f"check of {link.name}"
                 late = tuple(sorted(names(link.votes))) if fault == "expiring" else ()
-                return p.Checked(2 * LIMIT_S if fault == "slow" else 0.0, late)
+                self.unsynced.discard(link.epoch)
+                age_s = 2 * LIMIT_S if fault == "slow" else 0.0
+                return p.Checked(age_s, late, inputs=self._inputs(link.epoch))
             case p.PutLink(link):
                 return (yield from self._put(driver, link))
             case p.SyncLink(link):
@@ -524,10 +588,17 @@ class World:
             newest=newest,
             last=last,
             last_receipt=last_receipt,
-            passed=Passed(epoch=lies_open, barrier=(f"end of {lies_open}",), taken=True)
+            passed=Passed(
+                epoch=lies_open,
+                barrier=(self.offsets[lies_open],) if lies_open in self.offsets else (),
+                taken=True,
+                inputs=self._inputs(lies_open) if lies_open in self.offsets else None,
+            )
             if lies_open is not None and noted
             else None,
             owners=self._owners() if owners else (),
+            inputs=self._inputs(epoch),
+            inputs_before=self._inputs(epoch - 1) if before else None,
         )
 
     def _owners(self) -> tuple[str, ...]:

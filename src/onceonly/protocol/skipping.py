@@ -76,6 +76,7 @@ def explained(context: s.Context, event: e.ChainRead) -> Move | None:
         settings=context.settings if last is None else last.settings,
         uses=context.uses if last is None else last.uses,
         reason=why,
+        inputs=passed.inputs,
     )
     return s.Skipping(context, link), (PutLink(link),)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError
 from onceonly.model import Passed
+from onceonly.runtime.inputs import SparkInputs
 
 if TYPE_CHECKING:
     from onceonly.runtime.checkpoint import SparkCheckpoint
@@ -21,11 +22,14 @@ def passed(checkpoint: SparkCheckpoint, epoch: int, *, taken: bool) -> Passed | 
     committed = checkpoint.committed()
     if epoch not in committed and (not committed or epoch > min(committed)):
         return None
+    inputs = SparkInputs(checkpoint.path).read(epoch)
     return Passed(
         epoch=epoch,
         barrier=_barrier(checkpoint, epoch),
         unchanged=_is_unchanged(checkpoint, epoch),
         taken=taken,
+        # What nobody has any more is compared with nothing.
+        inputs=inputs if inputs.files else None,
     )
 
 
