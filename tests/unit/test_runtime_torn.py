@@ -96,6 +96,21 @@ def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(tmp_path: P
     assert mend(tmp_path) == ()
 
 
+def test_the_state_of_a_first_epoch_that_begins_anew_is_taken_away_and_no_other(tmp_path: Path) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", "")
+    put(tmp_path, "state/0/0/1.delta", "rows")
+    assert set(mend(tmp_path)) == {"offsets/0", "state"}
+    put(tmp_path, "state/0/0/1.delta", "rows")
+    put(tmp_path, "state/0/0/7.snapshot", "rows of many epochs")
+    assert mend(tmp_path) == ()
+    (tmp_path / "state/0/0/7.snapshot").unlink()
+    decide(tmp_path, 0)
+    assert mend(tmp_path) == ()
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
+    assert mend(tmp_path) == ()
+
+
 def test_a_compacted_list_is_a_list(checkpoint: Path) -> None:
     (checkpoint / "sources/0/1").rename(checkpoint / "sources/0/1.compact")
     assert mend(checkpoint) == ()

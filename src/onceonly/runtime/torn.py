@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import re
+import shutil
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ _CLOCK_DIGITS = 13
 _HEADER_LINES = 2
 # What a file source says: the number of its newest list of files.
 _LISTED = re.compile(r'^(?:[^{]*:)?\{"logOffset":(\d+)\}$')
+# 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
+_VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
@@ -78,6 +81,7 @@ class _Torn:
         yield from self._mend_offsets()
         yield from self._mend_lists()
         yield from self._mend_id()
+        yield from self._mend_state()
 
     def _mend_sums(self) -> Iterator[Path]:
         """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""
@@ -161,6 +165,19 @@ class _Torn:
                 yield _remove(each)
             if path.exists():
                 yield _remove(path)
+
+    def _mend_state(self) -> Iterator[Path]:
+        """Spark begins its first epoch over an empty folder of states only, and this one's state nobody decided."""
+        state = self._checkpoint / "state"
+        begins = not self._newest_first("offsets") and not self._newest_first("commits")
+        versions = (
+            [_VERSION.match(path.name) for path in state.rglob("*")] if begins and self._decided < 0 else []
+        )
+        # States of later epochs are somebody's, though nothing says whose.
+        if versions and all(int(found[1]) <= 1 for found in versions if found):
+            shutil.rmtree(state)
+            durable.sync(self._checkpoint)
+            yield state
 
     def _newest_first(self, folder: str) -> list[Path]:
         found = [path for path in _children(self._checkpoint / folder) if path.name.isdecimal()]
