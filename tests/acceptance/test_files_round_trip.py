@@ -43,7 +43,6 @@ NESTED = """
 """
 DATA = {
     "parquet": f"{FLAT}, {NESTED}, map(id, timestamp_micros(id)) by_number",
-    "orc": f"{FLAT}, {NESTED}, map(id, timestamp_micros(id)) by_number",
     "json": f"{FLAT}, {NESTED}",
     "csv": FLAT,
     "text": "case id % 4 when 0 then '' when 1 then 'a,\"b' when 2 then ' é ' else '\\\\' end value",
@@ -99,8 +98,6 @@ def texts(df: DataFrame) -> list[str]:
         ("parquet", "snappy"),
         ("parquet", "zstd"),
         ("parquet", "lz4"),
-        ("orc", "zstd"),
-        ("orc", "zlib"),
         ("json", "none"),
         ("json", "gzip"),
         ("csv", "none"),
@@ -130,9 +127,7 @@ def test_every_type_comes_back(
             == df.drop("id").schema.simpleString()
         )
     # Spark writes text with milliseconds only, and trims csv; what it keeps, ours keeps, too.
-    lossy = (
-        [] if form in {"parquet", "orc"} else [name for name in ("t", "n", "st", "s") if name in df.columns]
-    )
+    lossy = [] if form == "parquet" else [name for name in ("t", "n", "st", "s") if name in df.columns]
     assert texts(bare.drop(*lossy)) == texts(spark_reads.drop(*lossy))
     spark.conf.unset("spark.sql.session.timeZone")
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyarrow import orc
 from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
@@ -217,15 +216,7 @@ def test_every_codec_of_lines_is_the_same_lines(quick: Path, compression: str) -
     assert [open_text(path) for path in bench.visible()] == ['{"id":1}\n{"id":3}\n{"id":5}\n']
 
 
-@pytest.mark.parametrize("compression", options.COMPRESSIONS["orc"])
-def test_orc_is_what_pyarrow_reads(quick: Path, compression: str) -> None:
-    bench = Files(quick / "out", options={"format": "orc", "compression": compression})
-    bench.finish(0, bench.prepared(rows(1, 2, 3)))
-    found = [value for path in bench.visible() for value in orc.read_table(path)["id"].to_pylist()]
-    assert sorted(found) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("form", ["parquet", "json", "orc"])
+@pytest.mark.parametrize("form", ["parquet", "json"])
 @pytest.mark.parametrize("size", ["128m", "1"])
 def test_no_file_has_more_rows_than_it_may(
     quick: Path, monkeypatch: pytest.MonkeyPatch, form: str, size: str

@@ -181,7 +181,7 @@ def _check_text(data: Sequence[tuple[str, Type]]) -> None:
 def _writes(form: str, kind: Type) -> bool:
     if _FLAT_TYPE.fullmatch(kind.base):
         return True
-    if form not in {"parquet", "orc", "json"}:
+    if form not in {"parquet", "json"}:
         return False
     if kind.base == "map" and form == "json":
         # A key in JSON is a string, and Spark reads no other.

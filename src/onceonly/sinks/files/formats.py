@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.options import FilesOptions
 
 _GZIP_LEVEL = 6  # zlib's default, and Hadoop's
-_STRIPE_BYTES, _STRIPE_BYTES_MIN = 8 << 20, 64 << 10
 LINES_AT_ONCE = 10_000  # Python's values take many times the memory of Arrow's
 
 
@@ -75,26 +74,6 @@ class ParquetEncoder:
     def add(self, table: pa.Table) -> None:
         """Write one row group."""
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
-
-
-class OrcEncoder:
-    """Writes each table into stripes."""
-
-    def __init__(self, out: CountingFile, options: FilesOptions) -> None:
-        import pyarrow.orc
-
-        compression = {"none": "uncompressed"}.get(options.compression, options.compression)
-        # A stripe waits in memory, in each open file.
-        stripe = max(min(_STRIPE_BYTES, options.file_bytes_max), _STRIPE_BYTES_MIN)
-        self._writer = pyarrow.orc.ORCWriter(out, compression=compression, stripe_size=stripe)
-
-    def add(self, table: pa.Table) -> None:
-        """Write rows; the first table says which columns there are."""
-        self._writer.write(table)
 
     def close(self) -> None:
         """Write the footer."""
@@ -157,7 +136,7 @@ def pieces_of(table: pa.Table, form: str, room: Callable[[], int] | None = None)
 
     ``room`` says how many rows the open file may still take; it is asked before each piece.
     """
-    step = max(table.num_rows if form in {"parquet", "orc"} else LINES_AT_ONCE, 1)
+    step = max(table.num_rows if form == "parquet" else LINES_AT_ONCE, 1)
     begin = 0
     while begin < table.num_rows:
         count = step if room is None else min(step, room())
@@ -169,8 +148,6 @@ def encoder(out: CountingFile, schema: pa.Schema, options: FilesOptions, *, who:
     """Begin a file in the format of the options. ``who`` is what errors call the attempt."""
     if options.form == "parquet":
         return ParquetEncoder(out, schema, options)
-    if options.form == "orc":
-        return OrcEncoder(out, options)
     zipped = options.compression
     if options.form == "json":
         return LineEncoder(out, lambda batch: rows.json_lines(batch, who=who), compression=zipped)

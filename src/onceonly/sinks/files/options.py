@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 _OF_LINES = ("none", "gzip", "bzip2", "deflate")
 COMPRESSIONS = {
     "parquet": ("snappy", "gzip", "zstd", "lz4", "none"),
-    "orc": ("zstd", "zlib", "snappy", "lz4", "none"),
     "json": _OF_LINES,
     "csv": _OF_LINES,
     "text": _OF_LINES,
@@ -61,11 +60,16 @@ def refuse_sparks_own(given: Mapping[str, str]) -> None:
 
 
 def form_of(text: str) -> str:
-    """Read the name of a format. Raises ``ConfigurationError`` for Avro, which nothing here can write."""
+    """Read the name of a format. Raises ``ConfigurationError`` for Avro, which pyarrow cannot write, and for ORC."""
+    if text.lower() == "orc":
+        raise ConfigurationError(
+            "The sink files cannot write ORC: of what pyarrow writes, Spark reads no timestamp_ntz.",
+            next_step="set format to parquet, which keeps the same types",
+        )
     if text.lower() == "avro":
         raise ConfigurationError(
             "The sink files cannot write Avro: pyarrow has no writer for it.",
-            next_step="set format to parquet or orc, which keep the same types",
+            next_step="set format to parquet, which keeps the same types",
         )
     return text
 
@@ -111,7 +115,7 @@ DECLARED = (
     ),
     Option(
         name="format", default="parquet", choices=tuple(COMPRESSIONS), read=form_of,
-        doc="what the files are: parquet, orc, json (lines), csv or text",
+        doc="what the files are: parquet, json (lines), csv or text",
     ),
     Option(
         name="partitionBy", default="", read=names, form="names of columns, separated by commas, none twice",
@@ -127,7 +131,7 @@ DECLARED = (
     ),
     Option(
         name="compression",
-        doc="parquet: snappy (default), gzip, zstd, lz4 or none; orc: zstd (default), zlib, snappy, lz4 or none; the "
+        doc="parquet: snappy (default), gzip, zstd, lz4 or none; the "
         "others: none (default), gzip, bzip2 or deflate",
     ),
     Option(
@@ -195,7 +199,7 @@ class FilesOptions:
         """The end of the names of data files, as Spark's."""
         form = {"text": "txt"}.get(self.form, self.form)
         short = _ENDINGS.get(self.compression, f".{self.compression}")
-        return f"{short}.{form}" if self.form in {"parquet", "orc"} else f".{form}{short}"
+        return f"{short}.{form}" if self.form == "parquet" else f".{form}{short}"
 
 
 def _doc(name: str) -> str:

@@ -127,7 +127,7 @@ def _frame(
 ) -> Any:  # noqa: ANN401  a DataFrame
     wanted = None if schema is None else spark.createDataFrame([], schema)
     kinds = {} if wanted is None else {each.name: each.dataType for each in wanted.schema.fields}
-    changed = layout.format in {"parquet", "orc"} and any(
+    changed = layout.format == "parquet" and any(
         name in kinds and kinds[name].simpleString() != kind for name, kind in layout.columns
     )
     reader = (
@@ -147,7 +147,7 @@ def _frame(
         )
     if wanted is None or not changed:
         return frame
-    # These formats know their types, and Spark reads no number as a text: it casts.
+    # The files know their types, and Spark reads no number as a text: it casts.
     names_there = [name for name, _ in layout.columns if name in kinds]
     cast = frame.select(*(frame[quote(name)].cast(kinds[name]).alias(name) for name in names_there))
     return wanted.unionByName(cast, allowMissingColumns=True)
