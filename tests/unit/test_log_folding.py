@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import wait
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -363,3 +365,68 @@ def test_history_skips_nothing_where_a_listing_missed_a_segment() -> None:
     read = [next(lines)]
     store.missing, store.times = "history/00000000000000000020-00000000000000000039.json", 1
     assert [*read, *lines] == [line(epoch) for epoch in range(60)]
+
+
+def test_no_epoch_waits_for_the_fold_and_what_it_raises_comes_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files: dict[str, bytes] = {}
+    waiting, go_on, armed = threading.Event(), threading.Event(), threading.Event()
+    mine: list[str] = []
+
+    def hook(operation: str, name: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            mine.append(operation)
+        elif armed.is_set() and not go_on.is_set():
+            waiting.set()
+            assert go_on.wait(20)
+
+    log = FileDecisionLog(MemoryStore(files, hook=hook), query="q", keep=KEEP, aside=True)
+    due = 19 + KEEP
+    run(log, range(due))
+    mine.clear()
+    armed.set()
+    run(log, range(due, due + 2))  # a block is due; the fold stands still at its first operation
+    assert waiting.wait(20)
+    an_epoch = len(mine) / 2
+    assert an_epoch <= 12, "operations of an epoch: link, receipt, and looks for what is newer"
+    assert not [name for name in files if name.startswith("history/")]
+    go_on.set()
+    deadline = time.monotonic() + 20
+    while not [name for name in files if name.startswith("history/")] or log.chain(0):
+        assert time.monotonic() < deadline, "it is folded in the end"
+        time.sleep(0.005)
+    run(log, range(due + 2, due + 4))
+    assert log.newest() == due + 3
+
+    def damaged() -> None:
+        raise LogError("damaged", next_step="restore")
+
+    monkeypatch.setattr(log._folder, "due", lambda _newest: True)
+    monkeypatch.setattr(log._folder, "fold", damaged)
+    log.fold()
+    assert log._folding is not None
+    wait([log._folding])
+    with pytest.raises(LogError, match="damaged"):
+        log.fold()
+
+
+def test_a_log_is_read_by_several_readers_when_it_is_opened() -> None:
+    files: dict[str, bytes] = {}
+    run(FileDecisionLog(MemoryStore(files), query="q", keep=100), range(100))
+    together, most = 0, 0
+    lock = threading.Lock()
+
+    def hook(operation: str, _name: str) -> None:
+        nonlocal together, most
+        if operation != "get":
+            return
+        with lock:
+            together += 1
+            most = max(most, together)
+        time.sleep(0.005)
+        with lock:
+            together -= 1
+
+    FileDecisionLog(MemoryStore(files, hook=hook), query="q", keep=100).verify()
+    assert most >= 4, "one after the other, a shared mount takes as many times as long"

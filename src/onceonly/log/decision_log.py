@@ -6,7 +6,7 @@ import contextlib
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from onceonly import failpoints
+from onceonly import background, failpoints
 from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
 from onceonly.log import codec, names
 from onceonly.log.folding import Folder
@@ -16,19 +16,25 @@ from onceonly.model import Link, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from onceonly.log.history import Summary
     from onceonly.log.store import Store
+
+_READERS_MAX = 16
+_READERS_EACH = 16
+# So that a log whose epochs are quicker than its folds does not grow for ever.
+_LAG_MAX = 3
 
 
 class FileDecisionLog:
     """Fulfils ``onceonly.ports.DecisionLog`` on any ``Store``. Driver, one thread; make it by ``open_log``.
 
-    Other processes use the same log at the same time. What is kept in memory is only what cannot become
-    untrue: a lower bound of the newest epoch, and of the newest folded one.
+    With ``aside``, a fold runs in a thread of its own. Other processes use the same log at the same time. What is kept
+    in memory is only what cannot become untrue: a lower bound of the newest epoch, and of the newest folded one.
     """
 
-    def __init__(self, store: Store, *, query: str, keep: int) -> None:
+    def __init__(self, store: Store, *, query: str, keep: int, aside: bool = False) -> None:
         self._store = store
         self._query = query
         self._keep = keep
@@ -36,6 +42,9 @@ class FileDecisionLog:
         self._covered_to = -1
         self._applications: dict[int, tuple[str, ...]] = {}  # by epoch, of each of its links
         self._folder = Folder(store, keep=keep)
+        self._aside = aside
+        self._folding: Future[None] | None = None
+        self._lag = 0  # epochs that have passed since it began
 
     @property
     def query(self) -> str:
@@ -56,9 +65,15 @@ class FileDecisionLog:
 
     def verify(self) -> None:
         """Read every link and receipt that is not folded. At open by the planner; tools. Raises ``LogError``."""
-        for epoch in survey(self._store).chains:
+
+        def read(epoch: int) -> None:
             self.chain(epoch)
             self.receipt(epoch)
+
+        # Some hundred files, which a shared mount gives one after the other only if they are asked for so.
+        chains = list(survey(self._store).chains)
+        readers = min(_READERS_MAX, len(chains) // _READERS_EACH)
+        background.spread("onceonly-verify", read, chains, threads_max=max(readers, 1))
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -178,10 +193,22 @@ class FileDecisionLog:
     def fold(self) -> None:
         """Turn details beyond the limit into history. After each epoch: one comparison, if nothing is to do.
 
-        Safe to be killed in, and beside another process that folds. Raises ``LogError`` for what is damaged
-        or missing, ``UnavailableError``.
+        Safe to be killed in, and beside another process that folds. Raises ``LogError`` for what is damaged or missing,
+        ``UnavailableError``; with ``aside``, the next call does.
         """
-        if self._newest is not None and self._folder.due(self._newest):
+        folding = self._folding
+        if folding is not None:
+            if not folding.done() and self._lag < _LAG_MAX:
+                self._lag += 1
+                return
+            self._folding, self._lag = None, 0
+            folding.result()  # raises what it raised
+        if self._newest is None or not self._folder.due(self._newest):
+            return
+        if self._aside:
+            # Some hundred operations, which the epoch need not wait for. To this process it is as if another folded.
+            self._folding = background.begin("onceonly-fold", self._folder.fold)
+        else:
             self._folder.fold()
 
     # --- helpers ------------------------------------------------------------------------------------------

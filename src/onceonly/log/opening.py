@@ -11,14 +11,16 @@ from onceonly.log.local import LocalStore
 _KEEP_MIN = 2
 
 
-def open_log(checkpoint: str, *, query: str, keep: int = 100, create: bool) -> FileDecisionLog:
+def open_log(
+    checkpoint: str, *, query: str, keep: int = 100, create: bool, aside: bool = False
+) -> FileDecisionLog:
     """Open the decision log of a query, in the folder ``onceonly`` of its checkpoint.
 
     Driver, planner (``create=True``) and commit process (``create=False``), once a process; idempotent.
     ``query`` is the query's id, ``keep`` the number of newest epochs whose details stay. With ``create`` the
     log is made if there is none, the file system is tried, every detail is read, and what broken-off puts
-    left is cleared away. Raises ``ConfigurationError``, ``CheckpointMovedError``, ``LogError`` (naming the
-    file) or ``UnavailableError``.
+    left is cleared away; with ``aside`` it is folded beside the epochs. Raises ``ConfigurationError``,
+    ``CheckpointMovedError``, ``LogError`` (naming the file) or ``UnavailableError``.
     """
     if keep < _KEEP_MIN:
         raise ConfigurationError(
@@ -34,7 +36,7 @@ def open_log(checkpoint: str, *, query: str, keep: int = 100, create: bool) -> F
     if found is None:
         found = _missing(store, query=query, address=address, create=create)
     identity.compare(found, store, query=query, address=address)
-    log = FileDecisionLog(store, query=query, keep=keep)
+    log = FileDecisionLog(store, query=query, keep=keep, aside=aside)
     log.check()
     if create:
         log.verify()
