@@ -121,7 +121,7 @@ class World:
                 self.values += produce(self._servers, self._input, self._count, again=again)
             self._count += 1
 
-    def task(self, *, files: int = 1, epochs: int = 4, stays: bool = False) -> Task:
+    def task(self, *, files: int = 1, epochs: int = 4) -> Task:
         """Give the task to run the query over what is there, ``files`` of it in each epoch."""
         per_file = 6 if self.road.state == "none" else 9
         return Task(
@@ -132,5 +132,4 @@ class World:
             servers=self._servers,
             per_epoch=files * per_file if self.road.source == "kafka" else files,
             epochs=epochs,
-            stays=stays,
         )

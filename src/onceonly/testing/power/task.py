@@ -59,7 +59,7 @@ ROADS = tuple(Road(source, state, sink) for sink in SINKS for source in SOURCES 
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a query. ``limit_s`` bounds it; a rate source runs until it has shown ``epochs`` more."""
+    """One run of a query. ``limit_s`` bounds it; a rate source is read ``epochs`` times."""
 
     road: Road
     checkpoint: str
@@ -70,8 +70,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Files, or rows of Kafka, that an epoch takes."""
     epochs: int = 4
     limit_s: float = 90.0
-    stays: bool = False
-    """Whether it waits for more input instead of ending."""
 
     def give(self, life: Path, number: int) -> None:
         """Give it to a job that waits for one."""
