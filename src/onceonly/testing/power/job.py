@@ -97,10 +97,9 @@ def run(spark: SparkSession, task: Task) -> Done:
     # A rate source has no end: it is read up to now, several times. Stopped, a query would leave what it has decided.
     times = task.epochs if task.road.source == "rate" else 1
     try:
-        for number in range(times):
-            if number:
-                time.sleep(_RATE_TICK_S)
+        for _ in range(times):
             onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=_STARTS_MAX - 1, delay_s=0.02))
+            time.sleep(_RATE_TICK_S if times > 1 else 0)
     except onceonly.OnceonlyError as error:
         code, what = error.code, str(error)
     except Exception as error:  # noqa: BLE001  Spark's own: a person would have to look at it
