@@ -246,10 +246,10 @@ DEFECTS: Final = (
         group=DECISION,
         what="Commits are sent before their link is put",
         file="runtime/coordinator.py",
-        before="        try:\n            standing = self._log.put_link(link)\n",
+        before="        standing = self._log.put_link(link)\n",
         after="        for vote in link.pending:\n"
         "            self._sinks[vote.sink].commit(vote.handle)  # type: ignore[arg-type]\n"
-        "        try:\n            standing = self._log.put_link(link)\n",
+        "        standing = self._log.put_link(link)\n",
         tests=(
             COORDINATOR
             + "test_nothing_is_committed_before_the_link_is_there_and_no_receipt_before_all_is_committed",
@@ -533,8 +533,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A replay that gives other rows than were decided is not reported",
         file="protocol/deciding.py",
-        before="    return (Report(ReportKind.REPLAY_DIFFERS, message),) if differs else ()\n",
-        after="    return ()\n",
+        before="    return s.Done(), (Report(ReportKind.REPLAY_DIFFERS, message),) if differs else ()\n",
+        after="    return s.Done(), ()\n",
         tests=(COORDINATOR + "test_a_replay_with_other_rows_is_reported_and_the_output_stands",),
         says="replayed with other rows",
     ),
@@ -542,9 +542,9 @@ DEFECTS: Final = (
         name="other-offsets-not-noticed",
         group=RECOVERY,
         what="A replay from other source offsets than were decided goes on",
-        file="protocol/planning.py",
-        before="    if last.barrier and context.barrier and last.barrier != context.barrier:\n",
-        after="    if last.barrier and not context.barrier:\n",
+        file="protocol/inputs.py",
+        before="    return bool(link.barrier and found and _plain(link) != found)\n",
+        after="    return bool(link.barrier and not found)\n",
         tests=(COORDINATOR + "test_other_source_offsets_than_were_decided_stop_the_run",),
         says="DID NOT RAISE",
     ),
@@ -997,9 +997,9 @@ DEFECTS: Final = (
         group=KAFKA,
         what="Rows that are sent again get a new sequence number, so a broker that has them takes them twice",
         file="sinks/kafka/delivery.py",
-        before="        lane.not_before = time.monotonic() + lane.pause_s\n",
-        after="        lane.not_before = time.monotonic() + lane.pause_s\n"
-        "        lane.sequence = record_batches.next_sequence(lane.sequence, lane.waiting[0].count)\n",
+        before="        lane.not_before = time.monotonic() + lane.pause_s * random",
+        after="        lane.sequence = record_batches.next_sequence(lane.sequence, lane.waiting[0].count)\n"
+        "        lane.not_before = time.monotonic() + lane.pause_s * random",
         tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
     ),
     Defect(
