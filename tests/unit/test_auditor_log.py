@@ -197,6 +197,16 @@ def test_a_doctored_checkpoint_is_named(
     assert any(named in example for example in found.examples), found.examples
 
 
+def test_a_barrier_with_the_names_of_sources_is_the_one_without(checkpoint: Checkpoint) -> None:
+    checkpoint.run(range(3))
+    for epoch in range(3):
+        barrier = checkpoint.folder / "offsets" / str(epoch)
+        barrier.write_text(f'v2\n{{"batchWatermarkMs":0}}\nsrc_a:{checkpoint.barrier(epoch)}')
+    assert checkpoint.mismatches() == []
+    barrier.write_text(f'v2\n{{"batchWatermarkMs":0}}\nsrc_a:{checkpoint.barrier(7)}')
+    assert any("not that of offsets/2" in example for example in checkpoint.mismatches())
+
+
 def test_folded_epochs_are_read_from_history(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "checkpoint", keep=5)
     checkpoint.run(range(50))

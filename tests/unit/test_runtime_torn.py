@@ -87,6 +87,27 @@ def test_a_barrier_whose_list_of_files_is_not_there_is_taken_away(checkpoint: Pa
     assert mend(checkpoint) == ("offsets/1",)
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_source_with_a_name_keeps_its_lists_under_it(checkpoint: Path, version: str) -> None:
+    name = "src_a:" if version == "v2" else ""
+    (checkpoint / "sources/0").rename(checkpoint / "sources/src_a")
+    for epoch in (0, 1):
+        put(checkpoint, f"offsets/{epoch}", f'{version}\n{METADATA}\n{name}{{"logOffset":{epoch}}}')
+    assert mend(checkpoint) == ()
+    (checkpoint / "sources/src_a/1").unlink()
+    assert mend(checkpoint) == ("offsets/1",)
+
+
+def test_a_barrier_with_the_names_of_sources_is_whole_or_torn_as_one_without(tmp_path: Path) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", f"v2\n{METADATA}\nb-2:-\nrate.1:12")
+    put(tmp_path, "sources/rate.1/0", "v1\n1732650000000")
+    assert mend(tmp_path) == ()
+    for torn in ("b-2:-", "b-2:-\nrate.1:", "b-2:-\nrate.1:1"):
+        put(tmp_path, "offsets/1", f"v2\n{METADATA}\n{torn}")
+        assert mend(tmp_path) == ("offsets/1",)
+
+
 def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(tmp_path: Path) -> None:
     put(tmp_path, "metadata", QUERY)
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")

@@ -19,7 +19,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from onceonly import durable
+from onceonly import durable, offsets
 from onceonly.errors import OnceonlyError
 from onceonly.log import codec, identity, names
 from onceonly.log.local import LocalStore
@@ -33,10 +33,8 @@ log = logging.getLogger("onceonly")
 
 # A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
 _CLOCK_DIGITS = 13
-# A version line and a line of metadata stand before the sources' lines.
-_HEADER_LINES = 2
 # What a file source says: the number of its newest list of files.
-_LISTED = re.compile(r'^(?:[^{]*:)?\{"logOffset":(\d+)\}$')
+_LISTED = re.compile(r'^\{"logOffset":(\d+)\}$')
 # 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
 _VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
@@ -121,15 +119,21 @@ class _Torn:
 
     def _lacks_list(self, barrier: Path) -> bool:
         """Say whether it names files of a source whose list is not there: durable by its own sync, and nothing else."""
-        for number, line in enumerate(_text(barrier).split("\n")[_HEADER_LINES:]):
+        for source, end in offsets.lines(_text(barrier)):
             lists = [
-                each.name.partition(".")[0] for each in _children(self._checkpoint / "sources" / str(number))
+                each.name.partition(".")[0] for folder in self._kept(source) for each in _children(folder)
             ]
             newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
-            named = _LISTED.search(line)
-            if newest < (int(named[1]) if named else 0 if line != "-" and barrier.name == "0" else -1):
+            listed = _LISTED.search(end)
+            if newest < (int(listed[1]) if listed else 0 if end != "-" and barrier.name == "0" else -1):
                 return True
         return False
+
+    def _kept(self, source: str) -> list[Path]:
+        """Give where a source may keep its lists: under its name, also where the barrier tells its number alone."""
+        folders = _children(self._checkpoint / "sources")
+        own = [folder for folder in folders if folder.name == source]
+        return own or [folder for folder in folders if not folder.name.isdecimal()]
 
     def _mend_lists(self) -> Iterator[Path]:
         """Of each source: the newest list of files, or where it began; with the barrier that names it."""
@@ -138,11 +142,11 @@ class _Torn:
             newest = max(found, key=lambda path: int(path.name.partition(".")[0]), default=None)
             if newest is None or _is_list(_text(newest)):
                 continue
-            offsets = self._newest_first("offsets")
-            if offsets and int(offsets[0].name) > self._decided and not self._is_committed(offsets[0]):
-                yield _remove(offsets[0])
-                offsets = offsets[1:]
-            if len(found) > 1 or not offsets:
+            barriers = self._newest_first("offsets")
+            if barriers and int(barriers[0].name) > self._decided and not self._is_committed(barriers[0]):
+                yield _remove(barriers[0])
+                barriers = barriers[1:]
+            if len(found) > 1 or not barriers:
                 yield _remove(newest)
 
     def _mend_id(self) -> Iterator[Path]:
@@ -150,7 +154,7 @@ class _Torn:
         if _is_id(_text(path)):
             return
         known = identity.read(self._store)
-        offsets, commits = self._newest_first("offsets"), self._newest_first("commits")
+        barriers, commits = self._newest_first("offsets"), self._newest_first("commits")
         if known is not None:
             temporary = self._checkpoint / _TEMPORARY
             temporary.unlink(missing_ok=True)
@@ -159,9 +163,9 @@ class _Torn:
             temporary.rename(path)
             durable.sync(self._checkpoint)
             yield path
-        elif not commits and (path.exists() or offsets):
+        elif not commits and (path.exists() or barriers):
             # A query that has decided nothing yet begins anew.
-            for each in offsets:
+            for each in barriers:
                 yield _remove(each)
             if path.exists():
                 yield _remove(path)
@@ -235,8 +239,8 @@ def _is_commit(text: str) -> bool:
 
 def _is_barrier(text: str, before: str) -> bool:
     """Say whether it is whole: as many sources as the one before, and none that went back."""
-    version, *lines = text.split("\n")
-    others = before.split("\n")[1:]
+    version, *lines = map(offsets.plain, text.split("\n"))
+    others = [offsets.plain(line) for line in before.split("\n")[1:]]
     if not _is_version(version) or len(lines) < 2 or not all(map(_is_value, lines)):  # noqa: PLR2004  metadata, a source
         return False
     if not others:
@@ -262,11 +266,11 @@ def _is_version(line: str) -> bool:
 
 
 def _is_value(line: str) -> bool:
-    """Say whether a line is JSON, a dash for a source that has said nothing, or JSON behind a source's name."""
-    if line == "-":
+    """Say whether a line is JSON, or a dash for a source that has said nothing, also behind a source's name."""
+    value = offsets.plain(line)
+    if value == "-":
         return True
-    for text in (line, line.partition(":")[2]):
-        with contextlib.suppress(ValueError):
-            json.loads(text)
-            return True
+    with contextlib.suppress(ValueError):
+        json.loads(value)
+        return True
     return False
