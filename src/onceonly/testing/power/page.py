@@ -42,7 +42,7 @@ def figures(found: Result | None) -> str:
     java = str(machine.get("java", "")).replace('"', "")
     summary = (
         f"{found.cuts:,} cuts in {found.states:,} different states: {verdict}. Remarks of the auditor on"
-        f" Spark's and our own notes of epochs, which no reader sees: {other:,}."
+        f" notes of epochs and on young files that a crash left, which no reader sees: {other:,}."
     )
     where = (
         f"Recorded by `onceonly verify --power-cuts` from {found.begun[:16]} to {found.ended[:16]},"
