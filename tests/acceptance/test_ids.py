@@ -1,4 +1,4 @@
-"""Transactional ids do not grow with the epochs, whatever Spark does with its Python workers."""
+"""Ids and what leaders keep of producers do not grow with the epochs, whatever Spark does with its Python workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness import Bench
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,16 @@ def ids(servers: str, query: str) -> set[str]:
     return {name for name in names if query in name and not name.endswith(".check")}
 
 
+def producers(servers: str, topic: str) -> list[int]:
+    """Count the producers that the leader of each partition keeps."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        described = admin.describe_producers([TopicPartition(topic, number) for number in range(SLOTS)])
+    finally:
+        admin.close()
+    return [len(each.active_producers) for each in described.values()]
+
+
 @pytest.mark.parametrize("epochs", [12, pytest.param(120, marks=pytest.mark.long)])
 @pytest.mark.parametrize("producer", ["direct", pytest.param("batch", marks=pytest.mark.long)])
 def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
@@ -47,3 +57,5 @@ def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
     assert sorted(value for _, value in bench.read()) == sorted(map(str, range(10 * epochs)))
     found = ids(kafka.bootstrap_servers, bench.query_id())
     assert SLOTS <= len(found) <= 2 * SLOTS, sorted(found)
+    kept = producers(kafka.bootstrap_servers, bench.target)
+    assert max(kept) <= 2 * SLOTS, "each id is one producer to the leaders"

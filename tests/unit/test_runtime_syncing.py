@@ -203,6 +203,39 @@ def test_a_planner_whose_sync_failed_keeps_the_commit_process_from_deciding(chec
     assert "ended before its syncs did" in CheckpointSync(checkpoint).wait(plan())
 
 
+@pytest.mark.parametrize(
+    ("names", "waits"),
+    [
+        ({"PYTHON_WORKER_FACTORY_SECRET": "s"}, True),
+        ({"PYTHON_WORKER_FACTORY_SOCK_DIR": "d"}, True),
+        ({"PYTHON_WORKER_FACTORY_SECRET": "s", "SPARK_REUSE_WORKER": "1"}, False),
+        ({}, False),
+    ],
+)
+def test_a_planner_that_ends_with_its_plan_ends_its_syncs_first(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, names: dict[str, str], *, waits: bool
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("PYTHON_WORKER_FACTORY_", "SPARK_REUSE_"))]:
+        monkeypatch.delenv(name)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    going_on, done = threading.Event(), threading.Event()
+
+    def sync(_self: CheckpointSync) -> str:
+        assert going_on.wait(10)
+        done.set()
+        return ""
+
+    monkeypatch.setattr(CheckpointSync, "sync", sync)
+    if waits:
+        threading.Timer(0.05, going_on.set).start()
+    planner = CheckpointSync(checkpoint)
+    planner.begin(plan())
+    assert done.is_set() is waits
+    going_on.set()
+    assert planner.wait(plan()) == ""
+
+
 def test_without_a_word_of_the_planner_nothing_is_decided(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

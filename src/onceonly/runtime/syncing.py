@@ -8,7 +8,8 @@ the decision waits for their end.
 On the format road planner and commit process are two. The planner leaves a note of what became of its syncs, and the
 commit process decides on that note alone: to sync once more would prove nothing, as Linux tells of a failed write once,
 and the one who was told may be the other process. A planner that ends before its note is complete (a failed fsync ends
-it, see ``durable``) keeps the epoch from being decided.
+it, see ``durable``) keeps the epoch from being decided. So where Spark does not use its workers again and ends the
+planner with its plan, the planner ends its syncs first.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ _SETTLED_S = 2.0
 _PARENTS_MAX = 3
 _SMALL_BYTES_MAX = 1024 * 1024
 _NOTE = "synced"
+# What Spark sets in its Python workers (org.apache.spark.api.python.PythonWorkerFactory), and where they live on.
+_WORKERS = "PYTHON_WORKER_FACTORY_"
+_REUSED = "SPARK_REUSE_WORKER"
 # One page at most, which is read as a whole; the reason is cut to fit, escapes and all.
 _NOTE_BYTES = 2048
 _WHY_MAX = 300
@@ -65,7 +69,10 @@ class CheckpointSync:
         self._running: tuple[str, Future[str]] | None = None
 
     def begin(self, plan: Plan) -> None:
-        """Begin the syncs of an epoch that was just planned. Planner or driver, once a try; does not wait."""
+        """Begin the syncs of an epoch that was just planned. Planner or driver, once a try.
+
+        Does not wait, unless this process ends with its plan.
+        """
         note = _Note(self._checkpoint, plan)
         note.put(done=False)
 
@@ -75,6 +82,8 @@ class CheckpointSync:
             return why
 
         self._running = (plan.id, background.begin("onceonly-sync", work))
+        if _ends_soon():
+            self.wait(plan)
 
     def wait(self, plan: Plan) -> str:
         """Wait until all that was begun is durable; say what kept it from being, empty where nothing did.
@@ -254,6 +263,11 @@ class _Note:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
         return noted if noted.plan == self._plan else None
+
+
+def _ends_soon() -> bool:
+    """Say whether Spark kills this process once it has answered: a worker under spark.python.worker.reuse=false."""
+    return _REUSED not in os.environ and any(name.startswith(_WORKERS) for name in os.environ)
 
 
 def _lives(process: int) -> bool:
