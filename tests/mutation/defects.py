@@ -467,6 +467,15 @@ DEFECTS: Final = (
         tests=(SYNCING + "test_a_planner_whose_sync_failed_keeps_the_commit_process_from_deciding",),
     ),
     Defect(
+        name="planner-ends-before-its-syncs",
+        group=DECISION,
+        what="A planner that Spark ends with its plan leaves its syncs to a thread that ends with it",
+        file="runtime/syncing.py",
+        before="        if _ends_soon():\n            self.wait(plan)\n",
+        after="",
+        tests=(SYNCING + "test_a_planner_that_ends_with_its_plan_ends_its_syncs_first",),
+    ),
+    Defect(
         name="barrier-read-once",
         group=DECISION,
         what="Offsets that an older driver writes over while the tasks run are not looked at again before the link",
@@ -991,6 +1000,28 @@ DEFECTS: Final = (
         after="            for lane in flight.lanes:\n                self.bytes -= lane.waiting.popleft().size\n"
         "            return\n        found",
         tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
+    ),
+    Defect(
+        name="former-marker-on-its-way",
+        group=KAFKA,
+        what="A seed does not wait for the former topic's marker, so an older checkpoint may not be noticed",
+        file="sinks/kafka/marker.py",
+        before="what, lambda: look(stable=True))",
+        after="what, lambda: look(stable=False))",
+        tests=(
+            "tests/unit/test_kafka_outcomes.py::test_a_seed_tells_the_epoch_of_a_former_topics_marker_that_is_on_its_way",
+        ),
+    ),
+    Defect(
+        name="limit-forgotten",
+        group=KAFKA,
+        what="Where nobody answers, a topic's limit that was known counts as none for a minute",
+        file="sinks/kafka/refusals.py",
+        before="            except NotAnsweredError:\n                return limit\n",
+        after="            except NotAnsweredError:\n                limit = None\n",
+        tests=(
+            "tests/unit/test_kafka_refusals.py::test_a_limit_that_nobody_tells_now_is_the_one_that_was_known",
+        ),
     ),
     Defect(
         name="sent-again-as-new",

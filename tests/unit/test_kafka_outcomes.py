@@ -173,6 +173,28 @@ def test_a_group_without_a_marker_gets_a_seed_that_no_earlier_handle_can_name() 
     assert marker.epoch_of(first) == -1
 
 
+@pytest.mark.parametrize("pending_for", [0, 1, 99])
+def test_a_seed_tells_the_epoch_of_a_former_topics_marker_that_is_on_its_way(pending_for: int) -> None:
+    """The commit of that epoch was answered a moment ago; what never ends is not waited for."""
+
+    @dataclass
+    class Changed(Coordinators):
+        """A group whose markers named another topic, the newest of which comes a few looks later."""
+
+        looks: int = 0
+
+        def to_coordinator(self, kind: int, key: str, request: object) -> object:
+            if not isinstance(request, OffsetFetchRequest) or request.groups[0].topics is not None:
+                return super().to_coordinator(kind, key, request)
+            self.looks += 1
+            is_there = self.looks > pending_for
+            code = UNSTABLE if request.require_stable and not is_there else 0
+            return _fetched("g", code, OWN if is_there else BEFORE)
+
+    seed = marker.read_or_seed(Changed(shows=None), "g", "t")
+    assert marker.epoch_of(seed) == (7 if pending_for < 2 else 6)
+
+
 # --- one producer, one transaction ------------------------------------------------------------------------------
 
 

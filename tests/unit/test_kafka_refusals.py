@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from onceonly.sinks.kafka import compression, record_batches
+from onceonly.sinks.kafka import compression, record_batches, refusals
+from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.columns import rows
-from onceonly.sinks.kafka.refusals import Sieve
+from onceonly.sinks.kafka.refusals import Sieve, Told
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -109,3 +110,24 @@ def test_what_is_left_is_what_the_producers_read() -> None:
     sieve = Sieve(None, 100, record_batches.PLAIN, Cluster())  # type: ignore[arg-type]
     taken, _ = sieve.part(pa.record_batch(columns))
     assert [row[:2] for row in rows(taken, None, 0)] == [("t", b"a")]
+
+
+def test_a_limit_that_nobody_tells_now_is_the_one_that_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is asked for again at once, not a minute later."""
+    answers: list[int | None] = [None, 300, None, 400]
+
+    def limit_of(_admin: object, _topic: str) -> int:
+        answer = answers.pop(0)
+        if answer is None:
+            raise NotAnsweredError("not now")
+        return answer
+
+    monkeypatch.setattr(refusals, "limit_of", limit_of)
+    told = Told(None)  # type: ignore[arg-type]
+    assert told.limit("t") is None
+    assert told.limit("t") == 300
+    assert told.limit("t") == 300
+    assert len(answers) == 2
+    monkeypatch.setattr(refusals, "_AGE_S", 0.0)
+    assert told.limit("t") == 300
+    assert told.limit("t") == 400

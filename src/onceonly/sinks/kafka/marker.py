@@ -118,13 +118,22 @@ def read_or_seed(admin: Admin, group: str, topic: str) -> str:
 
 
 def _former(admin: Admin, group: str) -> str:
-    """Give what a seed tells of markers that named another topic: the epoch, so that an older checkpoint is noticed."""
+    """Give what a seed tells of markers that named another topic: the epoch, so that an older checkpoint is noticed.
 
-    def look() -> list[str]:
-        answer = admin.to_coordinator(GROUP, group, _request([group], None, stable=False))
-        return _tokens(admin, answer.groups[0])
+    A commit that was answered a moment ago may not have come to the group yet, so a stable read is first tried.
+    """
 
-    tokens = admin.patiently(_PLAIN_S, f"the former marker of group {group}", look)
+    def look(*, stable: bool) -> list[str]:
+        answer = admin.to_coordinator(GROUP, group, _request([group], None, stable=stable)).groups[0]
+        if any(each.error_code == _UNSTABLE for entry in answer.topics for each in entry.partitions):
+            raise NotAnsweredError(f"error {_UNSTABLE}")
+        return _tokens(admin, answer)
+
+    what = f"the former marker of group {group}"
+    try:
+        tokens = admin.patiently(_STABLE_S, what, lambda: look(stable=True))
+    except UnavailableError:
+        tokens = admin.patiently(_PLAIN_S, what, lambda: look(stable=False))
     newest = max(map(epoch_of, tokens), default=-1)
     return f"{newest}:" if newest >= 0 else ""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.ports import Refused
 from onceonly.sinks.kafka import columns, compression, record_batches
-from onceonly.sinks.kafka.admin import NotAnsweredError
+from onceonly.sinks.kafka.admin import UNKNOWN_TOPIC, NotAnsweredError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import Topics
 from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, spelled
@@ -141,14 +141,17 @@ class Told:
         self._topics = Topics(admin, _AGE_S)
 
     def limit(self, topic: str) -> int | None:
-        """Give ``max.message.bytes``; None where this user may not see it, or nobody answers now."""
+        """Give ``max.message.bytes``; None where this user may not see it, or nobody has answered yet.
+
+        Where nobody answers now, it is the one before, and the next one who needs it asks again.
+        """
         asked, limit = self._limits.get(topic, (-_AGE_S, None))
         now = time.monotonic()
         if now - asked >= _AGE_S:
             try:
                 limit = limit_of(self._admin, topic)
             except NotAnsweredError:
-                limit = None
+                return limit
             self._limits[topic] = now, limit
         return limit
 
@@ -231,5 +234,8 @@ def limit_of(admin: Admin, topic: str) -> int | None:
         include_synonyms=False,
     )
     answer = admin.send(request)
+    for result in answer.results:
+        if result.error_code == UNKNOWN_TOPIC:  # a broker may be late to know it
+            raise NotAnsweredError(f"error {result.error_code} for topic {topic}")
     told = [entry.value for result in answer.results for entry in result.configs or ()]
     return int(told[0]) if told and told[0] else None
