@@ -24,6 +24,17 @@ _CONFIDENTIAL = (
 _SECRET_NAME = re.compile(_CONFIDENTIAL, re.IGNORECASE)
 # A user's password in an address, or a part of a connection text that names one.
 _SECRET_VALUE = re.compile(rf"://[^/?#\s]*:[^/?#\s]*@|\b\w*{_CONFIDENTIAL}\w*\s*[=:]", re.IGNORECASE)
+# The units of Spark's intervals, and those of its settings (JavaUtils.timeStringAs).
+_SECONDS = {
+    unit: seconds
+    for units, seconds in (
+        ("us microsecond microseconds", 1e-6), ("ms millisecond milliseconds", 1e-3), ("s sec second seconds", 1.0),
+        ("m min minute minutes", 60.0), ("h hour hours", 3600.0), ("d day days", 86400.0),
+        ("week weeks", 604800.0),
+    )
+    for unit in units.split()
+}  # fmt: skip
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(" + "|".join(sorted(_SECONDS, key=len, reverse=True)) + r")(?![a-z])")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
@@ -56,10 +67,22 @@ def size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
+def span(text: str) -> float:
+    """Read a time as Spark writes it, in seconds: ``7 days``, ``90m``, ``1 week 12 hours``, ``interval 30 seconds``.
+
+    A number alone, months and years are refused: they are as long as one thinks.
+    """
+    parts = text.strip().lower().removeprefix("interval ")
+    if not parts.strip() or _SPAN.sub("", parts).strip():
+        raise ValueError(text)
+    return sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(parts))
+
+
 _FORMS: dict[Any, str] = {
     boolean: "true or false",
     whole: "a whole number, at least 0",
     size: "a number of bytes such as 1048576, 128m or 1g",
+    span: "a time such as 7 days, 12 hours or 90m",
 }
 
 

@@ -51,6 +51,7 @@ BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
+FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 
 
@@ -1312,6 +1313,24 @@ DEFECTS: Final = (
         after="""    return final.rpartition("/")[2]\n""",
         tests=(FILE_READERS + "test_no_reader_that_globs_sees_a_row_that_is_not_decided_at_any_step",),
         says="decided",
+    ),
+    Defect(
+        name="files-expire-before-their-manifests",
+        group=FILES,
+        what="The files of old epochs go while the manifests still show them",
+        file="sinks/files/expiry.py",
+        before="        if found.expiring:\n",
+        after="        if found.expiring and not found.removing:\n",
+        tests=(FILE_EXPIRY + "test_an_expiry_outlives_a_power_loss_at_any_step",),
+    ),
+    Defect(
+        name="files-expire-without-grace",
+        group=FILES,
+        what="The files of epochs that left the manifests go at once, under a reader that has listed them",
+        file="sinks/files/expiry.py",
+        before='                if _idle(store, folder / marks.mark_name("expired", each)) >= grace_s\n',
+        after='                if _idle(store, folder / marks.mark_name("expired", each)) >= 0.0\n',
+        tests=(FILE_EXPIRY + "test_the_manifests_forget_first_and_the_files_go_after_the_grace_time",),
     ),
     Defect(
         name="partition-by-dropped",

@@ -196,9 +196,7 @@ def test_what_no_folder_keeps_is_refused_by_column_and_value() -> None:
     assert paths.folder_of(["day"], [None], who="") == f"day={paths.NULL_FOLDER}"
 
 
-@pytest.mark.parametrize(
-    "name", ["nullValue", "timestampFormat", "retention", "lineSep", "parquet.block.size"]
-)
+@pytest.mark.parametrize("name", ["nullValue", "timestampFormat", "lineSep", "parquet.block.size"])
 def test_an_option_that_only_sparks_sink_has_is_named_and_no_other_is_guessed(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         FilesSink({"path": "/x", name: "1"})

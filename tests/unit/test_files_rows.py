@@ -147,7 +147,7 @@ def test_no_merged_file_grows_beyond_its_limit_and_large_ones_do_not_stop_the_re
     monkeypatch.setattr(ledger, "MERGED_BYTES_MAX", 2000)
     kept = put_all(quick, [200, 1, 1, 1, 150, 90, *[1] * 60])
     assert [each.epoch for each in kept.manifests()] == list(range(66))
-    parts = [(part, (quick / part.name).stat().st_size) for part in kept._standing()]
+    parts = [(part, (quick / part.name).stat().st_size) for part in kept.standing()]
     assert all(part.level == 0 or size <= 2000 for part, size in parts)
     assert {part.first for part, size in parts if size > 1500 and part.level == 0} == {0, 4, 5}
     assert len(parts) < 30
@@ -168,7 +168,7 @@ def test_merging_that_fails_fails_no_epoch(
     oldest.write_bytes(whole)
     kept.put(last)
     assert [each.epoch for each in kept.manifests()] == [0, 1, 2, 3]
-    assert kept._standing()[0].level == 1
+    assert kept.standing()[0].level == 1
 
 
 def test_merging_decodes_no_values(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,9 +181,9 @@ def test_merging_decodes_no_values(quick: Path, monkeypatch: pytest.MonkeyPatch)
     )
     kept._merge()
     monkeypatch.undo()
-    assert [part.level for part in kept._standing()] == [1, 0, 0]
+    assert [part.level for part in kept.standing()] == [1, 0, 0]
     whole = [*kept.manifests()[:2]]
-    assert (quick / kept._standing()[0].name).read_bytes() == manifest.encode_manifests(whole)
+    assert (quick / kept.standing()[0].name).read_bytes() == manifest.encode_manifests(whole)
 
 
 def test_a_folder_that_never_comes_to_rest_is_not_read(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:

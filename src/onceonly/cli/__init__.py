@@ -1,6 +1,6 @@
-"""The command line: ``onceonly demo``, ``verify``, ``checkpoints``, ``transactions``, ``jars``. All thin.
+"""The command line: ``onceonly demo``, ``verify``, ``checkpoints``, ``transactions``, ``files``, ``jars``.
 
-Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot tell, 64 wrong
+All thin. Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot tell, 64 wrong
 usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command line goes first.
 """
 
@@ -17,7 +17,7 @@ from onceonly.errors import OnceonlyError
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
 _EXIT_INTERRUPTED = 130
-_COMMANDS = ("checkpoints", "demo", "jars", "transactions", "verify")
+_COMMANDS = ("checkpoints", "demo", "files", "jars", "transactions", "verify")
 
 
 class _Commands(click.Group):

@@ -4,6 +4,7 @@ Each is a file ``{level}-{first}-{last}.manifest``. An epoch's own has level 0; 
 the next, so their number grows with the logarithm of the epochs. A merged file is put, durably, before its parts
 are deleted, and hides those that are still there: a reader sees each epoch once at every moment. Merging takes the
 oldest that fit into one file, so whoever repeats it, after a crash or beside another process, makes the same bytes.
+Epochs that have expired (``marks``) are not among what is read, whether or not their manifests are still there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onceonly.errors import LogError, OnceonlyError, UnavailableError
+from onceonly.sinks.files import marks
 from onceonly.sinks.files.manifest import (
     Layout,
     Manifest,
@@ -127,36 +129,62 @@ class Ledger:
     def listed(self, epoch: int) -> frozenset[DataFile] | None:
         """Give the files that are listed of an epoch, None where its manifest is still to come. Raises ``LogError``."""
         for _ in range(_TRIES):
-            part = next((p for p in self._standing() if p.first <= epoch <= p.last), None)
+            part = next((p for p in self.standing() if p.first <= epoch <= p.last), None)
             if part is None:
                 return None
-            several = self._manifests_of(part)
+            several = self.of(part)
             if several is not None:
                 return frozenset(file for each in several if each.epoch == epoch for file in each.files)
         raise self._too_quick()
 
     def newest(self) -> int | None:
         """Give the newest epoch that has a manifest; one or two listings."""
-        parts = self._standing()
+        parts = self.standing()
         return max(part.last for part in parts) if parts else None
 
     def manifests(self) -> list[Manifest]:
-        """Read all, oldest epoch first, as they stood at one moment. Raises ``LogError``."""
+        """Read all that have not expired, oldest epoch first, as they stood at one moment. Raises ``LogError``."""
         for _ in range(_TRIES):
             found: list[Manifest] = []
-            for part in self._standing():
-                several = self._manifests_of(part)
+            for part in self.standing():
+                several = self.of(part)
                 if several is None:
                     break  # merged away since the listing
                 found += several
             else:
-                return sorted(found, key=lambda manifest: manifest.epoch)
+                # Looked up last: what expires meanwhile keeps its files for a while.
+                expired_to = self.marks().expired_to
+                return sorted(
+                    (each for each in found if each.epoch > expired_to), key=lambda each: each.epoch
+                )
         raise self._too_quick()
+
+    def marks(self) -> marks.Marks:
+        """Give the marks of what has expired; one listing."""
+        return marks.marks_among(self._names())
+
+    def standing(self) -> list[Part]:
+        """List the manifest files, oldest first, without those that a merged one hides. Expired ones are among them."""
+        return _standing(self._listed())
+
+    def of(self, part: Part) -> tuple[Manifest, ...] | None:
+        """Read one manifest file; None where it is no longer there. Raises ``LogError``."""
+        data = self._read(part.name)
+        return None if data is None else decode_manifests(data, where=str(self.folder / part.name))
+
+    def drop(self, epoch: int) -> None:
+        """Delete the manifest files that hold nothing newer. Idempotent; their epochs have expired, durably."""
+        for part in self._parts(self._names()):
+            if part.last <= epoch:
+                self._store.delete(self.folder / part.name)
 
     def _stands(self, manifest: Manifest, among: AbstractSet[DataFile]) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""
         found = self.listed(manifest.epoch)
         if found is None:
+            if manifest.epoch <= self.marks().expired_to:
+                # It would never be seen. The newest epochs do not expire, so this one was decided anew.
+                raise _other(self.folder, manifest.epoch)
             return False
         if found == frozenset(manifest.files) or (found and found <= among):
             return True
@@ -220,9 +248,6 @@ class Ledger:
             if _BROKEN_OFF.fullmatch(name):
                 self._store.delete(self.folder / name)
 
-    def _standing(self) -> list[Part]:
-        return _standing(self._listed())
-
     def _listed(self) -> list[Part]:
         """List until two listings are equal.
 
@@ -258,10 +283,6 @@ class Ledger:
             return self._store.read(self.folder / name)
         except OSError as error:
             raise unavailable(f"{self.folder / name} could not be read", error) from error
-
-    def _manifests_of(self, part: Part) -> tuple[Manifest, ...] | None:
-        data = self._read(part.name)
-        return None if data is None else decode_manifests(data, where=str(self.folder / part.name))
 
 
 def _standing(parts: list[Part]) -> list[Part]:

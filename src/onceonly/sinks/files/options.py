@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.options import Option, size, whole
+from onceonly.options import Option, size, span, whole
 from onceonly.sinks.files.paths import HIDDEN, local_path
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _NONE_YET = {
     "ignoreleadingwhitespace": "values are written as they are; trim the column",
     "ignoretrailingwhitespace": "values are written as they are; trim the column",
     "mergeschema": "it is for reading; onceonly.files.read puts columns of different epochs together",
-    "retention": "old files are not taken away by the sink; see the page on reading files",
     "cleansource": "it is an option of a source",
 }
 
@@ -143,6 +142,11 @@ DECLARED = (
         doc="csv only: what stands between two values",
     ),
     Option(
+        name="retention", read=span,
+        doc="epochs that are older than this time, such as 7 days, leave the manifests, and an hour later their files "
+        "are deleted; by default all stay",
+    ),
+    Option(
         name="staging", read=local_path,
         doc="the folder of temporary files, on the target's file system; default _onceonly/staging in the target",
     ),
@@ -163,6 +167,8 @@ class FilesOptions:
     compression: str
     header: bool
     sep: str
+    retention_s: float | None = None
+    """None for ever."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], given: Mapping[str, str]) -> FilesOptions:
@@ -192,6 +198,7 @@ class FilesOptions:
             compression=compression,
             header=values["header"] == "true",
             sep=values["sep"],
+            retention_s=values["retention"],
         )
 
     @property

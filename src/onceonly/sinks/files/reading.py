@@ -83,7 +83,7 @@ def read(
             found = [file for file in epoch.files if _is_there(store, target, epoch, file, missing)]
             files.setdefault(layout, []).extend(str(target / file.path) for file in found)
     # After the epochs: a layout is there before what is written by it.
-    for folder, name, _ in _folders(store, target):
+    for folder, name, _ in manifest_folders(store, target):
         if query in {None, name}:
             layouts |= Ledger(store, folder).layouts()
     if not layouts:
@@ -190,7 +190,7 @@ def _target(path: str) -> Path:
     return target
 
 
-def _folders(store: Store, target: Path) -> Iterator[tuple[Path, str, str]]:
+def manifest_folders(store: Store, target: Path) -> Iterator[tuple[Path, str, str]]:
     """Give the folders of manifests with query and sink."""
     root = target / HIDDEN / "epochs"
     try:
@@ -210,7 +210,7 @@ def _inside(store: Store, folder: Path) -> list[str] | None:
 
 
 def _epochs(store: Store, target: Path) -> Iterator[tuple[str, CommittedEpoch]]:
-    for folder, query, sink in _folders(store, target):
+    for folder, query, sink in manifest_folders(store, target):
         for manifest in Ledger(store, folder).manifests():
             yield (
                 manifest.layout,

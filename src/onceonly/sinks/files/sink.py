@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
 from onceonly.sinks.files import checks, committer, leftovers
+from onceonly.sinks.files.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
-from onceonly.sinks.files.paths import staging_folder
+from onceonly.sinks.files.paths import manifest_folder, staging_folder
 from onceonly.sinks.files.store import LocalStore, Store, unavailable
 from onceonly.sinks.files.writer import Attempt
 
@@ -36,6 +37,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         self._files = FilesOptions.of(self.options, options)
         self._store: Store = LocalStore()
         self._root: Path | None = None
+        self._retention: Retention | None = None
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns and targets, make the folders, and note how the files are to be read."""
@@ -82,8 +84,14 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         leftovers.abort(self._store, self._files, handle, root=self._root)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """Make the epoch durable, and put its manifest."""
-        committer.complete(self._store, self._files.target, context, epoch, handles)
+        """Make the epoch durable, and put its manifest; now and then remove what is older than it may be."""
+        target = self._files.target
+        committer.complete(self._store, target, context, epoch, handles)
+        if self._files.retention_s is not None:
+            self._retention = self._retention or Retention(
+                self._store, target, older_s=self._files.retention_s
+            )
+            self._retention.look(manifest_folder(target, context.query, context.sink), epoch)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is in the staging folder; changes nothing."""

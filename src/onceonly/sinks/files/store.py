@@ -67,6 +67,10 @@ class Store(Protocol):
         """Give the seconds since a file was written; 0 where nothing has this name."""
         ...
 
+    def idle(self, path: Path) -> float | None:
+        """Give the seconds since a file was written, renamed or changed; None where nothing has this name."""
+        ...
+
     def links(self, path: Path) -> int:
         """Count the names of a file, hard links; 0 where nothing has this name."""
         ...
@@ -149,6 +153,14 @@ class LocalStore:
             return time.time() - path.stat().st_mtime
         except FileNotFoundError:
             return 0.0
+
+    def idle(self, path: Path) -> float | None:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        # A rename is seen by the second only.
+        return time.time() - max(found.st_mtime, found.st_ctime)
 
     def links(self, path: Path) -> int:
         try:

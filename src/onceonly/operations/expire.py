@@ -1,0 +1,142 @@
+"""Expiring old epochs of file sinks by hand: where they are, and what of them is due. Any process, beside a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.operations.find import find
+from onceonly.operations.given import Given
+from onceonly.operations.sinks import links, uses
+from onceonly.sinks.files import expiry
+from onceonly.sinks.files.checks import read_token
+from onceonly.sinks.files.paths import HIDDEN, local_path, manifest_folder
+from onceonly.sinks.files.reading import manifest_folders
+from onceonly.sinks.files.store import LocalStore, unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.operations.find import Checkpoint
+
+_FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The manifests of one sink of one query in a target. ``before`` is an epoch that the log still needs."""
+
+    target: Path
+    folder: Path
+    query: str
+    sink: str
+    before: int | None = None
+
+
+def places(location: str) -> list[Place]:
+    """Find what a path leads to: a target with all that wrote to it, or checkpoints with their own file sinks.
+
+    Raises ``ConfigurationError`` where it leads to neither, ``LogError`` and ``UnavailableError`` for what cannot be
+    read.
+    """
+    target = local_path(location)
+    store = LocalStore()
+    if (target / HIDDEN).is_dir():
+        return [
+            Place(target=target, folder=folder, query=query, sink=sink)
+            for folder, query, sink in manifest_folders(store, target)
+        ]
+    found = find(location)
+    for problem in found.problems:
+        if not problem.foreign:
+            raise problem.error
+    several = [place for checkpoint in found.checkpoints for place in _of(store, checkpoint)]
+    if not several:
+        raise ConfigurationError(
+            f"no query with a checkpoint in {location} has a file sink",
+            next_step="name the checkpointLocation of a query that writes files, or the folder that it writes to",
+        )
+    return several
+
+
+def look(place: Place, *, older_s: float, grace_s: float) -> expiry.Due:
+    """See what is due; changes nothing."""
+    return expiry.due(
+        LocalStore(), place.target, place.folder, older_s=older_s, grace_s=grace_s, before=place.before
+    )
+
+
+def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
+    """Do it; give what was done. Killed anywhere, it is simply called again."""
+    return expiry.carry_out(LocalStore(), place.target, place.folder, found)
+
+
+def _of(store: LocalStore, checkpoint: Checkpoint) -> list[Place]:
+    if checkpoint.moved is not None:
+        raise checkpoint.moved
+    noted = links(checkpoint)
+    before = _unsettled(checkpoint)
+    several = []
+    for name, use in sorted(uses(checkpoint, Given()).items()):
+        if use.sink != _FILES or "path" not in use.options:
+            continue
+        target = local_path(use.options["path"])
+        tokens = [link.settings[name].get("token") for link in noted if name in link.settings]
+        _refuse_other_target(store, target, tokens[0] if tokens else None)
+        folder = manifest_folder(target, checkpoint.query, name)
+        several.append(Place(target=target, folder=folder, query=checkpoint.query, sink=name, before=before))
+    return several
+
+
+def _refuse_other_target(store: LocalStore, target: Path, token: str | int | None) -> None:
+    try:
+        found = read_token(store, target)
+    except OSError as error:
+        raise unavailable(f"{target} could not be read", error) from error
+    if token is not None and found != token:
+        raise ConfigurationError(
+            f"{target} is not the folder that the query wrote to; nothing was removed",
+            next_step="mount it, or name the folder itself instead of the checkpoint",
+        )
+
+
+def _unsettled(checkpoint: Checkpoint) -> int | None:
+    """Give the oldest epoch that is decided and not known to be committed: its files are still to come."""
+    oldest = None
+    for epoch in reversed(checkpoint.log.epochs()):
+        if not checkpoint.log.chain(epoch) or checkpoint.log.receipt(epoch) is not None:
+            # A log goes on only when an epoch is settled.
+            break
+        oldest = epoch
+    return oldest
+
+
+def as_json(place: Place, done: expiry.Due) -> dict[str, object]:
+    """Give the keys that a machine reads."""
+    return {
+        "target": str(place.target),
+        "query": place.query,
+        "sink": place.sink,
+        "epochs": [
+            {
+                "epoch": old.epoch,
+                "step": step,
+                "files": len(old.files),
+                "rows": old.rows,
+                "bytes": old.bytes,
+                "age_s": old.age_s,
+            }
+            for step, old in steps(done)
+        ],
+    }
+
+
+def steps(done: expiry.Due) -> list[tuple[str, expiry.Old]]:
+    """Give each epoch with its last step, oldest first: ``removed``, ``waiting`` or ``expired``."""
+    found: dict[int, tuple[str, expiry.Old]] = {}
+    for step, several in (("expired", done.expiring), ("waiting", done.waiting), ("removed", done.removing)):
+        for old in several:
+            before = found.get(old.epoch)
+            found[old.epoch] = (step, before[1] if before else old)
+    return [found[epoch] for epoch in sorted(found)]

@@ -1,0 +1,254 @@
+"""Old epochs leave the manifests first and lose their files later, whatever crashes; nothing else goes with them."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
+
+from onceonly import files
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.options import span
+from onceonly.sinks.files import expiry, ledger
+from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.paths import manifest_folder
+from onceonly.sinks.files.store import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["quick"]  # a fixture
+DAY = 86400.0
+kills = pytest.mark.parametrize("kill", [True, False], ids=["killed", "failed"])
+
+
+def folder_of(bench: Files) -> Path:
+    return manifest_folder(bench.target, bench.query, "files")
+
+
+def written(bench: Files, epochs: Iterable[int]) -> dict[int, list[Path]]:
+    """Write epochs of two rows in two folders; give their files."""
+    found = {}
+    for epoch in epochs:
+        handle = bench.prepared(rows(2 * epoch, 2 * epoch + 1), epoch)
+        assert bench.finish(epoch, handle) == ["Committed"]
+        found[epoch] = bench.finals(handle)
+    return found
+
+
+def listed(bench: Files) -> list[int]:
+    return [epoch.epoch for epoch in files.committed(str(bench.target))]
+
+
+def expire(bench: Files, older_s: float, *, grace_s: float = 0.0, before: int | None = None) -> expiry.Due:
+    folder = folder_of(bench)
+    found = expiry.due(bench.store, bench.target, folder, older_s=older_s, grace_s=grace_s, before=before)
+    return expiry.carry_out(bench.store, bench.target, folder, found)
+
+
+def of(olds: tuple[expiry.Old, ...]) -> list[int]:
+    return [old.epoch for old in olds]
+
+
+def aged(monkeypatch: pytest.MonkeyPatch, days: dict[Path, float]) -> None:
+    """Make files as many days old as is said; what is not named is new."""
+    true = LocalStore.idle
+
+    def idle(self: LocalStore, path: Path) -> float | None:
+        now = true(self, path)
+        return None if now is None else now + DAY * days.get(path, 0.0)
+
+    monkeypatch.setattr(LocalStore, "idle", idle)
+
+
+def test_the_manifests_forget_first_and_the_files_go_after_the_grace_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Files(tmp_path / "t")
+    made = written(bench, range(6))
+    days = {path: 9.0 - epoch for epoch, paths in made.items() for path in paths}
+    aged(monkeypatch, days)
+
+    done = expire(bench, 6.5 * DAY, grace_s=3600)
+    assert (of(done.expiring), of(done.removing)) == ([0, 1, 2], [])
+    assert listed(bench) == [3, 4, 5]
+    assert bench.ids() == list(range(12)), "who had listed them can still read them"
+
+    done = expire(bench, 6.5 * DAY, grace_s=3600)
+    assert (of(done.expiring), of(done.waiting), of(done.removing)) == ([], [0, 1, 2], [])
+
+    days[folder_of(bench) / f"expired-{2:020d}.mark"] = 1.0
+    done = expire(bench, 6.5 * DAY, grace_s=3600)
+    assert of(done.removing) == [0, 1, 2]
+    assert bench.ids() == list(range(6, 12))
+    assert listed(bench) == [3, 4, 5]
+    assert expire(bench, 6.5 * DAY, grace_s=3600) == expiry.Due(expiring=(), waiting=(), removing=())
+    assert not [path for path in folder_of(bench).iterdir() if path.name < f"0-{3:020d}"]
+
+
+def test_an_epoch_is_as_old_as_its_youngest_file_and_none_behind_a_young_one_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Files(tmp_path / "t")
+    made = written(bench, range(6))
+    days = {path: 9.0 for epoch in (0, 1, 2, 3) for path in made[epoch]}
+    days[made[2][1]] = 0.0
+    aged(monkeypatch, days)
+    assert of(expire(bench, DAY).expiring) == [0, 1]
+    days[made[2][1]] = 9.0
+    assert of(expire(bench, DAY, before=3).expiring) == [2]
+    assert listed(bench) == [3, 4, 5]
+
+
+def test_the_newest_stay_however_old_they_are(tmp_path: Path) -> None:
+    bench = Files(tmp_path / "t")
+    written(bench, range(2))
+    assert of(expire(bench, 0.0).expiring) == []
+    written(bench, [2])
+    assert of(expire(bench, 0.0).expiring) == [0]
+    assert listed(bench) == [1, 2]
+
+
+def test_only_what_this_sinks_manifests_name_is_removed(tmp_path: Path) -> None:
+    bench, other = Files(tmp_path / "t"), Files(tmp_path / "t", query="q-2")
+    made = written(bench, range(4))
+    theirs = written(other, range(4))
+    foreign = bench.target / "day=d0" / "by-hand.parquet"
+    foreign.write_bytes(b"x")
+    made[0][0].unlink()  # a consumer's doing
+    made[1][0].write_bytes(b"somebody else's")
+    assert of(expire(bench, 0.0).removing) == [0, 1]
+    left = {path for epoch in (2, 3) for path in made[epoch]} | {
+        path for each in theirs.values() for path in each
+    }
+    assert set(bench.visible()) == left | {foreign, made[1][0]}
+
+
+def test_an_older_checkpoint_is_noticed_where_its_epochs_have_expired(tmp_path: Path) -> None:
+    bench = Files(tmp_path / "t")
+    written(bench, range(4))
+    expire(bench, 0.0)
+    with pytest.raises(LogError, match="an older checkpoint was restored"):
+        bench.prepared(rows(100), 1)
+    again = Manifest(epoch=1, layout="l", files=(DataFile("f", 1, 1, "c"),))
+    with pytest.raises(LogError, match="an older checkpoint was restored"):
+        Ledger(bench.store, folder_of(bench)).put(again)
+
+
+def consistent(bench: Files, made: dict[int, list[Path]]) -> None:
+    """What the manifests show is there, whole epochs, from one on to the newest."""
+    shown = files.committed(str(bench.target))
+    assert [epoch.epoch for epoch in shown] in ([0, 1, 2, 3, 4, 5], [4, 5])
+    for epoch in shown:
+        assert all((bench.target / file.path).exists() for file in epoch.files)
+        assert len(epoch.files) == len(made[epoch.epoch])
+
+
+@kills
+@pytest.mark.parametrize("merged", [2, 100])
+def test_an_expiry_that_crashes_at_any_step_is_finished_by_the_next(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, merged: int, *, kill: bool
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", merged)
+    for nth in count(1):
+        bench = Files(quick / str(nth))
+        made = written(bench, range(6))
+        end = crashed(partial(expire, bench, 0.0), nth, bench.target, kill=kill)
+        consistent(bench, made)
+        expire(bench, 0.0)
+        assert listed(bench) == [4, 5]
+        assert bench.ids() == [8, 9, 10, 11]
+        assert [path.name for path in folder_of(bench).glob("*.mark")] == [
+            path.name for path in folder_of(bench).glob("*-00000000000000000003.mark")
+        ]
+        written(bench, [6])
+        assert listed(bench) == [4, 5, 6]
+        if end is None:
+            assert nth > 15
+            return
+
+
+def test_an_expiry_outlives_a_power_loss_at_any_step(quick: Path) -> None:
+    for nth in count(1):
+        disk = Disk()
+        bench = Files(quick / str(nth), store=disk)
+        made = written(bench, range(6))
+        disk.die_at(nth)
+        try:
+            expire(bench, 0.0)
+            died = False
+        except PowerLostError:
+            died = True
+        disk.lose_power()
+        consistent(bench, made)
+        expire(bench, 0.0)
+        assert listed(bench) == [4, 5]
+        assert bench.ids() == [8, 9, 10, 11]
+        if not died:
+            assert nth > 10
+            return
+
+
+def test_the_setting_of_the_sink_expires_beside_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "_PAUSE_S", 0.0)
+    bench = Files(tmp_path / "t", options={"retention": "7 days"})
+    sink = bench.sink()
+    made: dict[int, list[Path]] = {}
+    days: dict[Path, float] = {}
+    aged(monkeypatch, days)
+    for epoch in range(6):
+        handle = bench.prepared(rows(2 * epoch, 2 * epoch + 1), epoch)
+        sink.commit(handle)
+        sink.complete(bench.context, epoch, [handle])
+        bench.sweep(keep=[handle])
+        made[epoch] = bench.finals(handle)
+        days |= dict.fromkeys(made[epoch], 8.0 if epoch < 3 else 1.0)
+        days |= dict.fromkeys(folder_of(bench).glob("expired-*"), 1.0)
+    assert listed(bench) == [3, 4, 5]
+    assert bench.ids() == list(range(6, 12))
+
+
+def test_without_the_setting_nothing_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalStore, "idle", lambda _self, _path: 1e9)
+    bench = Files(tmp_path / "t")
+    written(bench, range(5))
+    assert listed(bench) == [0, 1, 2, 3, 4]
+    assert len(bench.visible()) == 10
+
+
+def test_a_target_that_fails_while_old_files_go_does_not_stop_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Files(tmp_path / "t", options={"retention": "0 s"})
+
+    def fail(_self: LocalStore, _path: Path) -> float:
+        raise PermissionError(13, "put in by hand")
+
+    monkeypatch.setattr(LocalStore, "idle", fail)
+    written(bench, range(4))
+    assert listed(bench) == [0, 1, 2, 3]
+    assert "were not removed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7 days", 7 * DAY), ("7d", 7 * DAY), ("90m", 5400.0), ("90 minutes", 5400.0), ("1 week 12 hours", 7.5 * DAY),
+        ("interval 30 seconds", 30.0), ("100ms", 0.1), ("1 HOUR", 3600.0), ("1.5 days", 1.5 * DAY), ("0s", 0.0),
+    ],
+)  # fmt: skip
+def test_times_are_read_as_spark_writes_them(text: str, seconds: float) -> None:
+    assert span(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "7", "1 month", "days", "7 dayz", "-1 day", "interval", "7 d d"])
+def test_a_time_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="retention"):
+        Files(tmp_path, options={"retention": text}).sink()
