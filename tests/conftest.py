@@ -34,7 +34,8 @@ def kafka() -> Iterator[EmbeddedKafka]:
     """One real broker for the whole test run. Whoever stops or kills a broker starts their own."""
     from onceonly.embedded.kafka import EmbeddedKafka
 
-    with EmbeddedKafka() as broker:
+    # A machine that does much else takes longer than a user would wait.
+    with EmbeddedKafka(ready_timeout_s=240) as broker:
         yield broker
 
 
