@@ -1477,6 +1477,15 @@ DEFECTS: Final = (
         tests=(TORN + "test_a_barrier_that_is_decided_is_never_touched",),
     ),
     Defect(
+        name="lists-of-a-named-source-not-found",
+        group=RECOVERY,
+        what="A whole barrier is taken away as torn, as its source with a name keeps its lists of files under it",
+        file="runtime/torn.py",
+        before="        return own or [folder for folder in folders if not folder.name.isdecimal()]\n",
+        after="        return own\n",
+        tests=(TORN + "test_a_source_with_a_name_keeps_its_lists_under_it",),
+    ),
+    Defect(
         name="torn-note-left-to-spark",
         group=RECOVERY,
         what="A commits/N that a power loss has torn is left for Spark, which then never starts",
