@@ -356,6 +356,10 @@ class InputFiles(Protocol):
         """Wait until that is done; say what kept it from being done, empty where all is durable."""
         ...
 
+    def sync(self) -> str:
+        """Make all that is there now durable, and wait; say what kept it from being. Where no task runs meanwhile."""
+        ...
+
 
 class Clock(Protocol):
     """Time, for waits and pictures only; nothing depends on it for safety. Seconds."""

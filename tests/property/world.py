@@ -171,6 +171,7 @@ class World:
     passed: set[int] = field(default_factory=set)  # noted though no run brought them to an end
     offsets: dict[int, str] = field(default_factory=dict)  # Spark's offsets/N
     unsynced: set[int] = field(default_factory=set)  # the epochs whose offsets a loss of power takes
+    durable_to: int = -1  # the newest commits/N that no loss of power takes
     deal: int = 0
     planner: int = 0  # the process that plans next
     under_way: list[Link] = field(default_factory=list)  # puts without an answer, which may still arrive
@@ -234,7 +235,8 @@ class World:
         for epoch, chain in list(self.chains.items()):
             kept = list(itertools.takewhile(lambda entry: entry.synced, chain))
             self.chains[epoch] = kept
-        self.finished = max(-1, self.finished - forgotten)
+        self.finished = max(self.durable_to, self.finished - forgotten)
+        self.durable_to = self.finished  # what has outlived one is on the disk
         for epoch in self.unsynced:
             self.offsets.pop(epoch, None)
         self.unsynced.clear()
@@ -606,7 +608,12 @@ class World:
         return tuple(name for name, _ in itertools.groupby(link.application for link in links))
 
     def _put(self, driver: Driver, link: Link) -> Generator[str, str, p.Event]:
-        if (yield f"put {link.name} {link.kind}") == "doubt":
+        fault = yield f"put {link.name} {link.kind}"
+        if link.kind is LinkKind.SKIPPED:
+            # What Spark noted of it is made durable before.
+            self.durable_to = max(self.durable_to, link.epoch)
+            self.unsynced -= set(range(link.epoch + 1))
+        if fault == "doubt":
             self.under_way.append(link)
             raise NoAnswerError
         chain = self.chains.setdefault(link.epoch, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,6 +31,7 @@ def write(marking: Future[None] | None = None) -> TransactionalWrite:
     made.options, made.context = OPTIONS, CONTEXT
     made._group, made._marker_topic = "the-group", "markers"
     made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
+    made._began, made._timeout_ms = time.monotonic(), 60_000
     made._marking = Future() if marking is None else marking
     return made
 

@@ -113,6 +113,23 @@ def test_an_epoch_in_which_nothing_was_new_is_gone_on_after_by_itself(
     ]
 
 
+def test_what_spark_noted_of_a_skipped_epoch_is_durable_before_its_link(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(desk, 0)
+    complete(tmp_path, 0)
+    shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / "1")
+    complete(tmp_path, 1)
+    barrier(tmp_path, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointSync, "sync", lambda _: "commits/1: Input/output error")
+        with pytest.raises(UnavailableError, match="commits/1: Input/output error"):
+            run(restarted(tmp_path, adopt=False), 2)
+    assert "1.0" not in links(tmp_path)
+    run(restarted(tmp_path, adopt=False), 2)
+    assert links(tmp_path)["1.0"] == ("SKIPPED", "unchanged")
+
+
 @pytest.mark.parametrize(("watermark", "goes_on"), [(5, True), (6, False)])
 def test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on(
     desk: Desk, tmp_path: Path, watermark: int, goes_on: bool  # noqa: FBT001  a parameter

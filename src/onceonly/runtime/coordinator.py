@@ -21,7 +21,18 @@ from onceonly.errors import (
     ProtocolError,
     UnavailableError,
 )
-from onceonly.model import Guarantee, Handle, Link, Mode, Plan, RetryLater, Unknown, Vote, letters_of
+from onceonly.model import (
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Mode,
+    Plan,
+    RetryLater,
+    Unknown,
+    Vote,
+    letters_of,
+)
 from onceonly.ports import QueryContext
 from onceonly.runtime import questions, stamps
 from onceonly.runtime.bounded import bounded
@@ -389,6 +400,14 @@ class Coordinator:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
         if not link.reason:
             failpoints.hit("link.before_put")
+        if link.kind is LinkKind.SKIPPED and self._inputs is not None:
+            # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
+            unsynced = self._inputs.sync()
+            if unsynced:
+                raise UnavailableError(
+                    f"Query {self._log.query}, chk-{link.epoch}: Spark's checkpoint is not durable: {unsynced}",
+                    next_step="See to the checkpoint's file system and start the query again; nothing was decided.",
+                )
         link = replace(link, stamp=stamps.now())
         standing = self._log.put_link(link)
         if standing != link:

@@ -46,6 +46,10 @@ class SparkInputs:
         """Wait until it is durable; say what kept it from being. Any process of the driver's machine."""
         return self._sync.wait(plan)
 
+    def sync(self) -> str:
+        """Make all that is there now durable; say what kept it from being. Driver, before a link that skips."""
+        return self._sync.sync()
+
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
         """Give what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
         try:
