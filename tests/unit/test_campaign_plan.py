@@ -66,6 +66,14 @@ def test_a_recorded_round_has_the_workload_and_the_faults_that_it_had() -> None:
     assert plan.blows[-1] == Blow(0.01972017227120396, AtPoint(point="slot.after_prepare"))
 
 
+def test_a_kind_that_came_later_leaves_the_recorded_rounds_as_they_began() -> None:
+    former = {name: kind for name, kind in KINDS.items() if not kind.later}
+    for connector in CONNECTORS:
+        for number in ROUNDS:
+            recorded = plan_round(1, number, connector, kinds=former).blows
+            assert plan_round(1, number, connector).blows[: len(recorded)] == recorded
+
+
 def test_of_one_kind_every_point_is_dealt_before_one_comes_again() -> None:
     kinds = {
         "kill": Kind(

@@ -331,13 +331,15 @@ class Kind:
 
     ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
     card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
-    broker, seconds instead of one.
+    broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
+    numbers of its own and put behind the others, so that a recorded round can still be run again.
     """
 
     draw: Draw
     weight: int
     points: Callable[[str], Sequence[str]] = lambda _: ("",)
     dear: bool = False
+    later: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -412,6 +414,7 @@ KINDS: dict[str, Kind] = {
         weight=2,
         points=_taking,
         dear=True,
+        later=True,
     ),
     "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),
     "kill broker": Kind(

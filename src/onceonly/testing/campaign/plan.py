@@ -69,8 +69,8 @@ def plan_round(
         name: kind for name, kind in kinds.items() if (dear or not kind.dear) and kind.points(connector)
     }
     decks: dict[str, list[str]] = {name: [] for name in offered}
-    blows: list[Blow] = []
-    for name in _order(offered, draw, each=each):
+
+    def deal(name: str, draw: random.Random) -> Blow:
         kind, deck = offered[name], decks[name]
         if not deck:
             # Every point once, before one comes again.
@@ -80,7 +80,13 @@ def plan_round(
                 if point.partition("[")[0] not in _NOT_PASSED[guarantee]
             ]
             draw.shuffle(deck)
-        blows.append(Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop())))
+        return Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop()))
+
+    first = {name: kind for name, kind in offered.items() if not kind.later}
+    blows = [deal(name, draw) for name in _order(first, draw, each=each)]
+    # From numbers of their own, and behind: what the seed has always given stays as it was.
+    apart = random.Random(f"{seed}/{number}/{connector}/later")
+    blows += [deal(name, apart) for name in _later(offered, len(blows), apart, each=each)]
     return Plan(
         seed=seed,
         number=number,
@@ -92,6 +98,17 @@ def plan_round(
         # From numbers of its own: what the seed has always given stays as it was.
         limit_s=random.Random(f"{seed}/{number}/{connector}/limit").choice(LIMITS_S),
     )
+
+
+def _later(kinds: Mapping[str, Kind], count: int, draw: random.Random, *, each: bool) -> list[str]:
+    """Give the later kinds, each as often as its weight among all gives it beside ``count`` others."""
+    total = sum(kind.weight for kind in kinds.values() if not kind.later)
+    names = []
+    for name, kind in kinds.items():
+        if kind.later:
+            share = count * kind.weight / total if total else 1.0
+            names += [name] * (1 if each else int(share + draw.random()))
+    return names if each else names[: max(FAULTS_MAX - count, 0)]
 
 
 def _order(kinds: Mapping[str, Kind], draw: random.Random, *, each: bool) -> list[str]:
