@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 from unittest.mock import patch
@@ -98,8 +98,10 @@ class Folder:
         """Count all files below a folder, those of a moment too."""
         found = cls()
         for place, _, names in os.walk(path):
-            found.files += len(names)
-            found.size += sum(os.stat(os.path.join(place, name)).st_size for name in names)  # noqa: PTH116, PTH118  quicker
+            for name in names:
+                with suppress(FileNotFoundError):  # a file of a moment that is gone by now
+                    found.size += os.stat(os.path.join(place, name)).st_size  # noqa: PTH116, PTH118  quicker
+                    found.files += 1
         return found
 
 

@@ -56,6 +56,35 @@ def test_available_now_then_more_rows_after_a_restart(road: Road) -> None:
     assert road.exactly()
 
 
+def test_a_named_query_finds_its_decisions_where_the_session_puts_checkpoints(road: Road) -> None:
+    checkpoints = road.folder / "checkpoints"
+    road.spark.conf.set("spark.sql.streaming.checkpointLocation", str(checkpoints))
+    onceonly.register(road.spark, ledger_sink.LedgerSink)
+
+    def run(rows: int) -> None:
+        writer = road.source(rows=rows).writeStream.queryName("named").trigger(availableNow=True)
+        if road.kind == "format":
+            writer = writer.format("onceonly.ledger").option("folder", str(road.out()))
+        else:
+            writer = writer.foreachBatch(onceonly.sink("onceonly.ledger", folder=str(road.out())))
+        query = writer.start()
+        assert query.awaitTermination(roads.WAIT_S)
+        # What Spark reports is kept beside the decisions, too.
+        progress = checkpoints / "named" / "onceonly" / "progress"
+        until(lambda: any(progress.glob("*.json")), "the reports of its epochs")
+
+    try:
+        run(25)
+        assert road.exactly(25)
+        run(len(ROWS))
+        assert road.exactly()
+    finally:
+        road.spark.conf.unset("spark.sql.streaming.checkpointLocation")
+        onceonly.register(road.spark, ledger_sink.LedgerSink)
+    assert [path.name for path in checkpoints.iterdir()] == ["named"]
+    assert (checkpoints / "named" / "onceonly" / "links").is_dir()
+
+
 @roads.BY_FORMAT_FIRST
 def test_a_raise_at_every_step_under_supervision(road: Road) -> None:
     fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))

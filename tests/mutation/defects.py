@@ -32,6 +32,8 @@ TORN: Final = "tests/unit/test_runtime_torn.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
+SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
+RUNNING: Final = "tests/unit/test_spark_running.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
 CAUSES: Final = "tests/unit/test_kafka_causes.py::"
@@ -429,6 +431,68 @@ DEFECTS: Final = (
         after='    return "" if mine else ""\n',
         tests=(COORDINATOR + "test_of_two_applications_that_start_again_the_older_one_is_over_for_good",),
         says="DID NOT RAISE",
+    ),
+    Defect(
+        name="failed-and-not-looked-whose-query-it-is",
+        group=SWEEP,
+        what="A supervised query that another application has taken over is started again, as if it had only failed",
+        file="spark/supervise.py",
+        before="            known = next(filter(None, map(superseded, queries)), known)\n",
+        after="            pass\n",
+        tests=(SUPERVISE + "test_whose_query_another_application_works_on_is_not_started_again",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="run-by-the-users-job-group",
+        group=DECISION,
+        what="The job group that a user sets in foreachBatch is taken for the run, so that a restart goes unseen",
+        file="spark/epoch.py",
+        before='    return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""\n',
+        after='    return owner, context.getLocalProperty(RUN_PROPERTY) or ""\n',
+        tests=(RUNNING + "test_the_run_is_that_of_the_query_whatever_job_group_its_user_sets",),
+        says="mine",
+    ),
+    Defect(
+        name="decided-without-a-slots-vote",
+        group=DECISION,
+        what="An epoch is decided by the votes that came, though a slot's is missing: its rows are lost",
+        file="spark/writer.py",
+        before="        require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))\n",
+        after="",
+        tests=("tests/unit/test_spark_writer.py::test_an_epoch_that_lacks_a_slots_vote_is_not_decided",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="waits-for-a-sink-for-ever",
+        group=DECISION,
+        what="A call of a sink on the driver has no end: a mount or a broker that hangs stops the query in silence",
+        file="runtime/bounded.py",
+        before="        return self._in_time(attribute, found) if attribute in CALLS else found\n",
+        after="        return found\n",
+        tests=(
+            "tests/unit/test_runtime_bounded.py::test_a_call_that_hangs_ends_in_time_and_names_sink_and_call",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="code-by-a-checkpoints-word",
+        group=RECOVERY,
+        what="The command line imports and runs a class that a file of the checkpoint names",
+        file="operations/sinks.py",
+        before="        if use.sink not in BUILT_IN and name not in given.classes:\n",
+        after="        if not use.sink:\n",
+        tests=("tests/unit/test_operations_targets.py::test_no_code_is_run_because_a_checkpoint_names_it",),
+        says="assert 0 == 2",
+    ),
+    Defect(
+        name="decision-waits-for-the-fold",
+        group=LOG,
+        what="The log is folded in the thread of the decision: every twentieth epoch waits for some hundred files",
+        file="runtime/desk.py",
+        before="            aside=True,\n",
+        after="",
+        tests=(DESK + "test_no_decision_waits_for_the_log_to_be_folded",),
+        says="MainThread",
     ),
     Defect(
         name="last-rows-forgotten",

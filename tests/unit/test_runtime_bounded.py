@@ -24,7 +24,7 @@ class Hanging:
 
     def __getattr__(self, call: str) -> Any:  # noqa: ANN401
         def wait(*_: object) -> list[str]:
-            self.over.wait(20)
+            self.over.wait(5)
             return ["answer"]
 
         return wait

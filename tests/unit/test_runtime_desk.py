@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.log import open_log
+from onceonly.log.folding import Folder
 from onceonly.log.opening import look
 from onceonly.log.presence import present
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
@@ -398,3 +400,28 @@ def test_a_commit_process_decides_only_on_the_planners_word_that_all_is_durable(
     with pytest.raises(UnavailableError, match=r"could not be made durable.*no descriptors"):
         committer.decide(plan, [])
     assert [kind for kind, _ in links(tmp_path).values()] == ["ABORT"], "the claim alone"
+
+
+def test_no_decision_waits_for_the_log_to_be_folded(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    folding_in: list[threading.Thread] = []
+
+    def stand_still(_self: Folder) -> None:
+        folding_in.append(threading.current_thread())
+        begun.set()
+        # In the thread of the decision nobody would let it go on.
+        assert folding_in[0] is threading.main_thread() or go_on.wait(20)
+
+    monkeypatch.setattr(Folder, "due", lambda _self, _newest: True)
+    monkeypatch.setattr(Folder, "fold", stand_still)
+    try:
+        run(desk, 0)
+        assert begun.wait(20)
+        complete(tmp_path, 0)
+        barrier(tmp_path, 1)
+        run(desk, 1)
+    finally:
+        go_on.set()
+    assert threading.main_thread() not in folding_in

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError
+from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError, SupersededError
+from onceonly.log import open_log
+from onceonly.model import Link, LinkKind, Receipt
 from onceonly.runtime.restart import FixedDelay, NoRestart
+from onceonly.spark import supervise as supervising
 from onceonly.spark.supervise import explain, supervise
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly.runtime.restart import RestartStrategy
 
 
@@ -138,6 +143,49 @@ def test_a_later_build_that_raises_is_a_failure_like_any_other() -> None:
     builder = Builder(FakeQuery(failure=DELAYED), RuntimeError("no source"), FakeQuery())
     run(builder, restart=FixedDelay(attempts=2, delay_s=1))
     assert len(builder.built) == 3
+
+
+class QueryOfALog(FakeQuery):
+    """Has failed by what a restart heals, over a checkpoint."""
+
+    id = "q"
+
+    def __init__(self, checkpoint: Path) -> None:
+        super().__init__(failure=DELAYED)
+        self._checkpoint = checkpoint
+
+    @property
+    def _jsq(self) -> QueryOfALog:
+        return self
+
+    def streamingQuery(self) -> QueryOfALog:  # noqa: N802  Spark's name
+        return self
+
+    def resolvedCheckpointRoot(self) -> str:  # noqa: N802  Spark's name
+        return str(self._checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("applications", "is_over"),
+    [(("mine", "other"), True), (("other", "mine"), False), (("other",), False), (("mine",), False)],
+)
+def test_whose_query_another_application_works_on_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, applications: tuple[str, ...], *, is_over: bool
+) -> None:
+    monkeypatch.setattr(supervising, "application", lambda _session: "mine")
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
+    log = open_log(str(tmp_path), query="q", create=True)
+    for epoch, application in enumerate(applications):
+        log.put_link(Link(epoch=epoch, index=0, kind=LinkKind.COMMIT, plan=f"{application}.1", run="r"))
+        log.put_receipt(Receipt(epoch=epoch, index=0, plan="p", outcomes={}, seconds=0.0))
+    builder = Builder(QueryOfALog(tmp_path), FakeQuery())
+    if not is_over:
+        run(builder, restart=FixedDelay(attempts=1, delay_s=1))
+        assert len(builder.built) == 2
+        return
+    with pytest.raises(SupersededError, match="other"):
+        run(builder, restart=FixedDelay(attempts=9, delay_s=0))
+    assert len(builder.built) == 1
 
 
 def test_explain_leaves_out_the_stack_trace() -> None:

@@ -83,6 +83,7 @@ class Desk:
             query=self.query,
             keep=settings.history,
             create=actor != "committer",
+            aside=True,
         )
         self._coordinator = Coordinator(
             log=self._log,

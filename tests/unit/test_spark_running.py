@@ -1,0 +1,42 @@
+"""Whose run a foreachBatch function belongs to, by Spark's own list: a stand-in for Spark, no JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+from onceonly.spark import epoch
+from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUERY, RUN = "0b6ff6de-2b6d-4b2c-9d4e-0a3b2f1c4d5e", "run-of-the-query"
+
+
+def frame(*, listed: bool) -> Any:  # noqa: ANN401  stands for a DataFrame
+    """Give a frame whose user has set a job group of his own."""
+    properties = {QUERY_PROPERTY: QUERY, EPOCH_PROPERTY: "0", RUN_PROPERTY: "mine"}
+    df = MagicMock()
+    df.sparkSession.sparkContext.getLocalProperty = properties.get
+    queries = df.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
+    queries.get.return_value.runId.return_value = RUN
+    if not listed:
+        queries.get.side_effect = AttributeError("another version of Spark")
+    return df
+
+
+def checkpoint(folder: Path) -> str:
+    (folder / "offsets").mkdir()
+    (folder / "offsets" / "0").write_text("v1\n{}\n{}")
+    (folder / "metadata").write_text(json.dumps({"id": QUERY}))
+    return str(folder)
+
+
+def test_the_run_is_that_of_the_query_whatever_job_group_its_user_sets(tmp_path: Path) -> None:
+    assert epoch._belongs(frame(listed=True), 0, checkpoint(tmp_path)) == (QUERY, RUN)
+
+
+def test_where_spark_does_not_list_the_query_its_job_group_must_do(tmp_path: Path) -> None:
+    assert epoch._belongs(frame(listed=False), 0, checkpoint(tmp_path)) == (QUERY, "mine")
