@@ -743,10 +743,7 @@ DEFECTS: Final = (
         file="protocol/deciding.py",
         before="    return s.Voiding(link), (PutLink(link),)\n",
         after="    return s.SweepingEnd(link), (sweep(link),)\n",
-        tests=(
-            SCENARIOS + "[giving_up]",
-            COORDINATOR + "test_a_put_whose_answer_is_in_doubt_commits_and_aborts_nothing[False]",
-        ),
+        tests=(SCENARIOS + "[giving_up]",),
     ),
     Defect(
         name="voted-handle-swept",
