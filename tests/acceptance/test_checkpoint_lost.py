@@ -49,6 +49,7 @@ def of_files(road: Road) -> DataFrame:
     return frame.json(str(road.folder / "in"))
 
 
+@pytest.mark.parametrize("road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_file_source_reads_the_decided_files_again_though_spark_has_planned_others(
     road: Road, point: str
@@ -90,7 +91,7 @@ def test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back(road: Ro
 KAFKA = [(f"k{number % 3}", str(number)) for number in range(300)]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [POINTS[0], pytest.param(POINTS[1], marks=pytest.mark.long)])
 def test_a_kafka_source_reads_the_decided_range_again_though_spark_has_planned_another(
     bench: Bench, point: str
 ) -> None:

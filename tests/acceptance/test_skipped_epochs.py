@@ -111,6 +111,7 @@ def rocksdb(road: Road) -> Iterator[None]:
         road.spark.conf.unset(name)
 
 
+@pytest.mark.parametrize("road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("crash", ["", "commit.before_return=raise@3"])
 def test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions(road: Road, crash: str) -> None:
     # Ids 0 to 29, the same again, which only the state knows, and 30 more.
