@@ -13,7 +13,7 @@ from tests.ways import taken
 
 from onceonly.embedded.jars import NEWEST
 from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError, WriteFailedError
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.kafka import KafkaSink, record_batches
@@ -193,7 +193,7 @@ def test_a_partition_that_is_not_there_is_refused_and_holds_up_nobody(
         [pa.array([b"v"] * 100), pa.array([9] * 100, pa.int32())], names=["value", "partition"]
     )
     for guarantee in (Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE):
-        with pytest.raises(WriteFailedError, match="UNKNOWN_PARTITION"):
+        with pytest.raises(RecordRefusedError, match="Row 0 of this slot names partition 9"):
             write(kafka, wrong, guarantee, topic=topic, producer=producer)
         began = time.monotonic()
         write(kafka, pa.RecordBatch.from_pydict({"value": [b"v"]}), guarantee, topic=topic, producer=producer)
