@@ -200,7 +200,7 @@ class Duel:
 @pytest.mark.parametrize(
     "orders",
     [
-        pytest.param(ORDERS[:1], id="one", marks=pytest.mark.timeout(300)),
+        pytest.param(ORDERS[:1], id="one", marks=pytest.mark.timeout(600)),
         pytest.param(ORDERS * 2, id="twenty", marks=[pytest.mark.long, pytest.mark.timeout(3_000)]),
     ],
 )
