@@ -26,6 +26,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 ALL = ("kafka", "files", "sqlite")
 ROWS = [(f"k{number % 17}", str(number)) for number in range(300)]
+# No class is imported because a checkpoint names it.
+LEDGER = ("--sink", "ledger=ledger_sink:LedgerSink")
+SQLITE = ("--sink", "sqlite=docs_sink:SqliteSink")
 
 
 def onceonly(*arguments: str | Path, path: str | Path = "", **env: str) -> tuple[int, Any, str]:
@@ -184,12 +187,12 @@ def test_what_is_undecided_is_aborted_and_the_job_goes_on(job: Job) -> None:
     """Runs last on this job."""
     abandoned = staged(job.ledger)
     assert abandoned
-    status, seen, _ = onceonly("transactions", "list", "--ask", job.checkpoint)
+    status, seen, _ = onceonly("transactions", "list", "--ask", *LEDGER, job.checkpoint)
     assert status == 1
     assert sorted("." + each["transaction"] for each in seen["checkpoints"][0]["open_outside"]) == sorted(
         abandoned
     )
-    status, seen, told = onceonly("transactions", "resolve", "--yes", job.checkpoint)
+    status, seen, told = onceonly("transactions", "resolve", "--yes", *LEDGER, job.checkpoint)
     assert status == 0, told
     (settled,) = seen["checkpoints"]
     assert {each["outcome"] for each in settled["transactions"]} == {"aborted and fenced"}
@@ -220,11 +223,17 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     assert {each["state"] for each in pending} == {"pending"}
     before = {sink: len(bench.rows_in(sink)) for sink in ALL}
     assert set(before.values()) == {100}
+    status, _, told = onceonly("transactions", "resolve", "--yes", bench.checkpoint, path=bench.folder)
+    assert status == 64
+    assert " ".join(SQLITE) in told
+    assert {sink: len(bench.rows_in(sink)) for sink in ALL} == before, (
+        "nothing is committed before all is known"
+    )
     # Killed on its way, and run again.
     fired = bench.folder / "fired-operator"
     fired.mkdir()
     killed = subprocess.run(
-        [sys.executable, "-m", "onceonly.cli", "transactions", "resolve", "--yes", bench.checkpoint],
+        [sys.executable, "-m", "onceonly.cli", "transactions", "resolve", "--yes", *SQLITE, bench.checkpoint],
         env={
             **os.environ, "PYTHONPATH": str(bench.folder), "ONCEONLY_FAILPOINTS": "plan.after_recommit=kill@2",
             "ONCEONLY_FAILPOINTS_DIR": str(fired),
@@ -232,14 +241,15 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
         check=False, capture_output=True,
     )  # fmt: skip
     assert killed.returncode == -9
-    status, seen, told = onceonly("transactions", "resolve", "--yes", bench.checkpoint, path=bench.folder)
+    resolve = ("transactions", "resolve", "--yes", *SQLITE)
+    status, seen, told = onceonly(*resolve, bench.checkpoint, path=bench.folder)
     assert status == 0, told
     outcomes = {(each["transaction"], each["outcome"]) for each in seen["checkpoints"][0]["transactions"]}
     assert {name for name, _ in outcomes} >= {each["transaction"] for each in pending}
     assert {outcome for _, outcome in outcomes} <= {"committed", "already committed"}
     assert {sink: len(bench.rows_in(sink)) for sink in ALL} == dict.fromkeys(ALL, 200)
     bench.assert_nothing_left_open(*ALL)
-    assert onceonly("transactions", "list", "--ask", bench.folder, path=bench.folder)[0] == 0
+    assert onceonly("transactions", "list", "--ask", *SQLITE, bench.folder, path=bench.folder)[0] == 0
     bench.run()
     bench.assert_exactly_once(ROWS, *ALL)
     bench.assert_nothing_left_open(*ALL)

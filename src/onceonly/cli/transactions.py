@@ -36,7 +36,7 @@ def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--sink", "classes", multiple=True, metavar="SINK=CLASS",
-            help="What a sink is, where its class cannot be imported by the name in the log: package.module:Class.",
+            help="What a sink of yours is, package.module:Class: none is imported because a checkpoint names it.",
         ),
         click.option(
             "--options-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
