@@ -6,6 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
+import pytest
+
+from onceonly.errors import CheckpointChangedError
 from onceonly.spark import epoch
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
 
@@ -40,3 +43,11 @@ def test_the_run_is_that_of_the_query_whatever_job_group_its_user_sets(tmp_path:
 
 def test_where_spark_does_not_list_the_query_its_job_group_must_do(tmp_path: Path) -> None:
     assert epoch._belongs(frame(listed=False), 0, checkpoint(tmp_path)) == (QUERY, "mine")
+
+
+def test_an_epoch_that_another_driver_has_gone_on_after_is_settled_by_a_restart(tmp_path: Path) -> None:
+    location = checkpoint(tmp_path)
+    (tmp_path / "offsets" / "13").write_text("v1\n{}\n{}")
+    with pytest.raises(CheckpointChangedError, match="chk-13 by now: another driver") as caught:
+        epoch._belongs(frame(listed=True), 0, location)
+    assert caught.value.restartable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.errors import ConfigurationError, ProtocolError
+from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.log import identity_token, open_log
 from onceonly.model import Guarantee, Mode, Plan
 from onceonly.runtime.desk import Assignment
@@ -46,13 +46,22 @@ def assignment(checkpoint: Path, token: str | None) -> Assignment:
     )
 
 
-@pytest.mark.parametrize(("epoch", "query"), [("4", "q"), ("6", "q"), ("5", "another")])
+@pytest.mark.parametrize(("epoch", "query"), [("6", "q"), ("5", "another"), ("4", "another")])
 def test_a_task_of_another_epoch_or_query_refuses_before_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: str, query: str
 ) -> None:
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context(epoch, query))
     with pytest.raises(ProtocolError, match="it refused"):
         task.write_slot(assignment(tmp_path, None), [])
+
+
+def test_a_task_of_an_epoch_that_another_driver_has_gone_on_after_refuses_and_a_restart_settles_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("4", "q"))
+    with pytest.raises(CheckpointChangedError, match="another driver") as caught:
+        task.write_slot(assignment(tmp_path, None), [])
+    assert caught.value.restartable
 
 
 def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(

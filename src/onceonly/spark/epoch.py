@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.runtime import repeats
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
@@ -220,6 +220,12 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     owner, newest = checkpoint.query(), checkpoint.epoch()
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
+    if query == owner and epoch == str(batch_id) and newest > batch_id:
+        raise CheckpointChangedError(
+            f"chk-{batch_id} of query {query} was to be written, and the checkpoint {location} is at chk-{newest} by "
+            "now: another driver has gone on there; nothing was written",
+            next_step="start the query again, as onceonly.supervise does, and let one driver run on a checkpoint",
+        )
     if query != owner or epoch != str(batch_id) or newest != batch_id:
         raise ConfigurationError(
             f"the checkpoint {location} is that of query {owner}, chk-{newest}, "

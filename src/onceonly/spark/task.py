@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
-from onceonly.errors import ConfigurationError, ProtocolError
+from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
 from onceonly.runtime.deadline import Deadline, in_time
@@ -90,6 +90,13 @@ def _context(assignment: Assignment) -> WriteContext:
         )
     plan, name = assignment.plan, assignment.settings.name
     epoch, query = task.getLocalProperty(EPOCH_PROPERTY), task.getLocalProperty(QUERY_PROPERTY)
+    if query == assignment.query and epoch and int(epoch) < plan.epoch:
+        # Another driver's offsets; whoever starts again sees in the log whose query it is.
+        raise CheckpointChangedError(
+            f"chk-{epoch} of query {query} was to be written, and Spark's checkpoint is at chk-{plan.epoch} by now: "
+            "another driver has gone on there; nothing was written",
+            next_step="start the query again, as onceonly.supervise does, and let one driver run on a checkpoint",
+        )
     if epoch != str(plan.epoch) or query != assignment.query:
         raise ProtocolError(
             f"a task of chk-{epoch} of query {query} was given the plan of chk-{plan.epoch} of query "
