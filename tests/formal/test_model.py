@@ -72,7 +72,8 @@ def test_what_the_laws_are_about_does_happen(sight: str) -> None:
 def test_a_mutant_is_caught_with_a_counterexample(mutant: str, law: str, bound: Bound) -> None:
     found = bound.check(mutant=mutant)
     assert found.violated == law, found.output[-4000:]
-    assert found.steps > 5
+    # An epoch that Spark passed by is met by the first plan of all.
+    assert found.steps > (3 if bound is SKIPPED else 5)
 
 
 def test_every_defect_that_the_model_knows_is_tried() -> None:

@@ -98,7 +98,7 @@ def _before_skips(lines: list[Line]) -> list[Line]:
         (
             line["plan"]
             for line in lines
-            if line["kind"] == "link.persisted" and line["link"] == LinkKind.SKIPPED
+            if line["kind"] == "link.persisted" and line.get("link") == LinkKind.SKIPPED
         ),
         None,
     )
