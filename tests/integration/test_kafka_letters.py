@@ -93,8 +93,7 @@ def test_the_largest_row_that_the_broker_takes_is_the_largest_that_is_not_given_
             takes = middle
     assert takes > LIMIT // 2
     assert not is_refused(query, noise[:takes])
-    # Of what is compressed, brokers were seen to count some bytes more than were sent.
-    assert is_refused(query, noise[: refuses + (128 if by == "lz4" else 0)])
+    assert is_refused(query, noise[:refuses])
 
 
 def test_what_is_given_back_is_not_in_the_topic_and_all_else_is(broker: EmbeddedKafka) -> None:

@@ -72,6 +72,13 @@ def test_the_size_of_a_row_alone_is_what_the_wire_has() -> None:
     assert part({"value": [value]}, limits={"t": exact - 1}) == ([], [(0, "TOO_LARGE")])
 
 
+def test_what_a_codec_makes_larger_is_measured_before_it_is_sent() -> None:
+    noise = random.Random(3).randbytes(920)
+    columns = {"value": [noise]}
+    assert part(columns, limits={"t": 1004})[1] == []
+    assert part(columns, by="lz4", limits={"t": 1004})[1] == [(0, "TOO_LARGE")]
+
+
 def test_topics_that_are_none_are_refused_row_by_row() -> None:
     topics = ["good", None, "b\0d", "", "x" * 250, "a b", "..", "good"]
     taken, refused = part({"value": [str(n).encode() for n in range(8)], "topic": topics}, topic=None)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.record_batches import Codec
 
 _AGE_S = 60.0
-# Of a compressed batch, a broker was seen to count more than was sent (lz4); a row so near to the limit is a letter.
-_COMPRESSED_MORE_BYTES = 64
 # org.apache.kafka.common.internals.Topic.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BOTH = "raise both limits, or make the row smaller"
@@ -115,6 +113,9 @@ class Sieve:
         sure = self._record_bytes_max
         if limit is not None:
             sure = min(sure, limit - RECORD_BYTES_MAX - record_batches.BATCH_BYTES)
+            if self._codec.compress is not None:
+                # What cannot be made smaller grows, by a codec's frames; by no codec to the double.
+                sure = min(sure, limit // 2 - record_batches.BATCH_BYTES)
         for row in rows[fields.sizes[rows] > sure]:
             size = int(fields.sizes[row])
             if size > self._record_bytes_max:
@@ -205,7 +206,7 @@ def _alone(fields: Fields, number: int, codec: Codec) -> int:
     found, _ = record_batches.records(fields).make(np.array([number]), np.array([0]))
     if codec.compress is None:
         return record_batches.BATCH_BYTES + len(found)
-    return record_batches.BATCH_BYTES + len(codec.compress(bytes(found))) + _COMPRESSED_MORE_BYTES
+    return record_batches.BATCH_BYTES + len(codec.compress(bytes(found)))
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Numbers]]:
