@@ -529,12 +529,12 @@ def test_a_broker_that_is_down_delays_and_is_named() -> None:
 def test_the_marker_of_a_pending_transaction_is_not_shown(broker: EmbeddedKafka) -> None:
     query = Query(broker)
     handle = query.prepare("a")
-    group = str(handle.data["group"])
-    assert marker.read(query.admin(), group, query.topic, stable=False) == handle.data["predecessor"]
+    group, topic = str(handle.data["group"]), str(handle.data["marker_topic"])
+    assert marker.read(query.admin(), group, topic, stable=False) == handle.data["predecessor"]
     with pytest.raises(UnavailableError):
-        marker.read(query.admin(), group, query.topic, stable=True, seconds=0.2)
+        marker.read(query.admin(), group, topic, stable=True, seconds=0.2)
     assert query.commit(handle) == Committed()
-    assert marker.read(query.admin(), group, query.topic, stable=True) == handle.data["token"]
+    assert marker.read(query.admin(), group, topic, stable=True) == handle.data["token"]
 
 
 def test_a_new_run_drops_the_pool_of_the_former(broker: EmbeddedKafka) -> None:
