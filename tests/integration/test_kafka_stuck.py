@@ -143,7 +143,9 @@ def test_one_silent_broker_holds_back_no_commit_of_the_others(monkeypatch: pytes
         at = {each.transaction: admin.client().coordinator(TRANSACTION, each.transaction) for each in handles}
         admin.close()
         assert len(set(at.values())) > 1, "their coordinators are several"
-        assert set(query.sink.commit_many([query.prepare("z", epoch=1)])) <= ENDED
+        assert set(query.sink.commit_many([query.prepare("z", slot=24)])) <= ENDED
+        # As right before a decision; what is tried later is asked of the leaders of its partitions first.
+        assert query.sink.expiring(handles, query.facts, 0.0) == ""
         silent = at[handles[0].transaction]
         theirs = int(cluster.broker(silent).bootstrap_servers.rpartition(":")[2])
         detours = {theirs: int(server.getsockname()[1])}
