@@ -489,6 +489,12 @@ class World:
         self.transactions[each.name] = each
         return each
 
+    def _is_before_the_log(self, driver: Driver) -> bool:
+        """Say whether a run is at an epoch that Spark has long noted, before the first one that the log knows."""
+        epoch = driver.finished + 1
+        begun = [known for known, chain in self.chains.items() if chain]
+        return epoch <= self.finished and bool(begun) and epoch < min(begun)
+
     # --- the loop that carries commands out ---------------------------------------------------------------
 
     def _drive(
@@ -499,7 +505,11 @@ class World:
         while queue:
             command = queue.popleft()
             if isinstance(command, p.Stop):
-                law(command.reason in STOPS, f"driver {driver.number} stops: {command}")
+                law(
+                    command.reason in STOPS
+                    or (command.reason is p.StopReason.GAP and self._is_before_the_log(driver)),
+                    f"driver {driver.number} stops: {command}",
+                )
                 self._say(driver, f"stops: {command.reason}")
                 if command.reason is p.StopReason.SUPERSEDED:
                     driver.application.superseded = True
