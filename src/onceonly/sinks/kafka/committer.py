@@ -112,11 +112,7 @@ def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
         return RetryLater(f"{name}: {error}")
     if not fallen:
         return None
-    try:
-        fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
-    except UnavailableError as error:
-        return RetryLater(f"{name}: {error.what}")
-    found = _stable(admin, prepared)
+    found = _fenced(admin, prepared, name)
     if isinstance(found, RetryLater):
         return found
     if found == prepared.predecessor:
@@ -287,6 +283,15 @@ def _plain_end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is unty
     )
 
 
+def _fenced(admin: Admin, prepared: Prepared, name: str) -> str | RetryLater | None:
+    """Fence a transaction, and only then read the marker: what it shows of this one stays so."""
+    try:
+        fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
+    except UnavailableError as error:
+        return RetryLater(f"{name}: {error.what}")
+    return _stable(admin, prepared)
+
+
 def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
     """Ask the marker what became of a transaction that EndTxn no longer takes."""
     name = f"transaction {prepared.transactional_id}, EndTxn error {code}"
@@ -295,11 +300,7 @@ def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
         return found
     if found == prepared.predecessor:
         # Not committed so far. Nobody must be able to commit it between this word and the next try.
-        try:
-            fence(admin, prepared.transactional_id, _FENCE_TIMEOUT_MS)
-        except UnavailableError as error:
-            return RetryLater(f"{name}: {error.what}")
-        found = _stable(admin, prepared)
+        found = _fenced(admin, prepared, name)
         if isinstance(found, RetryLater):
             return found
         if found == prepared.predecessor:
