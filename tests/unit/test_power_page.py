@@ -27,7 +27,7 @@ def test_what_was_lost_and_who_was_needed_is_said() -> None:
     )
     shown = figures(found)
     assert "**not clean**" in shown
-    assert "| `rate-hdfs-files` | 1 | 1 | 0 of 0 | 9 | 2 | 0 | 1 |" in shown
+    assert "| `rate-hdfs-files` | 1 | 1 | 0 of 0 | 0 of 0 | 9 | 2 | 0 | 1 |" in shown
     assert "- `cut 9: LOG 'gone'`" in shown
     assert figures(None) == NONE
 

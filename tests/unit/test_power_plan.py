@@ -7,8 +7,9 @@ import pytest
 from onceonly.testing.power import plan
 from onceonly.testing.power.audits import Judged
 from onceonly.testing.power.outcome import Result
+from onceonly.testing.power.plan import Cut
 from onceonly.testing.power.task import ROADS, Done, Road
-from onceonly.testing.power.tree import ROOT, STYLES, Op, Tree, cut
+from onceonly.testing.power.tree import ROOT, STYLES, Keep, Op, Tree, cut
 
 FILE, FOLDER = 0o100644, 0o040755
 OPS = [
@@ -47,6 +48,16 @@ def test_ordinals_are_hit_before_any_is_hit_again() -> None:
     assert hit == set(range(len(OPS) + 1))
 
 
+def test_few_states_hit_every_ordinal() -> None:
+    """The largest first would take three: what it leaves, one state hits alone."""
+    keep = Keep("nothing", 0)
+    sizes = ({1, 2, 3, 4}, {1, 2, 5}, {5, 6}, {3, 4, 6})
+    every = [plan.State(tuple(Cut(at, keep) for at in sorted(each))) for each in sizes]
+    order = [{each.at for each in state.cuts} for state in plan.spread(every)]
+    assert order[:2] == [{1, 2, 3, 4}, {5, 6}]
+    assert len(order) == len(every)
+
+
 def test_a_link_and_a_copy_are_two_states() -> None:
     tree, other = Tree(), Tree()
     first = [Op("create", ino=11, folder=ROOT, name="a", mode=FILE), Op("write", ino=11, data=b"x")]
@@ -67,7 +78,8 @@ def test_operations_are_named_without_numbers_and_ids() -> None:
 
 def test_a_road_is_found_by_its_name() -> None:
     assert [Road.named(each.name) for each in ROADS] == list(ROADS)
-    assert len(ROADS) == 24
+    assert len(ROADS) == 27
+    assert Road.named("kafka-none-kafka-foreachBatch").way == "foreachBatch"
     with pytest.raises(ValueError, match="there is no road files-none-disk: files-none-files"):
         Road.named("files-none-disk")
 

@@ -62,11 +62,17 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
     for key, value in task.road.conf().items():
         spark.conf.set(key, value)
     writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
+    options = {"checkpointLocation": task.checkpoint}
     if task.road.sink == "files":
-        writer = writer.format("onceonly.files").option("path", task.target).option("format", "json")
+        name = "onceonly.files"
+        options |= {"path": task.target, "format": "json"}
     else:
-        writer = writer.format("onceonly.kafka").option("topic", task.target)
-        writer = writer.option("kafka.bootstrap.servers", task.servers)
+        name = "onceonly.kafka"
+        options |= {"topic": task.target, "kafka.bootstrap.servers": task.servers}
+    if task.road.way == "foreachBatch":
+        writer = writer.foreachBatch(onceonly.sink(name, **options))
+    else:
+        writer = writer.format(name).options(**options)
     return writer.trigger(availableNow=True).start()
 
 

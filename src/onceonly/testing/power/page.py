@@ -25,12 +25,13 @@ def figures(found: Result | None) -> str:
     if found is None or not found.roads:
         return marks.NONE
     head = (
-        "| road | cuts | states tried | ordinals hit | rows due | lost | doubled | by hand |\n"
-        "|---|--:|--:|--:|--:|--:|--:|--:|\n"
+        "| road | cuts | states tried | ordinals hit | their kinds | rows due | lost | doubled | by hand |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     )
     lines = "".join(
         f"| `{each.road}` | {each.cuts:,} | {each.states:,} | {each.ordinals_hit:,} of {each.ordinals:,} "
-        f"| {each.rows:,} | {each.lost:,} | {each.doubled:,} | {each.by_hand:,} |\n"
+        f"| {len(each.operations_hit):,} of {len(each.operations):,} | {each.rows:,} "
+        f"| {each.lost:,} | {each.doubled:,} | {each.by_hand:,} |\n"
         for each in sorted(found.roads, key=lambda each: each.road)
         if each.cuts
     )

@@ -7,6 +7,7 @@ tried once; where nothing was unsynced, all styles leave the same.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import random
 import re
 from dataclasses import dataclass
@@ -40,9 +41,9 @@ class State:
 
 
 def states(base: Tree, ops: Sequence[Op], *, seed: int, seeds: int = 2, begin: int = 0) -> list[State]:
-    """Give every state that a cut at each ordinal from ``begin`` on leaves, of every style, in a drawn order.
+    """Return every state that a cut at each ordinal from ``begin`` on leaves, of every style.
 
-    The order takes an ordinal that was not hit yet before any is hit again, as far as that can be done.
+    First come those that hit all ordinals in few states, then the others, in a drawn order.
     """
     found: dict[str, list[Cut]] = {}
     for at in range(begin, len(ops) + 1):
@@ -54,22 +55,31 @@ def states(base: Tree, ops: Sequence[Op], *, seed: int, seeds: int = 2, begin: i
     draw = random.Random(seed)  # noqa: S311  a seeded order
     every = [State(tuple(cuts)) for cuts in found.values()]
     draw.shuffle(every)
-    return list(_spread(every))
+    return list(spread(every))
 
 
-def _spread(every: list[State]) -> Iterator[State]:
-    """Give them so that ordinals are hit as early as possible."""
-    hit: set[int] = set()
-    later: list[State] = []
-    for state in sorted(every, key=lambda each: -len({one.at for one in each.cuts})):
-        fresh = {one.at for one in state.cuts} - hit
-        if fresh:
-            hit |= fresh
-            yield state
+def spread(every: list[State]) -> Iterator[State]:
+    """Yield them so that all ordinals are hit early: the next is always one that hits most of those left.
+
+    A greedy set cover (Chvátal 1979). What a state would hit only falls, so a stale count is counted again when it is
+    the largest.
+    """
+    left = {one.at for state in every for one in state.cuts}
+    waiting = [(-len({one.at for one in state.cuts}), number) for number, state in enumerate(every)]
+    heapq.heapify(waiting)
+    later: list[int] = []
+    while waiting:
+        count, number = heapq.heappop(waiting)
+        fresh = {one.at for one in every[number].cuts} & left
+        if not fresh:
+            later.append(number)
+        elif len(fresh) < -count:
+            heapq.heappush(waiting, (-len(fresh), number))
         else:
-            later.append(state)
-    random.Random(len(every)).shuffle(later)  # noqa: S311  a seeded order
-    yield from later
+            left -= fresh
+            yield every[number]
+    for number in sorted(later):
+        yield every[number]
 
 
 def fingerprint(tree: Tree) -> str:

@@ -28,8 +28,8 @@ _LATE_FILES = 2
 _AGAIN = 3
 
 
-def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
-    """Record a run, then try one state after the other; give the number of cuts after each.
+def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]:
+    """Record a run, then try one state after the other; yield after each whether every ordinal of the run was hit.
 
     Raises:
         SetupError: the query did not run even without a cut.
@@ -57,7 +57,7 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
         hit |= {cut.at for cut in state.cuts}
         found.ordinals_hit = before + len(hit)
         found.operations_hit |= {said[cut.at - 1] for cut in state.cuts if cut.at}
-        yield len(state.cuts)
+        yield len(hit) == count + 1
 
 
 def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list[str]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOptions:
-    """What is run. ``states`` are tried of a recording before the next road has its turn.
+    """What is run. ``states`` are tried of a road before the next has its turn, and more until every ordinal was hit.
 
     ``cuts`` bounds the states that were tried: of cuts that leave the same files, one counts.
     """
@@ -32,7 +32,7 @@ class PowerOptions:
     minutes: float | None = None
     seed: int = 1
     json: Path | None = None
-    states: int = 40
+    states: int = 20
 
 
 def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
@@ -67,11 +67,11 @@ def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
             found = result.road(road.name)
             way = recorded if road.sink == "files" else struck
             turn += 1
-            for number, _ in enumerate(way.cuts(stage, road, found, seed=options.seed + turn), 1):
+            for number, is_covered in enumerate(way.cuts(stage, road, found, seed=options.seed + turn), 1):
                 say(_line(result, found))
                 if is_over():
                     return result
-                if number >= options.states:
+                if is_covered and number >= options.states:
                     break
 
 

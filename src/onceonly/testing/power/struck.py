@@ -24,23 +24,28 @@ _WORLD_MAX = 40
 _POLL_S = 0.02
 
 
-def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
-    """Give 1 after each cut, until something is wrong with this world or it is old."""
+def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]:
+    """Yield True after each cut, as no recording is to be finished, until something is wrong or the world is old.
+
+    A life never does quite what the one before did, so each strikes at a kind of operation that was not hit yet.
+    """
     draw = random.Random(seed)  # noqa: S311  a seeded choice
     world = stage.world(road)
-    # The first life is not struck: it shows how many operations there are to strike at.
+    # The first life is not struck: it shows which operations there are to strike at.
+    begun = stage.disk.count()
     span = _live(stage, world, None)
+    kinds = _kinds(stage, begun)[:span]
+    found.operations |= set(kinds)
     found.recordings += 1
     found.ordinals += span
     hit: set[int] = set()
     before = found.ordinals_hit
     for number in range(_WORLD_MAX):
         begun = stage.disk.count()
-        at = draw.choice([each for each in range(span) if each not in hit] or range(span))
+        left = [each for each in range(span) if each not in hit] or list(range(span))
+        at = draw.choice([each for each in left if kinds[each] not in found.operations_hit] or left)
         _live(stage, world, begun + at)
-        stage.disk.save(stage.recording)
-        base, ops = recording.load(stage.recording)
-        said = plan.words(base, ops)[begun:]
+        said = _kinds(stage, begun)
         keep = Keep(STYLES[number % len(STYLES)], draw.randrange(1_000))
         stage.disk.cut(keep)
         world.feed(1, early=True)
@@ -53,9 +58,15 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[int]:
         found.operations_hit |= set(said[-1:])
         where = f"cut after {said[-1] if said else 'nothing'}, {keep.style} {keep.seed}"
         found.add(where, done, judged, cuts=1)
-        yield 1
+        yield True
         if not done.ok or judged.bad:
             return
+
+
+def _kinds(stage: Stage, begun: int) -> list[str]:
+    """Return what the disk has been asked for since ``begun``, by kinds."""
+    stage.disk.save(stage.recording)
+    return plan.words(*recording.load(stage.recording))[begun:]
 
 
 def _live(stage: Stage, world: World, at: int | None) -> int:

@@ -16,16 +16,19 @@ _PROVIDER = "org.apache.spark.sql.execution.streaming.state.{}StateStoreProvider
 
 
 class Road(msgspec.Struct, frozen=True, order=True):
-    """A query: where its rows come from, what keeps its state, where they go."""
+    """A query: where its rows come from, what keeps its state, where they go, and by which of Spark's ways."""
 
     source: str
     state: str
     sink: str
+    way: str = "format"
+    """``format`` or ``foreachBatch``."""
 
     @property
     def name(self) -> str:
         """The road in one word."""
-        return f"{self.source}-{self.state}-{self.sink}"
+        way = "" if self.way == "format" else f"-{self.way}"
+        return f"{self.source}-{self.state}-{self.sink}{way}"
 
     @classmethod
     def named(cls, name: str) -> Road:
@@ -55,7 +58,12 @@ class Road(msgspec.Struct, frozen=True, order=True):
         }
 
 
-ROADS = tuple(Road(source, state, sink) for sink in SINKS for source in SOURCES for state in STATES)
+ROADS = (
+    *(Road(source, state, sink) for sink in SINKS for source in SOURCES for state in STATES),
+    Road("files", "none", "files", "foreachBatch"),
+    Road("kafka", "hdfs", "files", "foreachBatch"),
+    Road("kafka", "none", "kafka", "foreachBatch"),
+)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
