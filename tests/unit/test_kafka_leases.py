@@ -80,6 +80,18 @@ def test_a_spare_that_is_used_later_is_not_taken_in_that_epoch(tmp_path: Path) -
     assert Leases("p.", tmp_path).claim(5).transactional_id == spare.transactional_id
 
 
+@pytest.mark.parametrize("locks", [True, False])
+def test_one_that_rests_is_not_taken_for_a_long_time(tmp_path: Path, *, locks: bool) -> None:
+    if not locks:
+        (tmp_path / "root").write_text("", encoding="ascii")
+    made = Leases("p.", tmp_path / "root")
+    first = made.claim(0)
+    first.rest()
+    first.give_back()
+    assert made.claim(leases.REST_EPOCHS).transactional_id != first.transactional_id
+    assert made.claim(leases.REST_EPOCHS + 1).transactional_id == first.transactional_id
+
+
 def test_another_run_and_another_machine_have_other_ids(tmp_path: Path) -> None:
     names = {
         Leases(prefix, tmp_path / machine).claim(0).transactional_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -17,7 +18,7 @@ from kafka.protocol.producer.transaction import InitProducerIdRequest
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import committer, marker, producers
+from onceonly.sinks.kafka import committer, marker, producers, transaction
 from onceonly.sinks.kafka.admin import (
     TRANSACTION,
     Admin,
@@ -29,6 +30,8 @@ from onceonly.sinks.kafka.end_txn import EndTxn
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers import Pool, Ready
+from onceonly.sinks.kafka.record_batches import Identity
+from onceonly.sinks.kafka.transaction import StillEndingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -114,11 +117,31 @@ def test_what_the_coordinator_took_is_committed_and_nothing_else_is_asked() -> N
     assert kafka.asked == ["end"]
 
 
-@pytest.mark.parametrize("code", [None, STILL_ENDING])
-def test_no_answer_and_not_yet_are_asked_again_and_prove_nothing(code: int | None) -> None:
+@pytest.mark.parametrize(("code", "asked"), [(None, ["end"]), (7, ["end"]), (STILL_ENDING, ["end", "look"])])
+def test_no_answer_and_not_yet_are_asked_again_and_prove_nothing(code: int | None, asked: list[str]) -> None:
     kafka = Coordinators(end=code)
     assert isinstance(kafka.outcome(), RetryLater)
-    assert kafka.asked == ["end"]
+    assert kafka.asked == asked
+
+
+def test_a_coordinator_that_never_ends_what_it_has_decided_holds_nobody_back() -> None:
+    """As 3.3 does, where markers arrived while it loaded its state anew."""
+    assert Coordinators(end=STILL_ENDING, shows=OWN).outcome() == AlreadyCommitted()
+    # A twin of a later attempt may be pending on the same group.
+    assert Coordinators(end=STILL_ENDING, shows=OWN, pending=True).outcome() == AlreadyCommitted()
+    # It may be ended either way, as long as the marker shows anything else.
+    for shows in (None, "8:strange"):
+        assert isinstance(Coordinators(end=STILL_ENDING, shows=shows).outcome(), RetryLater)
+
+
+def test_a_marker_that_cannot_be_read_while_a_commit_is_on_its_way_stops_nothing() -> None:
+    class Silent(Coordinators):
+        def to_coordinator(self, kind: int, key: str, request: object) -> object:
+            if isinstance(request, OffsetFetchRequest):
+                raise NotAnsweredError("no answer")
+            return super().to_coordinator(kind, key, request)
+
+    assert isinstance(Silent(end=STILL_ENDING).outcome(), RetryLater)
 
 
 def test_its_own_marker_proves_the_commit() -> None:
@@ -378,6 +401,58 @@ def test_an_id_is_initialised_again_only_in_a_later_epoch() -> None:
         assert len(set(names)) == 3
         assert len(set(pool.initialised[before:])) == 3
     assert len(set(pool.initialised)) == 3, "and then it is used again"
+
+
+def test_an_id_whose_last_transaction_never_ends_is_left_alone_and_another_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admin = Admin(OPTIONS)
+    pool, asked = Pool(replace(CONTEXT, run=uuid.uuid4().hex), OPTIONS, admin, admin, 60_000), list[str]()
+    stuck = ""
+
+    def direct(name: str) -> Any:  # noqa: ANN401  a producer that does nothing
+        asked.append(name)
+        if stuck in {name, "all"}:
+            raise StillEndingError("It does not end.", next_step="wait")
+        return object(), Identity(1, len(asked))
+
+    monkeypatch.setattr(pool, "_is_direct", True)
+    monkeypatch.setattr(pool, "_direct", direct)
+    first = pool.take(0)
+    first.lease.give_back()
+    stuck = first.transactional_id
+    names = [pool.take(epoch).transactional_id for epoch in (1, 2, 3)]
+    assert stuck not in names
+    assert asked.count(stuck) == 2, "when it was taken, and once since"
+
+    stuck = "all"
+    with pytest.raises(UnavailableError, match="does not end"):
+        pool.take(4)
+
+
+def test_an_id_is_waited_for_only_for_a_time_while_its_last_transaction_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ending:
+        def patiently(self, _seconds: float, _thing: str, attempt: Callable[[], Any]) -> Any:  # noqa: ANN401
+            for _ in range(100):
+                with contextlib.suppress(NotAnsweredError):
+                    return attempt()
+            pytest.fail("it waits for ever")
+
+        def to_coordinator(self, _kind: int, _key: str, _request: object) -> object:
+            now[0] += 0.25
+            ended = now[0] > ends_s
+            return Answer(error_code=0 if ended else STILL_ENDING, producer_id=1, producer_epoch=2)
+
+    now = [0.0]
+    monkeypatch.setattr(transaction, "time", Answer(monotonic=lambda: now[0]))
+    ends_s = 4.0
+    assert transaction.take_id(cast("Admin", Ending()), "id", 1000, 60.0).producer_epoch == 2
+    now, ends_s = [0.0], 60.0
+    with pytest.raises(StillEndingError):
+        transaction.take_id(cast("Admin", Ending()), "id", 1000, 60.0)
+    assert now[0] < 6.0
 
 
 # By Java's String.hashCode: of "hello" 99162322; the third one's is the least of all, which has no absolute value.

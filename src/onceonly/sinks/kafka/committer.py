@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.end_txn import EndTxn
 
+# CONCURRENT_TRANSACTIONS of the protocol: it is being ended, one way or the other.
+_STILL_ENDING = 51
 _STABLE_S = 5.0
 _FENCE_S = 30.0
 _LOOK_UPS_MAX = 16
@@ -150,6 +152,8 @@ def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: A
     if code in NOT_YET_CODES:
         if code in COORDINATOR_CODES:
             admin.forget(TRANSACTION, prepared.transactional_id)
+        if code == _STILL_ENDING and _shows_its_token(admin, prepared):
+            return AlreadyCommitted()
         return RetryLater(f"{prepared.transactional_id}: error {code}")
     return _look_up(admin, prepared, code)
 
@@ -315,6 +319,19 @@ def _look_up(admin: Admin, prepared: Prepared, code: int) -> Outcome:
         f"{name}; group {prepared.group} on {prepared.marker_topic}-0 shows {shown}, neither its own "
         f"{prepared.token} nor its predecessor {prepared.predecessor}"
     )
+
+
+def _shows_its_token(admin: Admin, prepared: Prepared) -> bool:
+    """Say whether the marker is visible already: then the coordinator's decision is durable, and it was to commit.
+
+    A coordinator that loads its state anew while markers are on their way can forget those that have arrived
+    (KAFKA-16352, seen with 3.3 when another broker had died). The rows are there then, and EndTxn is answered 51 until
+    it loads again, which may be never.
+    """
+    try:
+        return marker.read_once(admin, prepared.group, prepared.marker_topic, stable=False) == prepared.token
+    except (NotAnsweredError, UnavailableError):
+        return False
 
 
 def _stable(admin: Admin, prepared: Prepared) -> str | RetryLater | None:

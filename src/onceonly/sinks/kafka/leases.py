@@ -34,6 +34,9 @@ log = logging.getLogger("onceonly")
 IDS_MAX = 10_000
 """Transactional ids of one run on one machine. Kafka keeps each for days; a need for more is a leak."""
 
+REST_EPOCHS = 100
+"""So long an id is not tried again whose last transaction did not come to its end."""
+
 _NEVER = -1
 _OLD_S = 7 * 86_400.0
 _NAME = "machine"
@@ -48,13 +51,19 @@ class Lease:
         self._file = file
         self._used = used
         self._number = number
+        self._epoch = _NEVER
 
     def use(self, epoch: int) -> None:
         """Note the epoch whose transaction it carries, before it carries it."""
+        self._epoch = epoch
         if self._file is not None:
             os.pwrite(self._file, f"{epoch:<20}".encode(), 0)
         else:
-            self._used[self._number] = max(epoch, self._used[self._number])
+            self._used[self._number] = max(epoch, self._used.get(self._number, _NEVER))
+
+    def rest(self) -> None:
+        """Keep it from being taken for ``REST_EPOCHS``: something is wrong with it, which may pass."""
+        self.use(self._epoch + REST_EPOCHS)
 
     def give_back(self) -> None:
         """Let others take it, in a later epoch. Idempotent."""
@@ -105,8 +114,9 @@ class Leases:
         if self._folder is None:
             if self._used.get(number, _NEVER) >= epoch:
                 return None
-            self._used[number] = epoch
-            return Lease(name, None, self._used, number)
+            lease = Lease(name, None, self._used, number)
+            lease.use(epoch)
+            return lease
         file = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

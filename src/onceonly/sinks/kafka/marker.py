@@ -72,9 +72,9 @@ def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float =
     )
 
 
-def read_once(admin: Admin, group: str, topic: str) -> str | None:
-    """Look the token up by one stable read; None where there is none. Executor. Raises where it is not answered."""
-    return _read(admin, group, topic, stable=True)
+def read_once(admin: Admin, group: str, topic: str, *, stable: bool = True) -> str | None:
+    """Look the token up by one read; None where there is none. Any process. Raises ``NotAnsweredError`` and others."""
+    return _read(admin, group, topic, stable=stable)
 
 
 def is_pending(admin: Admin, group: str, topic: str) -> bool:

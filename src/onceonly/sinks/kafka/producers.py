@@ -38,6 +38,7 @@ from onceonly.sinks.kafka.refusals import Told
 from onceonly.sinks.kafka.row_producer import RowProducer
 from onceonly.sinks.kafka.standing import describe
 from onceonly.sinks.kafka.tokens import tokens
+from onceonly.sinks.kafka.transaction import StillEndingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,6 +69,8 @@ _SHORT_LIVED = {
     # With both, librdkafka would try a broker that is down a hundred times a second.
     "metadata.recovery.strategy": "none",
 }
+# So many ids are tried, whose last transactions do not end, until the attempt fails.
+_STILL_ENDING_MAX = 3
 _POOLS_MAX = 64
 _CLIENTS_MAX = 64
 
@@ -197,7 +200,7 @@ class Pool:
             if ready is not None:
                 ready.lease.give_back()
         self._count(epoch)
-        return self._initialise(self._leases.claim(epoch))
+        return self._new(epoch)
 
     def prepare_spare(self, epoch: int) -> None:
         """See that the next producer is initialised in the background, once ``epoch`` is prepared here.
@@ -231,7 +234,7 @@ class Pool:
         wanted.wait(waits_s)
         # The next take meets the same error, where somebody hears it.
         with contextlib.suppress(Exception):
-            ready = self._initialise(self._leases.claim(epoch))
+            ready = self._new(epoch)
             record(
                 "spare.ready",
                 actor="executor",
@@ -242,6 +245,21 @@ class Pool:
             )
             return ready
         return None
+
+    def _new(self, epoch: int) -> Ready:
+        """Take a free id; one whose last transaction does not end is left alone for a long time, and another is taken.
+
+        What is decided of that one is decided (see ``committer``); only its coordinator is behind.
+        """
+        for left in reversed(range(_STILL_ENDING_MAX)):
+            lease = self._leases.claim(epoch)
+            try:
+                return self._initialise(lease)
+            except StillEndingError as error:
+                if not left:
+                    raise
+                log.warning("%s Another id is taken. Next: %s", error.what, error.next_step)
+        raise AssertionError("unreachable")  # the last one raises
 
     def _initialise(self, lease: Lease) -> Ready:
         """Take the id; what is still open on it was voted void, and is aborted."""
@@ -257,6 +275,10 @@ class Pool:
                 f"Transactional id {transactional_id} could not be initialised: {error.args[0].str()}.",
                 next_step="see that the brokers run; Spark runs the task again",
             ) from error
+        except StillEndingError:
+            lease.rest()
+            lease.give_back()
+            raise
         except BaseException:
             lease.give_back()
             raise

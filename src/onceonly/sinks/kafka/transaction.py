@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import (
     COORDINATOR_CODES,
     GROUP,
@@ -37,6 +38,13 @@ _ADD_OFFSETS_VERSION_MAX = 3
 # From 5 on, the group is added by the commit itself.
 _COMMIT_OFFSET_VERSION_MAX = 4
 _PARTITION = 0
+# CONCURRENT_TRANSACTIONS: the id's last transaction is being ended. Milliseconds, unless a broker is down.
+_STILL_ENDING = 51
+_ENDING_S = 5.0
+
+
+class StillEndingError(UnavailableError):
+    """The last transaction of a transactional id does not come to its end; another id is free."""
 
 
 def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
@@ -55,12 +63,21 @@ def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401
 def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float) -> Identity:
     """Take a transactional id by InitProducerId; what is open on it is aborted.
 
-    Raises ``UnavailableError``; ``KafkaException`` where the broker refuses.
+    Raises ``UnavailableError``, ``StillEndingError`` sooner; ``KafkaException`` where the broker refuses.
     """
     request = init_request(transactional_id, timeout_ms)
+    ending: list[float] = []
 
     def attempt() -> Identity:
         answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
+        if answer.error_code == _STILL_ENDING:
+            ending.append(time.monotonic())
+            if ending[-1] - ending[0] >= _ENDING_S:
+                raise StillEndingError(
+                    f"The last transaction of {transactional_id} is being ended for more than {_ENDING_S:g} s.",
+                    next_step="see that all brokers run; if they do, restart the one that coordinates it "
+                    "(kafka-transactions.sh describe)",
+                )
         _judge(admin, TRANSACTION, transactional_id, answer.error_code)
         return Identity(answer.producer_id, answer.producer_epoch)
 
