@@ -299,3 +299,13 @@ def test_complete_mode_is_refused_before_the_first_record(road: FileRoad) -> Non
     with pytest.raises(Exception, match="cannot replace what it has written"):
         road.start(counts, mode="complete").awaitTermination(WAIT_S)
     assert not list(road.out().glob("**/part-*"))
+
+
+def test_a_target_that_was_put_in_the_place_of_another_between_two_starts_is_found_as_it_is(
+    road: FileRoad,
+) -> None:
+    """The session's processes outlive a query, and what they knew of the start before is not believed."""
+    road.start(road.source(20)).awaitTermination(WAIT_S)
+    (road.out() / "_onceonly" / "target-id").write_text("5" * 32)
+    road.start(road.source()).awaitTermination(WAIT_S)
+    assert road.exactly()

@@ -239,3 +239,21 @@ def test_a_damaged_log_of_ours_means_hands_off(checkpoint: Path) -> None:
 
 def test_no_checkpoint_is_nothing_to_do(tmp_path: Path) -> None:
     assert mend(tmp_path / "none") == ()
+
+
+def test_what_a_process_left_that_died_in_its_first_epoch_is_taken_away_as_spark_begins_over_nothing_else(
+    tmp_path: Path,
+) -> None:
+    left = [
+        "offsets/.0.5f0f3ac5-06d5-4f0c-8f0e-5a3a1a3a8a7b.tmp",
+        "offsets/..0.5f0f3ac5-06d5-4f0c-8f0e-5a3a1a3a8a7b.tmp.crc",
+        "commits/.0.0b9a7d0e-7d0c-4f6e-9c3e-0e7f5a1c2b3d.tmp",
+    ]
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/README", "somebody's")
+    for name in left:
+        put(tmp_path, name, "v1")
+    assert set(mend(tmp_path)) == set(left)
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
+    put(tmp_path, left[0], "v1")
+    assert mend(tmp_path) == (), "Spark has begun: it looks at names only"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import onceonly
+from onceonly.runtime.settings import START
 from onceonly.spark import starting
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
             self.told.append((source,))
             return self
 
+        def foreachBatch(self, func: object) -> Writer:  # noqa: N802  PySpark's
+            self.told.append((func,))
+            return self
+
         def start(self, path: str | None = None, format: str | None = None, **options: object) -> Writer:  # noqa: A002  PySpark's
             self.told.append((path, format, *options.items()))
             return self
@@ -53,8 +59,14 @@ def test_a_query_by_a_format_of_ours_has_its_checkpoint_mended(writer: type[Any]
     tell: list[Any] = [
         lambda w, where: w.format("onceonly.kafka").option("checkpointLocation", where).start(),
         lambda w, where: w.options(checkpointLocation=where, topic="t").format("onceonly.files").start(),
+        lambda w, where: (
+            w.format("onceonly.files").option("format", "json").option("checkpointLocation", where).start()
+        ),
         lambda w, where: w.option("CheckpointLocation", where).start(None, "onceonly.console"),
         lambda w, where: w.start(format="onceonly.console", checkpointLocation=f"file:{where}"),
+        lambda w, where: (
+            w.option("checkpointLocation", where).foreachBatch(onceonly.sink("onceonly.console")).start()
+        ),
     ]
     for number, start in enumerate(tell):
         metadata = torn(tmp_path / str(number))
@@ -72,6 +84,7 @@ def test_a_query_whose_checkpoint_holds_our_log_is_ours(writer: type[Any], tmp_p
 def test_another_query_is_left_alone(writer: type[Any], tmp_path: Path) -> None:
     metadata = torn(tmp_path / "other")
     writer().format("kafka").option("checkpointLocation", str(tmp_path / "other")).start()
+    writer().option("checkpointLocation", str(tmp_path / "other")).foreachBatch(print).start()
     assert metadata.exists()
 
 
@@ -79,12 +92,15 @@ def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
     written = (
         writer().format("onceonly.files").option("checkpointLocation", "s3://bucket/x").start("p", topic=1)
     )
-    assert written.told == [
+    first, second = [each for each in written.told if each[0] == START], written.start().told[-2]
+    assert [each for each in written.told if each[0] != START][:3] == [
         ("onceonly.files",),
         ("checkpointLocation", "s3://bucket/x"),
         ("p", None, ("topic", 1)),
     ]
+    assert len({first[0], second}) == 2, "each start has a name of its own"
     assert writer()._onceonly_noted == {}
+    assert writer().format("kafka").start().told == [("kafka",), (None, None)]
 
 
 def test_it_is_put_into_pyspark_once() -> None:

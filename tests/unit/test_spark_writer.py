@@ -39,7 +39,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Vote]]:
             found.append(votes)
 
     class Desks:
-        def use(self, key: object, make: object) -> AbstractContextManager[Any]:
+        def use(self, key: object, make: object, *, fits: object) -> AbstractContextManager[Any]:
             import contextlib
 
             return contextlib.nullcontext(Desk())

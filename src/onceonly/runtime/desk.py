@@ -67,8 +67,9 @@ class _Member:
 class Desk:
     """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process."""
 
-    def __init__(self, settings: QuerySettings, *, actor: str, application: str) -> None:
+    def __init__(self, settings: QuerySettings, *, actor: str, application: str, start: str = "") -> None:
         self.settings = settings
+        self.start = start
         self.checkpoint = SparkCheckpoint.at(settings.checkpoint)
         self.query = self.checkpoint.query()
         self._actor = actor
@@ -148,7 +149,6 @@ class Desk:
         ``repeats`` tells, for a drain, whether Spark's plan promises the same rows each time.
         """
         last, self._last = self._last, None
-        # A planner process does not know the run; then the protocol sees from the log that it is a new one.
         goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
         self._run = run
         with self._present():

@@ -34,10 +34,15 @@ class Held(Generic[K, V]):
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self, key: K, make: Callable[[], V]) -> Iterator[V]:
-        """Give the thing of this key; one whose use raised is closed and made anew next time."""
+    def use(
+        self, key: K, make: Callable[[], V], *, fits: Callable[[V], bool] = lambda _: True
+    ) -> Iterator[V]:
+        """Yield the thing of this key; one that does not fit, or whose use raised, is closed and made anew."""
         with self._lock:
             held = self._things.pop(key, None)
+        if held is not None and not fits(held):
+            held.close()
+            held = None
         thing = make() if held is None else held
         try:
             yield thing

@@ -35,6 +35,8 @@ LETTERS_OPTION = "onceonly.deadletter.option."
 _LETTERS = (LETTERS_FORMAT, LETTERS_LIMIT)
 _SINK = (GUARANTEE, SINK, REFUSED, *_LETTERS)
 PREFIX = "onceonly."
+START = "onceonly.start"
+"""Not a user's: which start of a query an epoch belongs to. No setting, as nothing else depends on it."""
 _LIMIT_S_MIN = 0.001
 _LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of them
 # The name becomes a part of transactional ids, group names and file names.

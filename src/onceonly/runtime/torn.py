@@ -37,6 +37,8 @@ _CLOCK_DIGITS = 13
 _LISTED = re.compile(r'^\{"logOffset":(\d+)\}$')
 # 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
 _VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
+# .0.<uuid>.tmp, and its checksum ..0.<uuid>.tmp.crc
+_TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
@@ -79,7 +81,7 @@ class _Torn:
         yield from self._mend_offsets()
         yield from self._mend_lists()
         yield from self._mend_id()
-        yield from self._mend_state()
+        yield from self._mend_beginning()
 
     def _mend_sums(self) -> Iterator[Path]:
         """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""
@@ -170,14 +172,20 @@ class _Torn:
             if path.exists():
                 yield _remove(path)
 
-    def _mend_state(self) -> Iterator[Path]:
-        """Spark begins its first epoch over an empty folder of states only, and this one's state nobody decided."""
+    def _mend_beginning(self) -> Iterator[Path]:
+        """Take away what stands where Spark begins its first epoch: over empty folders only, and nobody decided it.
+
+        A process that dies in its first epoch leaves a temporary file there, too.
+        """
+        if self._decided >= 0 or self._newest_first("offsets") or self._newest_first("commits"):
+            return
+        for folder in ("offsets", "commits"):
+            for path in _children(self._checkpoint / folder):
+                if _TEMPORARY_OF_SPARK.fullmatch(path.name):
+                    yield _remove(path)
         state = self._checkpoint / "state"
-        begins = not self._newest_first("offsets") and not self._newest_first("commits")
-        versions = (
-            [_VERSION.match(path.name) for path in state.rglob("*")] if begins and self._decided < 0 else []
-        )
         # States of later epochs are somebody's, though nothing says whose.
+        versions = [_VERSION.match(path.name) for path in state.rglob("*")]
         if versions and all(int(found[1]) <= 1 for found in versions if found):
             shutil.rmtree(state)
             durable.sync(self._checkpoint)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
 from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
-from onceonly.runtime.settings import PREFIX, no_checkpoint, with_checkpoint
+from onceonly.runtime.settings import PREFIX, START, no_checkpoint, with_checkpoint
 from onceonly.spark.asked import no_complete_mode, take_partition_by
 from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 
@@ -48,12 +48,13 @@ class SinkFormat(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
         options = take_partition_by(self.options, load(self.sink_class).declared, who=self.name())
+        start = options.pop(START, "")
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
         letters = settings.sink.letters
         taker = None if letters is None else find(letters.format, self.others)[1]
-        road = Road(settings.query, settings.sink, self.sink_class, self.application, taker)
+        road = Road(settings.query, settings.sink, self.sink_class, self.application, taker, start)
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
             return EpochCommitter(road, columns)

@@ -1,18 +1,22 @@
 """A look at a checkpoint just before Spark reads it: PySpark's ``DataStreamWriter.start`` is wrapped.
 
 Spark reads its own files before it plans, so what a power loss has torn of them must be mended before. A query is one
-of ours if it writes by a format of ours, or if its checkpoint holds our log. The wrapping is done once in a process, by
-``register``; it changes nothing of what Spark is told.
+of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
+a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
+start: what was found out in the start before is then found out again. The wrapping is done once in a process, by
+``register``.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, checkpoint_path
+from onceonly.runtime.settings import START
 from onceonly.runtime.torn import mend
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 
@@ -24,6 +28,8 @@ log = logging.getLogger("onceonly")
 _LOCATION = "checkpointlocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
+# What is no option: a sink may have one that is called format.
+_FORMAT, _OURS = ".format()", ".foreachbatch()"
 
 
 def install() -> None:
@@ -49,14 +55,18 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
 
     writer.option = noting(writer.option, lambda key, value: {key: value})
     writer.options = noting(writer.options, lambda **options: options)
-    writer.format = noting(writer.format, lambda source: {"format": source})
+    writer.format = noting(writer.format, lambda source: {_FORMAT: source})
+    writer.foreachBatch = noting(writer.foreachBatch, lambda func: {_OURS: _is_ours(func) or None})
     real_start = writer.start
 
     @functools.wraps(real_start)
     def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
-        _note(self, lambda: {**more, **({"format": args[1]} if len(args) > 1 and args[1] else {})})
-        if _look(getattr(self, _NOTED)):
+        _note(self, lambda: {**more, _FORMAT: args[1] if len(args) > 1 else more.get("format")})
+        noted = getattr(self, _NOTED)
+        if _look(noted):
             _warn(self)
+        if noted.get(_FORMAT, "").startswith(_FORMATS):
+            self.option(START, uuid.uuid4().hex)
         return real_start(self, *args, **more)
 
     writer.start = start
@@ -68,8 +78,16 @@ def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noq
         told = {key.lower(): str(value) for key, value in read().items() if value is not None}
     except (TypeError, AttributeError):
         return
-    noted = {**getattr(writer, _NOTED), **{key: told[key] for key in (_LOCATION, "format") if key in told}}
+    noted = {
+        **getattr(writer, _NOTED),
+        **{key: told[key] for key in (_LOCATION, _FORMAT, _OURS) if key in told},
+    }
     object.__setattr__(writer, _NOTED, noted)
+
+
+def _is_ours(function: object) -> bool:
+    """Say whether a foreachBatch function is one of ``onceonly.sink``; one with ``onceonly.epoch`` looks like any."""
+    return type(function).__module__ == f"{__package__}.foreach_batch"
 
 
 def _look(told: Mapping[str, str]) -> bool:
@@ -81,7 +99,7 @@ def _look(told: Mapping[str, str]) -> bool:
         checkpoint = checkpoint_path(location)
     except OnceonlyError:
         return False  # refused by name, later
-    is_ours = told.get("format", "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir()
+    is_ours = _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir()
     if is_ours:
         mend(checkpoint)
     return is_ours

@@ -46,6 +46,8 @@ class Road:
     sink_class: SinkClass
     application: str
     letters: SinkClass | None = None
+    start: str = ""
+    """Drawn for each start of the query; empty where nobody saw the start."""
 
     def key(self) -> tuple[Any, ...]:
         # With the query's id: a checkpoint that was removed and made anew is another query's.
@@ -54,13 +56,17 @@ class Road:
 
     def desk(self, actor: str, columns: tuple[tuple[str, str], ...]) -> Desk:
         """Make the desk of a process."""
-        desk = Desk(self.query, actor=actor, application=self.application)
+        desk = Desk(self.query, actor=actor, application=self.application, start=self.start)
         try:
             desk.enlist(self.sink, self.sink_class, columns, self.letters)
         except BaseException:  # an interrupt, too: nobody else has the desk yet
             desk.close()
             raise
         return desk
+
+    def fits(self, desk: Desk) -> bool:
+        """Say whether a desk is of this start: between two, anybody may have changed target and checkpoint."""
+        return desk.start == self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
             )
         # Spark gives a message for each slot; None for one that has not committed.
         require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))
-        with _committing.use(self._road.key(), self._desk) as desk:
+        with _committing.use(self._road.key(), self._desk, fits=self._road.fits) as desk:
             desk.require_few_letters(plan, ballots)
             desk.decide(plan, _votes(ballots))
         settle()
@@ -127,7 +133,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
         """
         plan, ballots = _collect(messages)
         if plan is not None:
-            with _committing.use(self._road.key(), self._desk) as desk:
+            with _committing.use(self._road.key(), self._desk, fits=self._road.fits) as desk:
                 desk.abort(plan, _votes(ballots))
 
     def _desk(self) -> Desk:
@@ -136,7 +142,8 @@ class EpochCommitter(DataSourceStreamArrowWriter):
 
 def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
-    with _planning.use((*road.key(), columns), lambda: road.desk("planner", columns)) as desk:
+    key = (*road.key(), columns)
+    with _planning.use(key, lambda: road.desk("planner", columns), fits=road.fits) as desk:
         plan = desk.plan(desk.checkpoint.epoch(), repeats=lambda: repeats.noted(desk.checkpoint.path))
         assignment = desk.assignment(plan, road.sink.name)
     settle()
