@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 import selectors
 import socket
@@ -233,7 +234,9 @@ class Client:
         patience_s = min(self._patience.get(node, REQUEST_S), left_s)
         sent = time.monotonic()
         try:
-            answer = await connection.send_request(request, request_timeout_ms=patience_s * 1000)
+            # kafka-python writes the version that this broker speaks into what it sends. Where the same is asked again,
+            # another broker may be asked, of another release while they are upgraded one by one.
+            answer = await connection.send_request(copy.copy(request), request_timeout_ms=patience_s * 1000)
         except BaseException:
             if time.monotonic() - sent >= patience_s:
                 self._patience[node] = 2 * patience_s

@@ -6,6 +6,7 @@ as safe. Driver and executors.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,10 @@ class PlainClient:
             try:
                 if node is None:
                     node = self._kafka.least_loaded_node(bootstrap_fallback=True)
-                answer = self._kafka.send_and_receive(node, request, timeout_ms=int(timeout_s * 1000))
+                # A copy: the version of one broker is not kept for another, as in client.Client.
+                answer = self._kafka.send_and_receive(
+                    node, copy.copy(request), timeout_ms=int(timeout_s * 1000)
+                )
             except (KafkaError, OSError, RuntimeError) as error:
                 if self._silent_since is None:
                     self._silent_since = began
