@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import checks, writer
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.producers import make_producer
 from onceonly.sinks.kafka.writer import PlainWrite, TransactionalWrite, fitted
 
 CONTEXT = WriteContext(
@@ -78,6 +80,25 @@ def test_a_small_row_in_a_batch_that_is_too_large_is_not_blamed() -> None:
     assert "DESCRIBE_CONFIGS" in caught.value.what
 
 
+def test_a_row_at_the_bound_is_refused_for_what_is_stored_beside_it() -> None:
+    """It has fewer bytes than the topic takes, and more as it is stored."""
+    with pytest.raises(RecordRefusedError, match=r"a row of 4950 bytes .*, 5000, which counts 84 bytes more"):
+        attempt()._raise_failure(failed(TOO_LARGE, 4950))
+
+
+def test_a_row_with_many_headers_that_was_alone_in_its_batch_is_the_one() -> None:
+    with pytest.raises(RecordRefusedError, match="a row of 4000 bytes"):
+        attempt()._raise_failure(Failure(KafkaError(TOO_LARGE), 4000, is_alone=True))
+
+
+def test_a_batch_that_the_topic_took_at_the_start_is_not_said_to_be_larger_than_itself() -> None:
+    with pytest.raises(
+        RecordRefusedError, match=r"5000 when the query was started, has been lowered"
+    ) as caught:
+        attempt()._raise_failure(failed(TOO_LARGE, 101))
+    assert "below" not in str(caught.value)
+
+
 def test_batches_are_no_larger_than_the_topic_takes() -> None:
     assert fitted(CONTEXT, OPTIONS).client["batch.size"] == "5000"
     unknown = replace(CONTEXT, facts={})
@@ -95,6 +116,17 @@ def test_another_cluster_behind_an_executors_names_is_refused(monkeypatch: pytes
         writer._require_cluster(replace(CONTEXT, facts={"cluster_id": "ours"}), OPTIONS)
 
 
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_no_attempt_begins_before_the_clusters_are_compared(
+    monkeypatch: pytest.MonkeyPatch, guarantee: Guarantee
+) -> None:
+    here = SimpleNamespace(cluster_id="other", patiently=lambda _seconds, _thing, attempt: attempt())
+    monkeypatch.setattr(writer, "this_worker", lambda: SimpleNamespace(admin=lambda _options: here))
+    context = replace(CONTEXT, guarantee=guarantee, facts={"cluster_id": "ours"})
+    with pytest.raises(ConfigurationError, match="leads this executor to Kafka cluster other"):
+        writer.begin(context, OPTIONS)
+
+
 def test_a_full_buffer_says_why_it_is_full() -> None:
     made = attempt()
     made.rows, made._mark = 0, 1
@@ -107,6 +139,26 @@ def test_a_full_buffer_says_why_it_is_full() -> None:
 
     with pytest.raises(WriteFailedError, match="Not enough in-sync replicas"):
         made._produce(pa.record_batch({"value": ["x"]}))
+
+
+@pytest.mark.parametrize("by", ["batch", "row"])
+def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard(by: str) -> None:
+    import pyarrow as pa
+
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        config = {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "queue.buffering.max.messages": "5",
+            "log_level": "0",
+        }
+        made = make_producer(config, by=by)
+        batch = pa.record_batch({"value": ["x"] * 10})
+        with pytest.raises(BufferError, match=rf"127\.0\.0\.1:{port} failed: Connection refused .* s ago"):
+            made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=1.0)
+        made.purge()
+        made.close()
 
 
 class Cluster:

@@ -9,6 +9,7 @@ from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import google_crc32c
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
@@ -20,7 +21,7 @@ from kafka.record import MemoryRecords
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import delivery, direct_producer, record_batches
+from onceonly.sinks.kafka import delivery, direct_producer, producers, record_batches
 from onceonly.sinks.kafka.admin import NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.options import KafkaOptions
@@ -691,19 +692,53 @@ def test_a_broker_that_never_answers_leaves_rows_of_which_nothing_is_known() -> 
     assert made.failures.first(mark) is None
 
 
+@pytest.mark.parametrize("fault", [None, "not enough replicas"])
+def test_open_batches_and_those_on_their_way_have_one_bound(fault: str | None) -> None:
+    broker = Broker([fault, None] * 10_000)
+    made = producer(broker, batch_size="300", buffer_memory="2048")
+    mark, most = made.failures.begin(), 0
+    for number in range(60):
+        batch = pa.RecordBatch.from_pydict(
+            {"key": [b"%d" % key for key in range(4)], "value": [b"v" * 50] * 4}
+        )
+        made.write(batch, "t", 4 * number, mark=mark, wait_s=5)
+        made._encode(5)
+        made._bound(5)
+        most = max(most, made._delivery.bytes + made._batches.bytes)
+    assert made.flush(5) == 0
+    assert made.failures.first(mark) is None
+    assert sum(map(len, broker.rows.values())) == 240
+    assert most <= 2048
+
+
 def test_a_buffer_that_stays_full_ends_the_wait() -> None:
     made = producer(Broker([None] + ["lost"] * 100_000), batch_size="100", buffer_memory="1024")
     batch = pa.RecordBatch.from_pydict({"value": [b"v" * 50] * 100})
-    with pytest.raises(BufferError):
+    with pytest.raises(BufferError, match="lost"):
         made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=0.05)
 
 
-@pytest.mark.parametrize(("version", "can"), [("17.0.0", False), ("18.0.0", True), ("26.0.1", True)])
+@pytest.mark.parametrize(("version", "lacks"), [("17.0.0", "pyarrow 18"), ("18.0.0", ""), ("26.0.1", "")])
 def test_an_arrow_that_casts_nothing_to_views_makes_no_batches(
-    monkeypatch: pytest.MonkeyPatch, *, version: str, can: bool
+    monkeypatch: pytest.MonkeyPatch, *, version: str, lacks: str
 ) -> None:
     monkeypatch.setattr(pa, "__version__", version)
-    assert direct_producer.can_be_had() == can
+    assert direct_producer.lacks().startswith(lacks)
+    assert bool(direct_producer.lacks()) == bool(lacks)
+
+
+def test_the_way_back_to_librdkafka_is_told_once_with_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    producers._tell_once.cache_clear()
+    assert pool_of(Broker([]))._is_direct
+    assert caplog.messages == []
+    monkeypatch.setattr(google_crc32c, "implementation", "python")
+    for _ in range(3):
+        assert not pool_of(Broker([]))._is_direct
+    (told,) = caplog.messages
+    assert "through librdkafka" in told
+    assert "google-crc32c with its part in C" in told
 
 
 def test_what_was_written_is_named_with_the_offset_of_the_first_row_in_each_partition() -> None:

@@ -51,6 +51,10 @@ class _Reports:
             mark = row._private  # noqa: SLF001  its name in rdkafka.h
             self.failures.note(mark, Failure(self.error(client, row.err), row.len + row.key_len))
 
+    def hear(self, _client: int, _code: int, reason: bytes, _opaque: int | None) -> None:
+        """Note that a broker is not reached, or the like. Called by poll and flush, in their thread."""
+        self.failures.hear(reason.decode(errors="replace"))
+
     def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
         """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
         kafka_error = import_confluent().KafkaError
@@ -98,6 +102,7 @@ class BatchProducer:
         self._topics: dict[str, int] = {}
         # librdkafka keeps its address only.
         self._callback = librdkafka.ON_DELIVERY(self._reports.take)
+        self._on_error = librdkafka.ON_ERROR(self._reports.hear)
         self._pid = os.getpid()
         self._handle: int | None = None
         text = ctypes.create_string_buffer(_TEXT_BYTES)
@@ -107,6 +112,7 @@ class BatchProducer:
                 library.conf_destroy(conf)
                 raise refused(text.value.decode(errors="replace"))
         library.conf_set_dr_msg_cb(conf, self._callback)
+        library.conf_set_error_cb(conf, self._on_error)
         if login is not None:
             self._on_token = librdkafka.ON_TOKEN(functools.partial(_give_token, library, login))
             library.conf_set_oauthbearer_token_refresh_cb(conf, self._on_token)
@@ -291,7 +297,7 @@ class BatchProducer:
         now = time.monotonic()
         deadline = deadline or now + wait_s
         if now >= deadline:
-            raise BufferError
+            raise BufferError(self.failures.trouble())
         self._library.poll(self._client, _ms(POLL_S))
         return deadline
 

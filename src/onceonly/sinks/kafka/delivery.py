@@ -154,6 +154,7 @@ class Delivery:
         """Why it has stopped: nothing more is sent after it."""
         self.bytes = 0
         """Of all batches that are not acknowledged."""
+        self._silence = ""
         self.limits: dict[str, int] = {}
         """The most bytes that a batch for a topic should have, where one was too large."""
 
@@ -190,12 +191,12 @@ class Delivery:
             time.sleep(seconds)
 
     def trouble(self) -> str:
-        """Say why batches are not acknowledged: the broker's word for the first that was put off, if there was one."""
+        """Say why batches are not acknowledged: a broker's word on the first that was put off, or why none came."""
         kafka = import_confluent()
         for lane in self._lanes:
             if lane.waiting and lane.trouble is not None:
                 return f"{lane.topic}-{lane.partition}: {kafka.KafkaError(lane.trouble).str()}"
-        return ""
+        return self._silence
 
     def give_up(self) -> None:
         """Note why the oldest batch was put off, when there is no more time for it."""
@@ -222,8 +223,8 @@ class Delivery:
             if does_answer:  # a look-up that is not answered may take half a minute, and so would the next
                 try:
                     leaders = self._topics.leaders(topic)
-                except NotAnsweredError:
-                    does_answer = False
+                except NotAnsweredError as error:
+                    does_answer, self._silence = False, str(error)
             for lane in lanes:
                 leader = leaders[lane.partition] if lane.partition < len(leaders) else _NO_LEADER
                 if leader == _NO_LEADER:
@@ -268,7 +269,8 @@ class Delivery:
         request = Produce(sealed, transactional_id=self._transactional_id, timeout_ms=self._request_ms)
         try:
             answer = self._admin.post(request, leader, self._request_ms)
-        except NotAnsweredError:
+        except NotAnsweredError as error:
+            self._silence = str(error)
             for lane in lanes:
                 self._put_off(lane)
             return
@@ -281,12 +283,14 @@ class Delivery:
             lane.is_on_the_wire = False
         try:
             answer = flight.answer.result()
-        except ThrottledError:
+        except ThrottledError as error:
             # Nothing was sent, and who leads is known: it is there, and holds us back.
+            self._silence = str(error)
             for lane in flight.lanes:
                 self._wait_a_while(lane)
             return
-        except NotAnsweredError:
+        except NotAnsweredError as error:
+            self._silence = str(error)
             # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it.
             self._request_bytes = 0
             for lane in flight.lanes:
@@ -307,7 +311,7 @@ class Delivery:
             if not lane.sequence and lane.start < 0:
                 lane.start = answer.base_offset
             lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
-            lane.pause_s, lane.not_before, lane.trouble = _PAUSE_S, 0.0, None
+            lane.pause_s, lane.not_before, lane.trouble, self._silence = _PAUSE_S, 0.0, None, ""
             self.bytes -= batch.size
         elif code in {TOO_LARGE, _TOO_MANY} and batch.count > 1:
             self.limits[lane.topic] = min(self.limits.get(lane.topic, batch.size), batch.size // 2)
@@ -338,7 +342,7 @@ class Delivery:
             key, value, headers = _rows(batch)[places[0] if places else 0]
             size = columns.size((lane.topic, value, key, lane.partition, headers))
         error = import_confluent().KafkaError(code, fatal=code in _FENCED)
-        self.failure = Failure(error, size)
+        self.failure = Failure(error, size, is_alone=batch.count == 1)
 
 
 def _is_retriable(code: int) -> bool:

@@ -48,21 +48,23 @@ _BYTES_AT_ONCE = 1 << 22
 _SIMPLE = frozenset({"key", "value"})
 
 
-def can_be_had() -> bool:
-    """Say whether batches can be made fast here: google-crc32c with its part in C, and an Arrow that casts to views.
+def lacks() -> str:
+    """Name what keeps batches from being made here; empty where nothing does.
 
-    And whether this kafka-python can be told to send them as they are.
+    That is a google-crc32c with its part in C, an Arrow that casts to views, and a kafka-python that can be told to
+    send batches as they are.
     """
     import pyarrow as pa
 
-    if names.missing():
-        return False
-
+    if missing := names.missing():
+        return f"a kafka-python that has {missing[0]}"
+    if int(pa.__version__.split(".")[0]) < _ARROW_MIN:
+        return f"pyarrow {_ARROW_MIN}, and not {pa.__version__}"
     try:
         import google_crc32c
     except ImportError:
-        return False
-    return bool(google_crc32c.implementation == "c") and int(pa.__version__.split(".")[0]) >= _ARROW_MIN
+        return "google-crc32c"
+    return "" if google_crc32c.implementation == "c" else "google-crc32c with its part in C"
 
 
 @dataclass(slots=True)
@@ -371,7 +373,7 @@ class DirectProducer:
             raise
 
     def _bound(self, wait_s: float) -> None:
-        """Send what is full, and wait while more than the buffer holds is not acknowledged."""
+        """Send what is full, and wait while the buffer does not hold what is open and what is not acknowledged."""
         delivery = self._delivery
         # Half the buffer is left to open batches where the brokers are slow: they would only get smaller.
         self._batches.close_down_to(max(self._buffer_bytes - delivery.bytes, self._buffer_bytes // 2))
@@ -381,7 +383,8 @@ class DirectProducer:
         self._settle(end)
         delivery.move()
         before = delivery.bytes
-        while delivery.failure is None and delivery.bytes > self._buffer_bytes:
+        # It ends at the latest when all is acknowledged: what is open is never more than the buffer.
+        while delivery.failure is None and delivery.bytes + self._batches.bytes > self._buffer_bytes:
             left_s = end - time.monotonic()
             if left_s <= 0:
                 raise BufferError(delivery.trouble())

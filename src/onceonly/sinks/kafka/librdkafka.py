@@ -85,6 +85,8 @@ class Field(ctypes.Structure):
 
 ON_DELIVERY = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 
+ON_ERROR = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
+
 ON_TOKEN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
 
 # Name without rd_kafka_, what it returns, what it takes.
@@ -93,6 +95,7 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("conf_new", c_void_p, ()),
     ("conf_set", c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
     ("conf_set_dr_msg_cb", None, (c_void_p, ON_DELIVERY)),
+    ("conf_set_error_cb", None, (c_void_p, ON_ERROR)),
     ("conf_destroy", None, (c_void_p,)),
     ("conf_enable_sasl_queue", None, (c_void_p, c_int)),
     ("conf_set_oauthbearer_token_refresh_cb", None, (c_void_p, ON_TOKEN)),

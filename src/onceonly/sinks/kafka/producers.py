@@ -138,11 +138,12 @@ class Pool:
         self._rows = rows
         self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
         self._timeout_ms = timeout_ms
-        self._is_direct = options.producer == BY_DIRECT and direct_producer.can_be_had()
-        if options.producer == BY_DIRECT and not self._is_direct:
+        lacks = direct_producer.lacks()
+        self._is_direct = options.producer == BY_DIRECT and not lacks
+        if options.producer == BY_DIRECT and lacks:
             _tell_once(
-                "Rows go through librdkafka, more slowly: batches of our own need google-crc32c with its part in C and "
-                "pyarrow 18 (pip install 'onceonly[kafka]' on the executors brings both)."
+                f"Rows go through librdkafka, more slowly: batches of our own need {lacks} "
+                "(pip install 'onceonly[kafka]' on the executors brings what they need)."
             )
         self._lock = threading.Lock()
         # How many transactions were begun for an epoch.

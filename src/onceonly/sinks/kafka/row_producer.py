@@ -35,13 +35,21 @@ class RowProducer:
 
     def __init__(self, config: Mapping[str, str], login: Tokens | None = None) -> None:
         kafka = import_confluent()
+        self.failures = failures = Failures()
         more: dict[str, Any] = {} if login is None else {"oauth_cb": functools.partial(_token, login)}
         try:
             # Only failures are reported: a callback for each of a million rows would cost half the speed.
-            self._producer = kafka.Producer({**config, **more, "delivery.report.only.error": True})
+            self._producer = kafka.Producer(
+                {
+                    **config,
+                    **more,
+                    "delivery.report.only.error": True,
+                    # Not of this object: the client would keep it alive.
+                    "error_cb": lambda error: failures.hear(error.str()),
+                }
+            )
         except kafka.KafkaException as error:
             raise refused(error.args[0].str()) from None
-        self.failures = Failures()
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -86,11 +94,11 @@ class RowProducer:
         while self.failures.first(mark) is None:
             try:
                 self._producer.produce(topic, value, key, partition, report, None, 0, headers)
-            except BufferError:
+            except BufferError as error:
                 now = time.monotonic()
                 deadline = deadline or now + wait_s
                 if now >= deadline:
-                    raise
+                    raise BufferError(self.failures.trouble()) from error
                 self._producer.poll(POLL_S)
             except import_confluent().KafkaException as error:
                 self.failures.note(mark, Failure(error.args[0], columns.size(row)))

@@ -20,9 +20,11 @@ from onceonly.sinks.kafka import marker, named_partitions, refusals
 from onceonly.sinks.kafka.answers import refuse_forbidden
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX
 from onceonly.sinks.kafka.options import BATCH_BYTES
 from onceonly.sinks.kafka.prepared import Prepared, spell
 from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.record_batches import BATCH_BYTES as EMPTY_BATCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +62,7 @@ def expect(context: WriteContext, options: KafkaOptions) -> None:
 def begin(context: WriteContext, options: KafkaOptions) -> PlainWrite | TransactionalWrite:
     """Begin an attempt in the way that its guarantee asks for."""
     options = fitted(context, options)
+    _require_cluster(context, options)
     if context.guarantee is Guarantee.AT_LEAST_ONCE:
         return PlainWrite(context, options)
     return TransactionalWrite(context, options)
@@ -189,17 +192,27 @@ class PlainWrite:
             else "not known, as DESCRIBE_CONFIGS on it is not granted or rows carry their topics"
         )
         size = failure.row_bytes or 0
-        if failure.error.code() == _TOO_LARGE and size < min(ours, limit or batch_bytes // 2):
-            # With all that shared its batch: the topic takes less than we have put together.
+        # As it is stored, alone in a batch, where it has no headers.
+        stored = size + RECORD_BYTES_MAX + EMPTY_BATCH_BYTES
+        is_the_row = failure.is_alone or size > ours or stored > (limit or batch_bytes // 2)
+        if failure.error.code() != _TOO_LARGE or is_the_row:
             raise RecordRefusedError(
-                f"{self.name}: a batch is refused ({failure.error.str()}): max.message.bytes of the topic ({of_topic}) "
-                f"is below kafka.batch.size, {batch_bytes}.",
-                next_step="set kafka.batch.size below max.message.bytes of the topic, or raise that",
+                f"{self.name}: a row of {size} bytes is refused ({failure.error.str()}); the limits are "
+                f"kafka.max.request.size, {ours}, and max.message.bytes of the topic, {of_topic}, which counts "
+                f"{stored - size} bytes more at most for a row without headers.",
+                next_step="raise the limit that it is beyond, or make the row smaller",
+            )
+        # With all that shared its batch: the topic takes less than we have put together.
+        if limit >= batch_bytes:
+            raise RecordRefusedError(
+                f"{self.name}: a batch is refused ({failure.error.str()}): it had up to {batch_bytes} bytes, and "
+                f"max.message.bytes of the topic, {limit} when the query was started, has been lowered since.",
+                next_step="start the query again, which reads it anew; or raise it",
             )
         raise RecordRefusedError(
-            f"{self.name}: a row of {size} bytes is refused ({failure.error.str()}); the limits are "
-            f"kafka.max.request.size, {ours}, and max.message.bytes of the topic, {of_topic}.",
-            next_step="raise the limit that it is beyond, or make the row smaller",
+            f"{self.name}: a batch is refused ({failure.error.str()}): max.message.bytes of the topic ({of_topic}) "
+            f"is below kafka.batch.size, {batch_bytes}.",
+            next_step="set kafka.batch.size below max.message.bytes of the topic, or raise that",
         )
 
     def _refuse_forbidden(self, code: int) -> None:
@@ -215,7 +228,6 @@ class TransactionalWrite(PlainWrite):
         self._cluster_id = str(facts["cluster_id"])
         self._end_txn_version = int(facts["end_txn_version"])
         self._timeout_ms = _timeout_ms(context)
-        _require_cluster(context, options)
         self._pool = _pool(context, options)
         self._marker_topic = _marker_topic(context, options)
         self._group = _group(context, options)
