@@ -133,6 +133,35 @@ def test_a_topic_deleted_and_made_anew_while_nothing_was_pending_is_gone_on_with
     assert query.open_transactions() == []
 
 
+def test_a_topic_that_rows_name_and_that_was_made_anew_between_two_starts_is_told_once(
+    broker: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(broker)
+    other = f"{query.topic}-too"
+    broker.create_topic(other)
+    del query.options["topic"]
+    rows = pa.RecordBatch.from_pydict({"topic": [query.topic, other], "value": ["a", "b"]})
+
+    def start(epoch: int) -> list[str]:
+        caplog.clear()
+        query.sink = KafkaSink(query.options)
+        query.facts = dict(query.sink.check(query.context))
+        this_worker()._topics.clear()
+        this_worker()._pools.clear()  # another start has other processes
+        at_work = coordinator(query, tmp_path)
+        plan = at_work.plan(epoch, run=f"run-{epoch}")
+        at_work.decide(plan, [vote(query, plan, rows)])
+        return [each for each in caplog.messages if "made anew" in each]
+
+    assert start(0) == []
+    assert start(1) == []
+    recreate(broker, query.topic)
+    (told,) = start(2)
+    assert f"topics {query.topic}." in told
+    assert start(3) == []
+    query.until_read("a", "a")
+
+
 def test_after_a_topic_was_made_anew_with_fewer_partitions_one_attempt_fails_and_the_next_one_writes(
     broker: EmbeddedKafka, tmp_path: Path
 ) -> None:

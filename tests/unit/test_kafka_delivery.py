@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import google_crc32c
 import pyarrow as pa
@@ -84,7 +85,9 @@ class Broker:
         places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(self.partitions)]
         assert type(request).__name__ == "MetadataRequest"
         self.looked_up += 1
-        return SimpleNamespace(topics=[SimpleNamespace(error_code=0, partitions=places)])
+        return SimpleNamespace(
+            topics=[SimpleNamespace(error_code=0, partitions=places, topic_id=UUID(int=self.partitions))]
+        )
 
     def to_coordinator(self, _kind: int, _key: str, request: Any) -> Any:  # noqa: ANN401
         if type(request).__name__ == "InitProducerIdRequest":
@@ -746,6 +749,12 @@ def test_what_was_written_is_named_with_the_offset_of_the_first_row_in_each_part
     write(made, [[(None, b"a", 0), (None, b"b", 2)], [(None, b"c", 2), (None, b"d", 0)]])
     write(made, [[(None, b"e", 2)]])
     assert made.written() == {("t", 0): 100, ("t", 2): 100}
+
+
+def test_the_topics_that_were_written_to_are_named_with_their_ids() -> None:
+    made = producer(Broker([]))
+    write(made, [[(None, b"a", 0), (None, b"b", 2)]])
+    assert made.topic_ids() == {"t": "AAAAAAAAAAAAAAAAAAAAAw"}
 
 
 def test_rows_without_a_key_take_turns_in_each_topic_by_itself() -> None:

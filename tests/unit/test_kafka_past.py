@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from tests.unit.test_kafka_outcomes import BEFORE, OWN, PREPARED, Coordinators
@@ -13,7 +15,8 @@ from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
-from onceonly.sinks.kafka import past
+from onceonly.sinks.kafka import past, topic_ids
+from onceonly.sinks.kafka.answers import UNKNOWN_TOPIC
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.testing import MemoryDisk, MemoryLog
 from onceonly.testing.memory_sink import MemorySink
@@ -66,6 +69,60 @@ def test_a_marker_that_is_not_there_any_more_proves_nothing(
 ) -> None:
     look(shows)
     assert "expired" in caplog.text
+
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+class Named(Coordinators):
+    """A cluster with topics of these ids."""
+
+    def __init__(self, **ids: UUID) -> None:
+        super().__init__(shows=OWN)
+        self.ids = ids
+
+    def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401  kafka-python is untyped
+        self.asked.append("topics")
+        return SimpleNamespace(
+            topics=[
+                SimpleNamespace(
+                    name=each.name,
+                    error_code=0 if each.name in self.ids else UNKNOWN_TOPIC,
+                    topic_id=self.ids.get(each.name, UUID(int=0)),
+                )
+                for each in request.topics
+            ]
+        )
+
+
+def look_at_topics(cluster: Named, **ids: UUID) -> None:
+    spelled = topic_ids.spell(
+        {name: topic_ids.spelled_id(SimpleNamespace(topic_id=one)) for name, one in ids.items()}
+    )
+    handle = replace(PREPARED, topic_ids=spelled).handle()
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9"})
+    past.look_back(cluster, options, CONTEXT, 7, [handle, handle])
+
+
+def test_topics_that_rows_name_are_told_where_they_were_made_anew_or_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    look_at_topics(Named(a=OLD, b=OLD), a=OLD, b=OLD)
+    assert caplog.messages == []
+    look_at_topics(Named(a=NEW, b=OLD), a=OLD, b=OLD, c=OLD)
+    (told,) = caplog.messages
+    assert "topics a, c." in told
+    assert "since chk-7" in told
+
+
+def test_handles_without_ids_of_topics_are_as_before_and_nothing_is_asked() -> None:
+    assert "topic_ids" not in PREPARED.handle().data
+    cluster = Named()
+    look_at_topics(cluster)
+    assert "topics" not in cluster.asked
+    many = {f"t{number}": OLD for number in range(topic_ids.TOPICS_MAX + 1)}
+    look_at_topics(cluster, **many)
+    assert "topics" not in cluster.asked
 
 
 @dataclass

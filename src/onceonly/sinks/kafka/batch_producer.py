@@ -210,6 +210,10 @@ class BatchProducer:
         """Name no partitions: librdkafka chooses them, and the coordinator is asked for them where they are needed."""
         return {}
 
+    def topic_ids(self) -> dict[str, str]:
+        """Return none, as above."""
+        return {}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self._library.purge(self._client, librdkafka.PURGE_ALL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
@@ -15,6 +14,7 @@ from onceonly.sinks.kafka.columns import check_columns
 from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
 from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
 from onceonly.sinks.kafka.refusals import limit_of
+from onceonly.sinks.kafka.topic_ids import spelled_id, topics_request
 
 if TYPE_CHECKING:
     from onceonly.ports import QueryContext
@@ -154,20 +154,11 @@ def topic_id(admin: Admin, name: str) -> str:
     """
 
     def attempt() -> str:
-        from uuid import UUID
-
-        from kafka.protocol.metadata import MetadataRequest
-
-        # By name; the id of zeros says so.
-        wanted = MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name)
-        request = MetadataRequest(
-            topics=[wanted], allow_auto_topic_creation=False, min_version=10, max_version=12
-        )
-        topic = admin.send(request).topics[0]
+        topic = admin.send(topics_request([name], create=False)).topics[0]
         refuse_forbidden(topic.error_code, name)
         if topic.error_code != NONE:
             raise NotAnsweredError(f"error {topic.error_code}")
-        return urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")  # as Kafka's own tools show it
+        return spelled_id(topic)
 
     return admin.patiently(_PATIENCE_S, f"topic {name}", attempt)
 

@@ -19,6 +19,7 @@ from onceonly.sinks.kafka.admin import NONE, NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.fields import Fields
+from onceonly.sinks.kafka.topic_ids import spelled_id, topics_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -80,6 +81,7 @@ class Topics:
         self._admin = admin
         self._age_s = age_s
         self._leaders: dict[str, tuple[float, list[int]]] = {}
+        self._ids: dict[str, str] = {}
         self._forgotten = 0
 
     def leaders(self, name: str) -> Sequence[int]:
@@ -102,12 +104,12 @@ class Topics:
         self._forgotten += 1
         self._leaders.pop(name, None)
 
-    def _ask(self, name: str) -> list[int]:
-        from kafka.protocol.metadata import MetadataRequest
+    def id_of(self, name: str) -> str:
+        """Return the id that the cluster drew for a topic when it was made, as last asked; empty where never."""
+        return self._ids.get(name, "")
 
-        wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=True, max_version=9)
-        topic = self._admin.send(request).topics[0]
+    def _ask(self, name: str) -> list[int]:
+        topic = self._admin.send(topics_request([name], create=True)).topics[0]
         if topic.error_code != NONE:
             if _is_retriable(topic.error_code):
                 raise NotAnsweredError(f"error {topic.error_code} for topic {name}")
@@ -116,6 +118,7 @@ class Topics:
         found = sorted(topic.partitions, key=lambda each: each.partition_index)
         if not found:
             raise NotAnsweredError(f"topic {name} has no partitions")
+        self._ids[name] = spelled_id(topic)
         return [each.leader_id for each in found]
 
 

@@ -252,6 +252,10 @@ class DirectProducer:
         """Name the partitions that rows were sent to, and the offset of the first one in each, -1 where not known."""
         return {place: lane.start for place, lane in self._batches.lanes.items()}
 
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics that rows were sent to."""
+        return {topic: self._topics.id_of(topic) for topic, _ in self._batches.lanes}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import TargetBehindError
-from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka import marker, topic_ids
 from onceonly.sinks.kafka.options import BEHIND_OPTION
 from onceonly.sinks.kafka.prepared import Prepared
 
@@ -51,6 +51,7 @@ def look_back(
         is_older = token is not None and (marker.epoch_of(token) >= 0 or token == each.predecessor)
         (behind if is_older else absent).append((each, token))
     who = f"Query {context.query}, sink {context.sink}"
+    _tell_made_anew(admin, written, who, epoch)
     if absent:
         log.warning(
             "%s: %d of %d markers of chk-%d are not in Kafka any more (group %s): their offsets have expired, or the "
@@ -80,3 +81,18 @@ def look_back(
         next_step=f"to have them written again, start on a new checkpoint from {start} (onceonly checkpoints show); to "
         f"go on without them, start once with {BEHIND_OPTION}=go-on",
     )
+
+
+def _tell_made_anew(admin: Admin, written: Sequence[Prepared], who: str, epoch: int) -> None:
+    """Say which topics that rows of an epoch have named are other ones by now; the next epoch knows the new ones."""
+    ids: dict[str, str] = {}
+    for each in written:
+        ids |= topic_ids.read(each.topic_ids)
+    if changed := topic_ids.changed(admin, ids):
+        log.warning(
+            "%s: deleted since chk-%d, and made anew where they are there again: topics %s. The rows that they held "
+            "are gone; the query goes on with the new ones.",
+            who,
+            epoch,
+            ", ".join(changed),
+        )

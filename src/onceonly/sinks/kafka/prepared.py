@@ -23,7 +23,8 @@ class Prepared:
 
     ``written`` names the partitions that it has rows in, and the offset of the first one in each, as
     ``topic:partition@offset,…;topic:…``. It is empty where they are not known: in handles of older versions, with a
-    producer of librdkafka, and where there are more than ``WRITTEN_MAX``.
+    producer of librdkafka, and where there are more than ``WRITTEN_MAX``. ``topic_ids`` are those of the topics that
+    rows have named, as ``topic=id;…``; empty in the same cases, and where one topic takes all rows.
     """
 
     cluster_id: str
@@ -36,11 +37,15 @@ class Prepared:
     token: str
     predecessor: str
     written: str = ""
+    topic_ids: str = ""
 
     def handle(self) -> Handle:
         return Handle(
             transaction=self.transactional_id,
-            data={name: getattr(self, name) for name in self.__slots__},
+            # Older versions read what has no name that is new to them.
+            data={
+                name: getattr(self, name) for name in self.__slots__ if name != "topic_ids" or self.topic_ids
+            },
         )
 
     @classmethod

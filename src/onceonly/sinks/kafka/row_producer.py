@@ -123,6 +123,10 @@ class RowProducer:
         """Name no partitions: librdkafka chooses them, and the coordinator is asked for them where they are needed."""
         return {}
 
+    def topic_ids(self) -> dict[str, str]:
+        """Return none, as above."""
+        return {}
+
     def purge(self) -> None:
         """Drop what is still buffered."""
         self._producer.purge()

@@ -16,7 +16,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.model import Guarantee, Handle, Mode
-from onceonly.sinks.kafka import marker, named_partitions, refusals
+from onceonly.sinks.kafka import marker, named_partitions, refusals, topic_ids
 from onceonly.sinks.kafka.answers import refuse_forbidden
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
@@ -263,6 +263,7 @@ class TransactionalWrite(PlainWrite):
                 wait([self._marking])
         self._call(self._marking.result)
         written = spell(self.producer.written())
+        ids = topic_ids.spell(self.producer.topic_ids()) if self.options.topic is None else ""
         self._release()
         self._pool.prepare_spare(context.epoch)
         return Prepared(
@@ -276,6 +277,7 @@ class TransactionalWrite(PlainWrite):
             token=token,
             predecessor=self._predecessor,
             written=written,
+            topic_ids=ids,
         ).handle()
 
     def discard(self) -> None:
