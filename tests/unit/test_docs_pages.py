@@ -112,6 +112,12 @@ def test_every_link_leads_somewhere(page: str) -> None:
     assert not missing
 
 
+# ------------------------------------------------------------------------------------------ length
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/adr/")])
+def test_a_decision_has_one_page(page: str) -> None:
+    assert len(text(page).split()) <= 400
+
+
 # -------------------------------------------------------------------------------------- completeness
 def test_every_public_name_is_in_the_reference() -> None:
     found = re.findall(r"^\.\. auto\w+:: ([\w.]+)", text("docs/reference/api.md"), re.MULTILINE)

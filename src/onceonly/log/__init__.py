@@ -8,7 +8,7 @@
     onceonly/history/{first}-{last}.json      one line for each earlier epoch
 
 Each file is written once, whole, and never changed; put-if-absent is all the coordination there is between
-planner, commit process and a second driver. docs/adr/0002-decision-log-format.md gives the format and why.
+planner, commit process and a second driver. docs/reference/log-format.md gives the format.
 """
 
 from onceonly.log.decision_log import FileDecisionLog

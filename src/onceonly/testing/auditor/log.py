@@ -1,6 +1,6 @@
 """Reading what was decided: the decision log's files, Spark's checkpoint and the event log, as anybody could.
 
-Goes by the documented format alone (docs/adr/0002-decision-log-format.md) and shares no code with the log's own
+Goes by the documented format alone (docs/reference/log-format.md) and shares no code with the log's own
 reader. A file that cannot be believed is no error here: it is a contradiction, and the judge names it.
 """
 
