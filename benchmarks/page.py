@@ -47,8 +47,8 @@ README, MARKS = Path("README.md"), "costs"
 _NAMES = {
     ONCEONLY_EO: "onceonly, exactly-once",
     ONCEONLY_ALO: "onceonly, at-least-once",
-    SPARK_TUNED: "Spark's own sink (at-least-once), with the same settings",
-    SPARK_DEFAULT: "Spark's own sink (at-least-once), with Spark's defaults",
+    SPARK_TUNED: "Spark's sink (at-least-once), our settings",
+    SPARK_DEFAULT: "Spark's sink (at-least-once), its defaults",
     FLINK_EO: "PyFlink, exactly-once",
 }
 
@@ -109,8 +109,8 @@ def short(results: Results | None) -> str:
     return (
         "| Kafka to Kafka | records/s of 100 bytes | of 1 KB | ms until visible at 200/s: median, 99 % |\n"
         f"|---|--:|--:|--:|\n{''.join(rows)}\n"
-        f"Medians of {results.sizes['rounds']} runs in turns on {machine.get('cores')} cores, brokers and all, by "
-        f"`{results.command}` on {results.started[:10]}. [All figures, and where the time goes]({PAGE})."
+        f"Medians of {results.sizes['rounds']} runs in turns on {machine.get('cores')} cores, broker and all, "
+        f"{results.started[:10]}. [All figures, and where the time goes]({PAGE})."
     )
 
 

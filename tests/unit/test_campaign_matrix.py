@@ -97,7 +97,7 @@ def test_the_matrix_is_a_table() -> None:
     assert "| kafka | exactly-once | 2,400 | 8,000 | 0 | clean |" in shown
     assert "| kafka | at-least-once | 1,200 | 4,000 | 0 (allowed: duplicated 5) | clean |" in shown
     assert "3,600 crashes in 3 rounds, 2026-11-21 to 2026-11-23, seed 7: **clean**" in shown
-    assert shown.endswith("onceonly 0.1.0, kafka 4.1.0.")
+    assert shown.endswith("fired.")
 
 
 def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
@@ -106,13 +106,14 @@ def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
         for number, commit in [(3, "bbb"), (1, "bbb"), (2, "aaa"), (4, "")]
     ]
     report = result.fold(rounds, seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
-    assert matrix.short(report).endswith("onceonly 0.1.0, commits bbb, aaa.")
+    assert "Run with onceonly 0.1.0, commits bbb, aaa.\n" in matrix.whole(report)
     single = result.fold(rounds[:2], seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
-    assert matrix.short(single).endswith("commit bbb, onceonly 0.1.0.")
+    assert "Run with commit bbb, onceonly 0.1.0.\n" in matrix.whole(single)
 
 
 def test_the_docs_page_has_every_fault_and_the_recovery() -> None:
     shown = matrix.whole(fold(one()))
+    assert "Run with onceonly 0.1.0, kafka 4.1.0.\n" in shown
     assert "| kill link.after_put | 1,200 | 1,200 |" in shown
     assert "row: median 3.0 s, worst 4.0 s of 2." in shown
 

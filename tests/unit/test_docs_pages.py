@@ -113,6 +113,10 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------ length
+def test_the_readme_has_at_most_900_words_with_its_tables() -> None:
+    assert len(text("README.md").split()) <= 900
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/adr/")])
 def test_a_decision_has_one_page(page: str) -> None:
     assert len(text(page).split()) <= 400

@@ -41,10 +41,11 @@ def short(result: Result | None, *, is_old: bool = False) -> str:
 
 
 def whole(result: Result | None, *, is_old: bool = False) -> str:
-    """Give the matrix, recovery times, and how often each fault fired. Pure."""
+    """Give the matrix, the versions, recovery times, and how often each fault fired. Pure."""
     if result is None or not result.rounds:
         return marks.NONE
-    parts = [short(result, is_old=is_old), *_recovery(result)]
+    versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
+    parts = [short(result, is_old=is_old), f"Run with {versions}.", *_recovery(result)]
     names = sorted({*result.armed, *result.faults})
     if names:
         rows = [
@@ -110,11 +111,10 @@ def _summary(result: Result) -> str:
     days = sorted({each.started[:10] for each in result.rounds})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     seeds = ", ".join(map(str, sorted({each.seed for each in result.rounds})))
-    versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
     return (
         f"{result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: **{result.verdict}**. "
         f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired"
-        f"{_brokers(result)}. {versions}."
+        f"{_brokers(result)}."
     )
 
 
