@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks import costs, floors, history, phases, plots
 from benchmarks.contenders.base import ROOT
-from benchmarks.figures import PERCENTILES
 from benchmarks.ratios import EVERY, FURTHER, is_missed, median, of, ratios
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.store import recorded
 from benchmarks.summary import broken, lines
 from benchmarks.values import (
+    FLINK_ALO,
     FLINK_EO,
     ONCEONLY_ALO,
     ONCEONLY_EO,
@@ -44,6 +44,8 @@ PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
 HISTORY = PICTURES / "benchmark-history.json"
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
+_ORDER = (ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED, SPARK_DEFAULT, FLINK_EO, FLINK_ALO)
+"""Of the columns."""
 _NAMES = {
     ONCEONLY_EO: "onceonly, exactly-once",
     ONCEONLY_ALO: "onceonly, at-least-once",
@@ -69,15 +71,15 @@ def page(
         _ratios(results, {each.record: each for each in spent}, epochs or {}),
         _history(so_far),
         _not_whole(results),
-        _section(results, "throughput", "Throughput", _THROUGHPUT, ("records_per_s", "cpu_s_per_million")),
+        _section(results, "throughput", "Throughput", _THROUGHPUT, _THROUGHPUT_FIGURES, digits=(0, 1)),
         _costs(results, spent),
-        _section(results, "window", "Windows with state", _WINDOW, ("records_per_s", "cpu_s_per_million")),
+        _section(results, "window", "Windows with state", _WINDOW, _THROUGHPUT_FIGURES, digits=(0, 1)),
         _memory(results),
         _section(results, "latency", "Visible latency", _LATENCY, _LATENCY_FIGURES),
         _epoch(epochs or {}),
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
-        _section(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
-        _section(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
+        _listed(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
+        _listed(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
         _settings(results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -172,54 +174,56 @@ def write(root: Path, results: Results) -> None:
         (root / PICTURES / name).write_text(drawn, encoding="utf-8")
 
 
+_RATIOS = (
+    "Ours is exactly once, and at a rate by Spark's default trigger. *Against Spark* is by its own sink with our "
+    "settings or as it is shipped, whichever is better; records/s, or ms of a wait."
+)
 _MISSED = (
-    "Aims missed: {} of {}. *At best* is what would be left if the sink's own part took no time: for a row, of any "
-    "sink in Python that sends (*What a row costs, and where*), for a wait, if all but Spark's part of an epoch took "
-    "none (*Where an epoch's time goes*), for a commit, if our process took none but for the decision (*The commit "
-    "phase*)."
+    "Aims missed: {} of {}. *At best* is what would be left if the sink's own part took no time: for a row, any sink "
+    "in Python that sends (*What a row costs, and where*); for a wait, Spark's part of an epoch alone (*Where an "
+    "epoch's time goes*); for a commit, the decision and the broker (*The commit phase*)."
 )
 _HISTORY = (
-    "Every full benchmark that was published, the last one first. Each is an hour of a machine of this kind, and hours "
-    "differ: a figure moves from one row to the next also where no code has changed that it depends on. Bold is what "
-    "reaches its aim; the range is that of the last {}."
+    "Every full benchmark that was published, the last one first. Hours of a machine differ: a figure moves also where "
+    "no code has changed that it depends on. Bold is what reaches its aim; the range is that of the last {}."
 )
+_ALL_MEMORY = "memory_mib_all"
 _LAST, _DRAWN_MAX = 5, 12
 _THROUGHPUT = (
-    "Kafka to Kafka, nothing changed. All records are in the input before; the clock runs from the moment that an "
-    "eighth of them is visible until the last step but one, as seen with `read_committed`: start and end of a query "
-    "are left out for all alike. CPU seconds a million records are those of all processes of the contender."
+    "Kafka to Kafka, nothing changed: records a second, and in brackets the processor's seconds for a million of them, "
+    "of all processes of the contender. All records are in the input before; the clock runs from when an eighth of "
+    "them is visible until the last step but one, as seen with `read_committed`, so that no start or end counts."
 )
+_THROUGHPUT_FIGURES = ("records_per_s", "cpu_s_per_million")
 _COSTS = (
-    "One Spark session writes with one sink after the other, so that all are equally warm; the runs above have younger "
-    "processes, of which compiling takes a part. Counted is what a running query takes, without its start. With both "
-    "cores busy, the sum over all processes is what bounds the speed. Reading alone (Spark's `noop` sink) is the floor "
-    "of every sink of Spark; rows that are handed to Python, and dropped there, that of every sink in Python."
+    "Microseconds of a processor for each row. One Spark session writes with one sink after the other, so that all are "
+    "equally warm (above, processes are younger and still compile), and its start does not count. With both cores "
+    "busy, the sum over all processes bounds the speed. Reading alone (Spark's `noop` sink) is the floor of every sink "
+    "of Spark; rows that are handed to Python, and dropped there, that of every sink in Python."
 )
 _WINDOW = (
-    "Kafka, counts by key and window of event time, Kafka. Records a second are those that went in. Every window is "
-    "compared with what must come out."
+    "Kafka, counts by key and window of event time, Kafka; otherwise as above, of the records that went in. Every "
+    "window is compared with what must come out."
 )
 _LATENCY = (
-    "From the moment at which a record was due to be sent until a `read_committed` reader has it. The sender keeps its "
-    "rate whatever happens, and a late record carries the time at which it was due. `ms` behind the rate is Spark's "
-    "trigger, or the time between Flink's checkpoints; without it, Spark's default trigger.\n\n"
-    "The last two columns are what Spark says of its micro-batches: all of one, and the sink's share (plan, tasks, "
-    "commit). A row waits for the next epoch to begin, half of one on average. At least once, it is visible when its "
-    "task has flushed it, in the middle of that epoch; exactly once, when the epoch commits, at its end. That wait is "
-    "the price of the guarantee and bounds it from below: half an epoch, and the epoch up to its commit. What is left "
-    "to gain is in the epoch's own length."
+    "From when a record was due to be sent until a `read_committed` reader has it: ms, p50 and p99. The sender keeps "
+    "its rate whatever happens. `ms` behind the rate is Spark's trigger, or the time between Flink's checkpoints; "
+    "without it, Spark's default trigger.\n\n"
+    "A row waits for the next epoch, half of one on average. At least once, it is visible when its task has flushed "
+    "it, in the middle of that epoch; exactly once, when the epoch commits. That is the guarantee's price; what is "
+    "left to gain is in the epoch's length."
 )
 _PHASES = (
-    "Ours, exactly once, by the default trigger, from the event log, which has every step of the protocol in every "
-    "process: `ONCEONLY_EVENTS=DIR python -m benchmarks --size quick --only latency --contender onceonly-exactly-once "
-    "--rounds 15 --rate RATE --fresh`, then `python -m benchmarks.phases DIR --last 60 --warm 2`. Milliseconds."
+    "Ours, exactly once, by the default trigger: medians in milliseconds, from the event log of `ONCEONLY_EVENTS=DIR "
+    "python -m benchmarks --size quick --only latency --contender onceonly-exactly-once --rounds 15 --rate RATE "
+    "--fresh`, by `python -m benchmarks.phases DIR --last 60 --warm 2`."
 )
-_LATENCY_FIGURES = (*PERCENTILES, "epoch_triggerExecution_ms", "epoch_addBatch_ms")
+_LATENCY_FIGURES = ("p50_ms", "p99_ms")
 _EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
 _COMMIT = (
-    "Epochs of so many prepared transactions: from the last vote to the moment at which everything is committed, noted "
-    "and swept. Without Spark. Visible is the moment at which the last one is committed; `cpu` is what the broker and "
-    "our process have of the cores' time meanwhile."
+    "Epochs of so many prepared transactions, without Spark, from the last vote: `decide` until everything is "
+    "committed, noted and swept, `until epoch.completed` until all is visible; `cpu` is the cores' time that the "
+    "broker and our process have meanwhile."
 )
 _COMMIT_FIGURES = (
     "decide_ms",
@@ -229,8 +233,8 @@ _COMMIT_FIGURES = (
     "cpu_own_ms",
 )
 _RECOVERY = (
-    "From SIGKILL to the job's whole process tree until a row is visible that was not there, with and without the "
-    "start of process and session. Rows again: how many rows were visible more than once in the end."
+    "From SIGKILL to the job's whole process tree until a new row is visible, with (`recovery`) and without (`query`) "
+    "the start of process and session. Rows again: rows that were visible more than once in the end."
 )
 _RECOVERY_FIGURES = ("recovery_median_s", "recovery_worst_s", "query_median_s", "rows_again")
 _DRAWN = (
@@ -251,10 +255,10 @@ def _head(results: Results) -> str:
     left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
     return (
         "# Performance\n\n"
-        "What exactly-once costs: onceonly beside Spark's own Kafka sink, which is at least once, and PyFlink. All in "
+        "What exactly-once costs: onceonly beside PyFlink and Spark's own Kafka sink, which is at least once. All in "
         "one run, in turns, against one broker, on the same data and the same cores; each process warms up first"
-        f"{_paced(results)} and stays for all rounds.{_apart(results)} Medians; every record that came out was "
-        "counted.\n\n"
+        f"{_paced(results)} and stays for all rounds.{_apart(results)} Figures are medians, and every record that came "
+        f"out was counted; `{RECORD}` has every run.\n\n"
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
@@ -284,7 +288,7 @@ def _ratios(
         value, note = values[name], notes[name]
         shown = "not measured" if value is None else f"**{value:,.2f}**"
         against = f" (against {note.against})" if note.against and not asked.beside else ""
-        what = note.why or f"{note.is_}{against}"
+        what = note.why or f"{asked.brief}{against}"
         rows.append(f"| `{name}` | {shown} | {asked.bound} | {_cell(what)} |\n")
         if value is not None and is_missed(asked, value):
             best = floors.of_ratio(asked, note, results, spent, epochs)
@@ -295,7 +299,9 @@ def _ratios(
                 ),
             }
             missed.append(_missed(name, asked, value, best, nearer))
-    table = "## Ratios\n\n| | value | aim | what |\n|---|--:|--:|---|\n" + "".join(rows).rstrip()
+    table = (
+        f"## Ratios\n\n{_RATIOS}\n\n| | value | aim | what |\n|---|--:|--:|---|\n" + "".join(rows).rstrip()
+    )
     if not missed:
         return table
     return (
@@ -362,18 +368,50 @@ def _not_whole(results: Results) -> str:
     )
 
 
-def _section(results: Results, part: str, title: str, text: str, figures: Sequence[str]) -> str:
+def _section(
+    results: Results, part: str, title: str, text: str, figures: Sequence[str], digits: Sequence[int] = ()
+) -> str:
+    """Return a part of the page whose table has a row for each work and a column for each contender."""
     found = [line for line in lines(results.runs, figures) if line.part == part]
-    if not found:
-        return ""
+    return _headed(results, part, title, text, _pivoted(found, figures, digits)) if found else ""
+
+
+def _listed(results: Results, part: str, title: str, text: str, figures: Sequence[str]) -> str:
+    """Return a part of the page whose table has a row for each work and contender, and a column for each figure."""
+    found = [line for line in lines(results.runs, figures) if line.part == part]
+    return _headed(results, part, title, text, _table(found, figures)) if found else ""
+
+
+def _headed(results: Results, part: str, title: str, text: str, table: str) -> str:
     picture = f"\n\n![{title}](../proof/{_file(part)})" if _file(part) in pictures(results) else ""
-    return f"## {title}\n\n{text}{picture}\n\n{_table(found, figures)}"
+    return f"## {title}\n\n{text}{picture}\n\n{table}"
+
+
+def _pivoted(found: Sequence[Line], figures: Sequence[str], digits: Sequence[int] = ()) -> str:
+    """Return a table of works and contenders. The second of two figures stands in brackets."""
+    contenders = sorted({line.contender for line in found}, key=_ORDER.index)
+    cells = {(line.work, line.contender, line.figure): line for line in found}
+    rows = [
+        f"| work | runs |{''.join(f' {each} |' for each in contenders)}",
+        "|---|--:|" + "--:|" * len(contenders),
+    ]
+    for work in dict.fromkeys(line.work for line in found):
+        runs = sorted({line.runs for line in found if line.work == work})
+        rows.append(f"| {work} | {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} |")
+        for contender in contenders:
+            values = [
+                f"{cells[place].median:,.{places}f}"
+                for figure, places in zip(figures, digits or [0] * len(figures), strict=True)
+                if (place := (work, contender, figure)) in cells
+            ]
+            rows[-1] += " ".join(["", *values[:1], *(f"({value})" for value in values[1:])]) + " |"
+    return "\n".join(rows)
 
 
 def _table(found: Sequence[Line], figures: Sequence[str]) -> str:
-    present = [figure for figure in figures if any(line.figure == figure for line in found)]
     cells = {(line.work, line.contender, line.figure): line for line in found}
     rows = dict.fromkeys((line.work, line.contender) for line in found)
+    present = [figure for figure in figures if any(line.figure == figure for line in found)]
     head = "| work | contender | runs |" + "".join(f" {_title(figure)} |" for figure in present)
     text = [head, "|---|---|--:|" + "--:|" * len(present)]
     for work, contender in rows:
@@ -385,26 +423,39 @@ def _table(found: Sequence[Line], figures: Sequence[str]) -> str:
 
 
 def _memory(results: Results) -> str:
+    """Return what all processes of a contender held; what those of each kind held is in the record."""
     kinds = sorted({name for each in results.runs for name in each.figures if name.startswith("memory_mib_")})
     measured = [each for each in results.runs if each.run.part in {"throughput", "window"}]
-    found = lines(measured, kinds)
+    found = lines(measured, [_ALL_MEMORY if _ALL_MEMORY in kinds else kinds[0]] if kinds else [])
     if not found:
         return ""
     text = (
-        "The most that one process of a kind has held during a run (resident), in MiB; `all` is the sum over all "
-        "processes at one moment. The heap of every JVM is bounded alike."
+        "The most that all processes of a contender have held at one moment of a run (resident), in MiB. The heap of "
+        "every JVM is bounded alike. The record has each kind of process."
     )
-    return f"## Memory\n\n{text}\n\n{_table(found, kinds)}"
+    return f"## Memory\n\n{text}\n\n{_pivoted(found, [found[0].figure])}"
 
 
 def _costs(results: Results, spent: Sequence[costs.Costs]) -> str:
     if not spent:
         return ""
-    sizes = [_costs_of(results, each) for each in spent]
-    return f"## What a row costs, and where\n\n{_COSTS}\n\n" + "\n\n".join(sizes)
+    sizes = "\n\n".join(_costs_of(each) for each in spent)
+    floor = {
+        what: [value for each in spent for value in (_row_floor(results, each).get(what, ""),)]
+        for what in _row_floor(results, spent[0])
+    }
+    rows = "".join(f"| {what} | {' | '.join(values)} |\n" for what, values in floor.items())
+    heads = "".join(f" {RECORD_BYTES[each.record]:,} bytes |" for each in spent)
+    return (
+        f"## What a row costs, and where\n\n{_COSTS}\n\n{sizes}\n\n"
+        "The parts of ours in Python are measured without Spark; the first two are "
+        "[compiled loops](../how-to/many-rows.md). Times as many records as Spark's own sink with our settings; in "
+        "brackets, as PyFlink exactly once, by the runs above.\n\n"
+        f"| |{heads}\n|---|{'--:|' * len(spent)}\n{rows.rstrip()}"
+    )
 
 
-def _costs_of(results: Results, spent: costs.Costs) -> str:
+def _costs_of(spent: costs.Costs) -> str:
     floor = next(each for each in spent.costs if each.sink == costs.READING)
     rows = "".join(
         f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} "
@@ -412,106 +463,83 @@ def _costs_of(results: Results, spent: costs.Costs) -> str:
         for each in spent.costs
     )
     return (
-        f"### Rows of {RECORD_BYTES[spent.record]:,} bytes\n\n"
-        f"Recorded by `{spent.command}` on {spent.started[:10]}, commit `{spent.versions.get('commit')}`; microseconds "
-        f"of a processor for each row, medians of {floor.rounds} rounds.\n\n"
-        "| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n"
-        f"{rows}\nOf what ours costs in Python, by its parts measured without Spark: "
-        + ", ".join(f"{name} {share:.0%}" for name, share in floors.shares(spent).items())
-        + f". {_loops(spent)}\n\n{_row_floor(results, spent)}"
-    )
+        f"Rows of {RECORD_BYTES[spent.record]:,} bytes, medians of {floor.rounds} rounds, by `{spent.command}` on "
+        f"{spent.started[:10]}, commit `{spent.versions.get('commit')}`:\n\n"
+        f"| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n{rows}"
+    ).rstrip()
 
 
-def _loops(spent: costs.Costs) -> str:
-    """Say what compiled loops are worth, and what they take."""
-    compiled, by_numpy = (
-        " and ".join(f"{parts[name]:.2f}" for name in (costs.CHECKSUM, costs.MAKING))
-        for parts in (spent.parts, spent.parts_by_numpy)
-    )
-    return (
-        f"The first two are loops over rows, [compiled](../how-to/many-rows.md): {compiled} microseconds; by numpy "
-        f"they take {by_numpy}. A worker has the loops ready in {spent.loading.seconds:.1f} s, once, and they take "
-        f"{spent.loading.mib:.0f} MiB of it."
-    )
-
-
-def _row_floor(results: Results, spent: costs.Costs) -> str:
-    """Say what remains when a sink in Python takes no time itself."""
+def _row_floor(results: Results, spent: costs.Costs) -> dict[str, str]:
+    """Return the parts of what ours costs in Python, and what remains when a sink there takes no time itself."""
     by_sink = {each.sink: each for each in spent.costs}
     ours, spark = by_sink[ONCEONLY_EO], by_sink[SPARK_TUNED]
-    floor = floors.of_row(spent)
+    floor, loops = floors.of_row(spent), (costs.CHECKSUM, costs.MAKING)
+    found = {f"Python: {name}": f"{share:.0%}" for name, share in floors.shares(spent).items()}
+    for name in loops:
+        found[f"{name}, compiled (by numpy), µs"] = (
+            f"{spent.parts[name]:.2f} ({spent.parts_by_numpy[name]:.2f})"
+        )
+    found["loops ready in a worker, once: s, MiB"] = f"{spent.loading.seconds:.1f}, {spent.loading.mib:.0f}"
+    found["floor of a sink in Python: rows received + the broker's least, µs"] = (
+        f"{floor.received_us:.2f} + {floor.broker_us:.2f} = {floor.us:.2f}"
+    )
+    found["ours above the floor, µs"] = f"{ours.all_us - floor.us:.2f}"
+    found["times as many records, today"] = f"{ours.records_per_s / spark.records_per_s:.2f}"
+    found["its sending, µs"] = f"{floor.sending_us:.2f}"
     flink, tuned = (_records_per_s(results, contender, spent.record) for contender in (FLINK_EO, SPARK_TUNED))
-    return (
-        f"The floor of a sink in Python is {floor.us:.2f}: {floor.received_us:.2f} until Python has the row, and the "
-        f"broker's least, {floor.broker_us:.2f}. A sink that took no time itself would write {floor.most:.2f} times "
-        "as many records a second as Spark's own sink with our settings. None is spared sending: with what that takes "
-        f"ours, {floor.sending_us:.2f}, it would be {floor.sent:.2f} times, and {floor.looped:.2f} with a checksum and "
-        "record batches that take what they take alone, without Spark beside them. Today it is "
-        f"{ours.records_per_s / spark.records_per_s:.2f} times; ours takes {ours.all_us - floor.us:.2f} above the "
-        "floor."
-        f"{_flinks_floor(flink / tuned, floor) if flink and tuned else ''}"
-    )
-
-
-def _flinks_floor(ahead: float, floor: floors.RowFloor) -> str:
-    """Say what the floors are against PyFlink: it reads rows by a client of its own, and Spark's is in all of them."""
-    most, sent, looped = (each / ahead for each in (floor.most, floor.sent, floor.looped))
-    return (
-        f" In the runs above, PyFlink wrote {ahead:.2f} times as many records a second exactly once as Spark's own "
-        f"sink with our settings: against PyFlink, the three are {most:.2f}, {sent:.2f} and {looped:.2f} times."
-    )
+    for what, times in (
+        ("at best: if a sink in Python took no time itself", floor.most),
+        ("if it took only its sending", floor.sent),
+        ("if checksum and record batches took, beside it, what they take without Spark", floor.looped),
+    ):
+        # PyFlink reads rows by a client of its own; Spark's is in all of these.
+        found[what] = f"{times:.2f}" + (f" ({times * tuned / flink:.2f})" if flink and tuned else "")
+    return found
 
 
 def _epoch(epochs: Mapping[int, phases.Phases]) -> str:
     if not epochs:
         return ""
-    heads = "".join(f"| {rate:,}/s: median | p95 " for rate in epochs)
+    heads = "".join(f" {rate:,}/s |" for rate in epochs)
     told = {rate: {each.title: each for each in found.phases} for rate, found in epochs.items()}
     rows = "".join(
         f"| {title} | {phases.WHOSE[title]} "
-        + "".join(
-            f"| {each[title].median_ms:.1f} | {each[title].p95_ms:.1f} " if title in each else "| | "
-            for each in told.values()
-        )
+        + "".join(f"| {each[title].median_ms:.1f} " if title in each else "| " for each in told.values())
         + f"| {what} |\n"
         for title, what in phases.HOLDS.items()
         if any(title in each for each in told.values())
     )
+    floor = [_epoch_floor(found) for found in epochs.values()]
+    least = "".join(f"| {what} | {' | '.join(each[what] for each in floor)} |\n" for what in floor[0])
     return (
-        f"## Where an epoch's time goes\n\n{_PHASES}\n\n| phase | whose {heads}| what happens |\n"
-        f"|---|---{'|--:|--:' * len(epochs)}|---|\n{rows}\n"
-        + "\n\n".join(_epoch_floor(rate, found) for rate, found in epochs.items())
+        f"## Where an epoch's time goes\n\n{_PHASES}\n\n| phase | whose |{heads} what happens |\n"
+        f"|---|---|{'--:|' * len(epochs)}---|\n{rows}\n"
+        "A row waits for the end of the epoch that runs when it is due, and until the next one is visible.\n\n"
+        f"| |{heads}\n|---|{'--:|' * len(epochs)}\n{least.rstrip()}"
     )
 
 
-def _epoch_floor(rate: int, found: phases.Phases) -> str:
-    """Say what remains when what is ours takes no time, and when what is Kafka's takes none either."""
+def _epoch_floor(found: phases.Phases) -> dict[str, str]:
+    """Return what remains when what is ours takes no time, and when what is Kafka's takes none either."""
     took = phases.whose(found.phases)
-    last = f" of the last {found.last_s:g} s of a run" if found.last_s else ""
-    last += f" without the first {found.warm_s:g} s of each query" if found.warm_s else ""
-    text = (
-        f"At {rate:,} records a second, over {max(each.epochs for each in found.phases)} epochs{last}, commit "
-        f"`{found.versions.get('commit')}`, the medians add up to Spark {took[phases.SPARK]:.0f} ms, Kafka "
-        f"{took[phases.KAFKA]:.0f} ms, onceonly {took[phases.OURS]:.0f} ms."
-    )
-    if not found.rows:
-        return text
-    now, least = (_waits(found.rows[which]) for which in (phases.ALL, phases.SPARK))
-    with_kafka = (
-        f" If only what onceonly itself does took none, {_waits(found.rows[phases.BOTH])} ms."
-        if phases.BOTH in found.rows
-        else ""
-    )
-    return (
-        f"{text} A row waits for the end of the epoch that runs when it is due, and until the next one is visible: by "
-        f"these epochs {now} ms. The floor: if what Kafka and onceonly do took no time at all, {least} ms.{with_kafka}"
-    )
+    counted = f"of the last {found.last_s:g} s of a run" if found.last_s else "of a run"
+    counted += f", without the first {found.warm_s:g} s of each query" if found.warm_s else ""
+    waits = {
+        "a row waits: p50, p95, p99, ms": phases.ALL,
+        "if onceonly took no time": phases.BOTH,
+        "at best: if Kafka took none either": phases.SPARK,
+    }
+    return {
+        f"epochs {counted}; commit": f"{max(each.epochs for each in found.phases)}; "
+        f"`{found.versions.get('commit')}`",
+        "medians add up: Spark, Kafka, onceonly, ms": ", ".join(
+            f"{took[whose]:.0f}" for whose in (phases.SPARK, phases.KAFKA, phases.OURS)
+        ),
+    } | {what: _waits(found.rows[which]) if which in found.rows else "" for what, which in waits.items()}
 
 
 def _waits(waits: Mapping[str, float]) -> str:
-    return ", ".join(
-        f"{name.removesuffix('_ms')} {waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms")
-    )
+    return ", ".join(f"{waits[name]:.0f}" for name in ("p50_ms", "p95_ms", "p99_ms"))
 
 
 def _commit_floor(results: Results) -> str:
@@ -521,17 +549,26 @@ def _commit_floor(results: Results) -> str:
         return ""
     return (
         f"\n\nOf 64 transactions, the broker has {floor.broker_ms:.1f} ms of the {floor.cores} cores' time (for each, "
-        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. The floor: with "
-        f"the decision, which takes {floor.decided_ms:.1f} ms, no fewer than {floor.ms:.1f} ms would pass if ours took "
-        f"no time: {floor.ms / floor.few_ms:.1f} times as long as 4 take now."
+        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. If ours took no "
+        f"time but for the decision, {floor.decided_ms:.1f} ms, at least {floor.ms:.1f} ms would pass: "
+        f"{floor.ms / floor.few_ms:.1f} times as long as 4 take now."
     )
 
 
 def _settings(results: Results) -> str:
-    parts = ["## Settings\n\nWhat each contender was given beyond its defaults."]
+    """Return each setting once, below the contenders that have it."""
+    owners: dict[str, list[str]] = {}
     for name, settings in results.settings.items():
-        listed = "\n".join(f"{key} = {value}" for key, value in settings.items())
-        parts.append(f"`{name}`\n\n```text\n{listed}\n```")
+        for key, value in settings.items():
+            owners.setdefault(f"{key} = {value}", []).append(name)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for setting, names in owners.items():
+        groups.setdefault(tuple(names), []).append(setting)
+    parts = ["## Settings\n\nWhat each contender was given beyond its defaults."]
+    for group, listed in groups.items():
+        parts.append(
+            ", ".join(f"`{name}`" for name in group) + ":\n\n```text\n" + "\n".join(listed) + "\n```"
+        )
     return "\n\n".join(parts)
 
 

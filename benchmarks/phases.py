@@ -60,8 +60,8 @@ PHASES = (
         whose=SPARK,
         begin=_TRIGGERED,
         end=_PLANNED,
-        holds="the topic's new end is read, the offsets file written, the query planned anew, the planner process "
-        "called. Beside it, our workers initialise their next producers",
+        holds="the topic's new end is read, the offsets file written, the query planned, the planner "
+        "called; our workers initialise their next producers",
     ),
     Phase(
         title="the plan",
@@ -76,8 +76,7 @@ PHASES = (
         begin="epoch.planned",
         end="slot.has_rows",
         ends_with_last=False,
-        holds="the plan goes back to the JVM, a job is made of it and its tasks start; they read their part of the "
-        "topic and hand the first batch to Python",
+        holds="tasks start, read their part of the topic and hand the first batch to Python",
     ),
     Phase(
         title="the slot's transaction begun",
@@ -85,36 +84,35 @@ PHASES = (
         begin="slot.has_rows",
         end="slot.begun",
         ends_with_last=False,
-        holds="the marker that this transaction's will replace was looked up while the rows were waited for; the "
-        "producer is ready",
+        holds="the marker to be replaced was looked up while the rows were waited for",
     ),
     Phase(
         title="rows written, flushed and marked",
         whose=KAFKA,
         begin="slot.begun",
         end="slot.prepared",
-        holds="record batches are made and sent, acknowledged by all replicas, and the marker beside them",
+        holds="all replicas acknowledge the record batches and the marker",
     ),
     Phase(
         title="votes on their way to the commit process",
         whose=SPARK,
         begin="slot.prepared",
         end="votes.collected",
-        holds="the tasks and the job end, the votes are pickled and handed to the commit process",
+        holds="the tasks and the job end, the votes are pickled and handed over",
     ),
     Phase(
         title="the votes checked",
         whose=OURS,
         begin="votes.collected",
         end="epoch.checked",
-        holds="the target is asked for its name again, one request",
+        holds="the target is asked for its name again",
     ),
     Phase(
         title="the link on disk: decided",
         whose=OURS,
         begin="epoch.checked",
         end="link.persisted",
-        holds="a file is written, synced and linked, and its folder synced: two syncs",
+        holds="two syncs: a file and its folder",
     ),
     Phase(
         title="every transaction committed: visible",
@@ -128,15 +126,15 @@ PHASES = (
         whose=OURS,
         begin=_VISIBLE,
         end="epoch.done",
-        holds="a file is written, two syncs; open transactions are listed, two requests; what is too old is folded now "
-        "and then",
+        holds="two syncs; open transactions are listed, by two requests; now and then, what is too old "
+        "is folded",
     ),
     Phase(
         title="Spark, until the epoch is over",
         whose=SPARK,
         begin="epoch.done",
         end=_ENDED,
-        holds="the commit process answers, Spark writes its own commit file",
+        holds="the commit process answers, Spark writes its commit file",
     ),
 )
 BETWEEN = "Spark, between two epochs"

@@ -39,20 +39,20 @@ DETAILED = 120
 IDS_A_SLOT = 2
 """A worker has a second id ready while the first one's epoch is being resolved."""
 _LINK = (
-    "A link on disk: its bytes; put with both its syncs, and read back with its checksum. A handle is one slot's "
+    "A link on disk: its bytes, its put with both syncs, and its reading with the checksum. A handle is one slot's "
     "transaction in one sink."
 )
 _FOLDER = (
-    "Real desk, coordinator and log; a driver killed every 500 epochs. `start` is a fresh start: log opened, epoch "
-    "claimed, planned. History is what is left of epochs that are no longer kept in detail."
+    "The driver is killed every 500 epochs. `start_ms` is a fresh start: the log is opened, an epoch claimed and "
+    "planned. History is what is left of epochs that are no longer kept in detail."
 )
 _COMMITS = (
-    "One broker, warm. `commits` is from the last vote until all are committed, `decide` until they are noted and "
-    "swept, too. The transactions hold no rows, of which a commit costs the same."
+    "One warm broker. From the last vote: `commits_ms` until all are committed, `decide_ms` until they are noted and "
+    "swept, too. The transactions hold no rows, which do not change what a commit costs."
 )
 _HEAP = (
-    "What is reachable after a full collection. Each transactional id, and each slot's group of markers, is kept by "
-    "the broker that coordinates it. What a leader keeps of producers for each partition is not in it."
+    "What is reachable after a full collection. The broker that coordinates it keeps each transactional id, and each "
+    "slot's group of markers. What a leader keeps of producers for each partition is not counted."
 )
 _SECTIONS = (
     ("A decision by its handles", _LINK, ("link_bytes", "link_put_ms", "link_read_ms")),
@@ -67,10 +67,13 @@ def page(results: Scale) -> str:
     models = fitted(results.points)
     parts = [_head(results), _ratio(results.points)]
     for title, text, figures in _SECTIONS:
-        parts.append(f"## {title}\n\n{text}")
-        parts += [_figure(figure, results.points, models.get(figure)) for figure in figures]
+        parts += [
+            f"## {title}\n\n{text}",
+            _formulas(figures, models),
+            _points(figures, results.points, models),
+        ]
     parts.append(_large(models))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def fitted(points: Sequence[Point]) -> dict[str, Model]:
@@ -103,12 +106,11 @@ def _head(results: Scale) -> str:
     return (
         "# How it grows\n\n"
         "Measured at sizes that one machine can have, and a straight line through the points: what slots, sinks and "
-        "epochs cost, and what a large cluster would need. Each table shows the points, what the model says there, and "
-        "how far it is off.\n\n"
+        "epochs cost, and what a large cluster would need. Tables show medians and, in brackets, how far the model is "
+        f"off there; `{RECORD}` has the least and the most.\n\n"
         f"Recorded by `make scale` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on {where}; load of "
-        f"the machine {results.load_before:.1f} before and {results.load_after:.1f} after. Medians of interleaved "
-        "repeats, with least and most. Times of a machine that has other work, too, are too long; sizes do not depend "
-        "on it."
+        f"the machine {results.load_before:.1f} before and {results.load_after:.1f} after, in interleaved "
+        "repeats. Other work on the machine makes times longer, and changes no size."
     )
 
 
@@ -120,24 +122,35 @@ def _ratio(points: Sequence[Point]) -> str:
     return (
         f"An epoch of 64 transactions takes {many.median:.0f} ms from its last vote, one of 4 takes "
         f"{few.median:.0f} ms: **{many.median / few.median:.1f} times** as long by the medians, and "
-        f"{many.least / few.least:.1f} times by the quickest of each, which other work on the machine has disturbed "
-        f"least.\n\n![Commits](../proof/{PICTURE.name})"
+        f"{many.least / few.least:.1f} times by the quickest of each.\n\n![Commits](../proof/{PICTURE.name})"
     )
 
 
-def _figure(figure: str, points: Sequence[Point], model: Model | None) -> str:
-    own = [point for point in points if point.figure == figure]
-    names = list(own[0].at)
-    head = [*names, "repeats", "median", "least", "most", *(("model", "off") if model else ())]
-    rows = []
-    for point in own:
-        cells = [f"{point.at[name]:,}" for name in names]
-        cells += [str(point.repeats), *(_number(each) for each in (point.median, point.least, point.most))]
-        if model:
-            said = model(**point.at)
-            cells += [_number(said), _off(said, point.median)]
-        rows.append(cells)
-    return f"### `{figure}`\n\n" + (f"{_formula(model)}\n\n" if model else "") + _table(head, rows)
+def _points(figures: Sequence[str], points: Sequence[Point], models: dict[str, Model]) -> str:
+    """Return one table of medians: a row for each size, a column for each figure."""
+    own = {figure: [point for point in points if point.figure == figure] for figure in figures}
+    names = zip(*(each[0].at for each in own.values()), strict=True)
+    head = [" or ".join(dict.fromkeys(each)) for each in names] + [f"`{figure}`" for figure in figures]
+    cells = {
+        (figure, *point.at.values()): _median(point, models.get(figure))
+        for figure in figures
+        for point in own[figure]
+    }
+    sizes = dict.fromkeys(tuple(point.at.values()) for each in own.values() for point in each)
+    rows = [
+        [*(f"{value:,}" for value in size), *(cells.get((figure, *size), "") for figure in figures)]
+        for size in sizes
+    ]
+    return _table(head, rows)
+
+
+def _median(point: Point, model: Model | None) -> str:
+    off = f" ({_off(model(**point.at), point.median)})" if model else ""
+    return _number(point.median) + off
+
+
+def _formulas(figures: Sequence[str], models: dict[str, Model]) -> str:
+    return "\n".join(f"- `{figure}`: {_formula(models[figure])}" for figure in figures if figure in models)
 
 
 def _formula(model: Model) -> str:
@@ -145,7 +158,7 @@ def _formula(model: Model) -> str:
         _number(value) if name == CONSTANT else f"{_number(value)} · {name.replace(' x ', ' · ')}"
         for name, value in model.coefficients.items()
     ]
-    return f"Model: {' + '.join(parts)}".replace("+ -", "- ")
+    return " + ".join(parts).replace("+ -", "- ")
 
 
 def _large(models: dict[str, Model]) -> str:
@@ -163,17 +176,17 @@ def _large(models: dict[str, Model]) -> str:
     return (
         "## What large ones would need\n\n"
         "**Extrapolated, not measured**: the models above, far beyond their points, with one broker of this machine's "
-        "kind for all commits. Real clusters share the coordinators out; and beyond what was measured, something "
-        "that is small here may become what counts.\n\n"
+        "kind for all commits. Real clusters share the coordinators out, and what is small here may become what "
+        "counts.\n\n"
         f"{_table(head, rows)}\n\n"
-        f"- **The log.** Its details grow with the handles, and stay for the newest {DETAILED} epochs. With thousands "
-        "of slots, set `onceonly.history` low: 2 keeps 22 at most. History grows with epochs and sinks only: 100,000 "
-        f"epochs take {one} with one sink, {ten} with ten.\n"
+        f"- **The log** keeps details, which grow with the handles, for the newest {DETAILED} epochs. With thousands "
+        "of slots, set `onceonly.history` low: 2 keeps 22 epochs at most. History grows with epochs and sinks only: "
+        f"100,000 epochs take {one} with one sink, {ten} with ten.\n"
         "- **A thousand executors.** A worker has an id for the epoch that is being resolved, and one for the next: "
-        f"{ids} ids for {executors * tasks:,} tasks at a time. As many come with each restart, until the brokers "
-        "forget the former ones, after `transactional.id.expiration.ms`: a week by default. These ids, and a group for "
-        "each slot, are the heap above, over all brokers. Connections were not measured: each task has some to each "
-        "broker that it writes to.\n"
+        f"{ids} ids for {executors * tasks:,} tasks at a time. Each restart adds as many, until the brokers forget the "
+        "former ones after `transactional.id.expiration.ms`, a week by default. The heap above, over all brokers, is "
+        "for these ids and a group for each slot. Connections were not measured: each task has some to each broker "
+        "that it writes to.\n"
         "- **Fewer slots help everywhere.** `coalesce` before the sink: what counts is transactions, not rows."
     )
 
@@ -206,7 +219,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _off(said: float, measured: float) -> str:
     share = round(100 * (said - measured) / measured)
-    return f"{share:+} %" if share else "0 %"
+    return f"{share:+}%" if share else "0%"
 
 
 def _number(value: float) -> str:

@@ -166,32 +166,20 @@ def _copied(folder: Path) -> Path:
 
 # ---------------------------------------------------------------------------------------------- the page
 def page(defects: Sequence[Defect] = DEFECTS) -> str:
-    """Give the page of the docs that lists the defects."""
+    """Return the page of the docs that lists the defects."""
     lines = [
         "# Mutants",
         "",
-        "What are the tests worth? Each defect below is known from this field, or undoes one rule of the protocol.",
-        "A script puts it into a copy of the code, and the tests named beside it must turn red, for the reason that",
-        "the defect gives them; on the unchanged copy they must be green. CI does so with all of them; so can you,",
-        "with `make mutants`.",
-        "",
-        f"There are {len(defects)}. This page is written by `python -m tests.mutation.mutate --write`.",
+        f"What are the tests worth? Each of these {len(defects)} defects is known from this field, or undoes one rule",
+        "of the protocol. `make mutants` puts each into a copy of the code, and the tests that",
+        "`tests/mutation/defects.py` names beside it must turn red, for the reason given there; on the unchanged copy",
+        "they must be green. CI does so with all of them. This page is written by",
+        "`python -m tests.mutation.mutate --write`.",
     ]
     for group in GROUPS:
-        lines += ["", f"## {group}", "", "| defect | in | caught by |", "|---|---|---|"]
-        lines += [
-            f"| {each.what} | `{each.file}` | {'; '.join(map(_shown, each.tests))} |"
-            for each in defects
-            if each.group == group
-        ]
+        lines += ["", f"## {group}", ""]
+        lines += [f"- {each.what} (`{each.file}`)." for each in defects if each.group == group]
     return "\n".join(lines) + "\n"
-
-
-def _shown(test: str) -> str:
-    file, _, name = test.partition("::")
-    words, _, parameter = name.removesuffix("]").partition("[")
-    told = words.removeprefix("test_").replace("_", " ") + (f": {parameter}" if parameter else "")
-    return f"*{told}* (`{file.removeprefix('tests/')}`)"
 
 
 # -------------------------------------------------------------------------------------- the command line

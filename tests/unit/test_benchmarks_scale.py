@@ -79,9 +79,10 @@ def test_too_few_points_give_no_line() -> None:
 
 def test_points_models_residuals_and_extrapolation_are_on_the_page() -> None:
     text = page.page(scale())
-    assert "Model: 600 + 300 · sinks + 500 · handles" in text
-    assert "| 1 | 10,000 | 1 | 5,000,900 | 5,000,900 | 5,000,900 | 5,000,900 | 0 % |" in text
-    assert "| 4 | 3 | 14.0 | 9.0 | 1,000,000 | 14.0 | 0 % |" in text
+    assert "- `link_bytes`: 600 + 300 · sinks + 500 · handles" in text
+    assert "| 1 | 10,000 | 5,000,900 (0%) | 102 (0%) | 102 (0%) |" in text
+    assert "| ids or groups | `heap_ids_bytes` | `heap_groups_bytes` |" in text
+    assert "| 4 | 14.0 (0%) | 14.0 (0%) |" in text
     assert (
         "64 transactions takes 74 ms from its last vote, one of 4 takes 14 ms: **5.3 times** as long" in text
     )
