@@ -7,6 +7,7 @@ writes in transactions only, and one of them: then whatever goes wrong for good 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from concurrent.futures import Future
@@ -127,9 +128,9 @@ class DirectProducer:
             if topic is not None:
                 self._topics.leaders(topic)
 
-    def init_transactions(self, timeout_s: float) -> Identity:
-        """Take the transactional id. Raises ``KafkaException``, ``UnavailableError``."""
-        by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s)
+    def init_transactions(self, timeout_s: float, ending_s: float = math.inf) -> Identity:
+        """Take the transactional id. Raises as ``take_id`` does."""
+        by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s, ending_s)
         self._by = by
         self._delivery = Delivery(
             self._rows,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import threading
 import time
@@ -38,7 +39,7 @@ from onceonly.sinks.kafka.refusals import Told
 from onceonly.sinks.kafka.row_producer import RowProducer
 from onceonly.sinks.kafka.standing import describe
 from onceonly.sinks.kafka.tokens import tokens
-from onceonly.sinks.kafka.transaction import StillEndingError
+from onceonly.sinks.kafka.transaction import ENDING_S, StillEndingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,8 +70,8 @@ _SHORT_LIVED = {
     # With both, librdkafka would try a broker that is down a hundred times a second.
     "metadata.recovery.strategy": "none",
 }
-# So many ids are tried, whose last transactions do not end, until the attempt fails.
-_STILL_ENDING_MAX = 3
+# After so many ids whose last transactions do not end, one is waited for.
+_STILL_ENDING_MAX = 2
 _POOLS_MAX = 64
 _CLIENTS_MAX = 64
 
@@ -252,23 +253,21 @@ class Pool:
 
         What is decided of that one is decided (see ``committer``); only its coordinator is behind.
         """
-        for left in reversed(range(_STILL_ENDING_MAX)):
-            lease = self._leases.claim(epoch)
+        for _ in range(_STILL_ENDING_MAX):
             try:
-                return self._initialise(lease)
+                return self._initialise(self._leases.claim(epoch), ENDING_S)
             except StillEndingError as error:
-                if not left:
-                    raise
                 log.warning("%s Another id is taken. Next: %s", error.what, error.next_step)
-        raise AssertionError("unreachable")  # the last one raises
+        # Where a broker has just died, all are being ended until others lead its partitions.
+        return self._initialise(self._leases.claim(epoch))
 
-    def _initialise(self, lease: Lease) -> Ready:
+    def _initialise(self, lease: Lease, ending_s: float = math.inf) -> Ready:
         """Take the id; what is still open on it was voted void, and is aborted."""
         begin = self._direct if self._is_direct else self._by_librdkafka
         kafka = import_confluent()
         transactional_id = lease.transactional_id
         try:
-            producer, by = begin(transactional_id)
+            producer, by = begin(transactional_id, ending_s)
         except kafka.KafkaException as error:
             lease.give_back()
             refuse_forbidden(error.args[0].code(), transactional_id)
@@ -291,16 +290,16 @@ class Pool:
             born=time.monotonic(),
         )
 
-    def _direct(self, transactional_id: str) -> tuple[Producer, Identity]:
+    def _direct(self, transactional_id: str, ending_s: float) -> tuple[Producer, Identity]:
         producer = DirectProducer(
             self._admin, self._rows, self._topics, self._options, transactional_id, self._timeout_ms
         )
         if self._options.topic is None:
             producer.limit_of = this_worker().told(self._options).limit
         producer.connect(self._options.topic, _CONNECT_S)
-        return producer, producer.init_transactions(self._options.max_block_ms / 1000)
+        return producer, producer.init_transactions(self._options.max_block_ms / 1000, ending_s)
 
-    def _by_librdkafka(self, transactional_id: str) -> tuple[Producer, Identity]:
+    def _by_librdkafka(self, transactional_id: str, _ending_s: float) -> tuple[Producer, Identity]:
         config = transactional_client(self._options, transactional_id, self._timeout_ms)
         producer = make_producer(config, by=self._options.producer, login=login_of(self._options))
         # The first metadata replaces the bootstrap connection by the broker's own; a search for the coordinator that

@@ -7,6 +7,7 @@ take them also where they know the newer way (KIP-890), and a commit by the newe
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ _COMMIT_OFFSET_VERSION_MAX = 4
 _PARTITION = 0
 # CONCURRENT_TRANSACTIONS: the id's last transaction is being ended. Milliseconds, unless a broker is down.
 _STILL_ENDING = 51
-_ENDING_S = 5.0
+ENDING_S = 5.0
+"""So long it is waited for where there are other ids."""
 
 
 class StillEndingError(UnavailableError):
@@ -60,10 +62,13 @@ def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401
     )
 
 
-def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float) -> Identity:
+def take_id(
+    admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float, ending_s: float = math.inf
+) -> Identity:
     """Take a transactional id by InitProducerId; what is open on it is aborted.
 
-    Raises ``UnavailableError``, ``StillEndingError`` sooner; ``KafkaException`` where the broker refuses.
+    Raises ``UnavailableError``; ``StillEndingError`` where its last transaction is being ended for ``ending_s``;
+    ``KafkaException`` where the broker refuses.
     """
     request = init_request(transactional_id, timeout_ms)
     ending: list[float] = []
@@ -72,9 +77,9 @@ def take_id(admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float)
         answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
         if answer.error_code == _STILL_ENDING:
             ending.append(time.monotonic())
-            if ending[-1] - ending[0] >= _ENDING_S:
+            if ending[-1] - ending[0] >= ending_s:
                 raise StillEndingError(
-                    f"The last transaction of {transactional_id} is being ended for more than {_ENDING_S:g} s.",
+                    f"The last transaction of {transactional_id} is being ended for more than {ending_s:g} s.",
                     next_step="see that all brokers run; if they do, restart the one that coordinates it "
                     "(kafka-transactions.sh describe)",
                 )
