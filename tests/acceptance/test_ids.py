@@ -59,3 +59,21 @@ def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
     assert SLOTS <= len(found) <= 2 * SLOTS, sorted(found)
     kept = producers(kafka.bootstrap_servers, bench.target)
     assert max(kept) <= 2 * SLOTS, "each id is one producer to the leaders"
+
+
+@pytest.mark.parametrize("starts", [3, pytest.param(10, marks=pytest.mark.long)])
+def test_a_scheduled_query_leaves_the_ids_of_its_slots_at_each_start(
+    kafka: EmbeddedKafka, tmp_path: Path, starts: int
+) -> None:
+    """By availableNow, as a scheduler starts it. A start takes over no ids: docs/adr/0016-ids-of-a-start.md."""
+    bench = Bench(kafka, tmp_path, partitions=SLOTS)
+    bench.args = ["--per-epoch", "10"]
+    rows = 20 * starts
+    known: set[str] = set()
+    for start in range(starts):
+        bench.feed([(f"k{number}", str(number)) for number in range(20 * start, 20 * (start + 1))])
+        bench.run()
+        found = ids(kafka.bootstrap_servers, bench.query_id())
+        assert SLOTS <= len(found - known) <= 2 * SLOTS, sorted(found - known)
+        known = found
+    assert sorted(value for _, value in bench.read()) == sorted(map(str, range(rows)))
