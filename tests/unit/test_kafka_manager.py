@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka.errors import UnknownBrokerIdError
 from kafka.net.selector import NetworkSelector
 
 from onceonly.sinks.kafka import client as clients
@@ -250,3 +251,33 @@ def test_limits_of_connections_are_passed_on() -> None:
     assert found["connections_max_idle_ms"] > 10**9
     assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) not in found["socket_options"]
     assert (socket.SOL_SOCKET, socket.SO_SNDBUF, 65536) in found["socket_options"]
+
+
+def test_a_broker_that_kafka_python_does_not_know_is_asked_for_and_found_by_a_later_request() -> None:
+    """It was down when kafka-python last asked who there is, and would next ask in five minutes."""
+    asked, brokers = list[str](), dict[int, object]()
+
+    class Answering:
+        connected, paused = True, frozenset[str]()
+
+        async def send_request(self, request: object, **_more: float) -> object:
+            return request
+
+    def connection(node: int) -> Answering:
+        if node not in brokers:
+            raise UnknownBrokerIdError(node)
+        return Answering()
+
+    client = Client.__new__(Client)
+    client._patience = {}
+    client._manager = SimpleNamespace(
+        get_connection=connection,
+        cluster=SimpleNamespace(broker_metadata=brokers.get, request_update=lambda: asked.append("update")),
+    )
+    with pytest.raises(UnknownBrokerIdError):
+        client._ask("request", 7, 5.0).send(None)
+    assert asked == ["update"]
+    brokers[7] = "there"
+    with pytest.raises(StopIteration):
+        client._ask("request", 7, 5.0).send(None)
+    assert asked == ["update"]

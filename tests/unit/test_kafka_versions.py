@@ -39,7 +39,8 @@ class Connection:
 
 def quick(request: Any, node: int) -> Any:  # noqa: ANN401  kafka-python is untyped
     client = Client.__new__(Client)
-    client._manager = SimpleNamespace(get_connection=Connection)
+    known = SimpleNamespace(broker_metadata=SPEAKS.get)
+    client._manager = SimpleNamespace(get_connection=Connection, cluster=known)
     client._patience = {}
     asking = client._ask(request, node, 5.0)
     try:

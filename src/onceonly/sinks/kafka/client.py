@@ -137,14 +137,7 @@ class Client:
     def post(self, request: Any, node: int, timeout_ms: float | None = None) -> Future[Any]:  # noqa: ANN401
         """Send one request; its response, or ``NotAnsweredError``, comes later."""
         timeout_s = REQUEST_S if timeout_ms is None else timeout_ms / 1000
-
-        async def send() -> Any:  # noqa: ANN401
-            if self._manager.cluster.broker_metadata(node) is None:
-                # A leader that kafka-python has not met yet; this request fails, and a later one finds it.
-                self._manager.cluster.request_update()
-            return await self._ask(request, node, timeout_s)
-
-        return self._begin(send)
+        return self._begin(self._ask, request, node, timeout_s)
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
         """Send each request to the coordinator of its key, and give the answers; none waits for another broker's."""
@@ -225,6 +218,9 @@ class Client:
     async def _ask(self, request: Any, node: int, timeout_s: float) -> Any:  # noqa: ANN401
         """Send to a broker once it lets us: one that throttles us is waited for, and nobody else is asked."""
         until = time.monotonic() + timeout_s
+        if self._manager.cluster.broker_metadata(node) is None:
+            # One that kafka-python has not met yet, or not since it was down: this request fails, a later one finds it.
+            self._manager.cluster.request_update()
         connection = self._manager.get_connection(node)
         while connection.paused and connection.connected:
             await self._let_go(connection, node, until)
