@@ -65,7 +65,7 @@ def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
 def test_a_scheduled_query_leaves_the_ids_of_its_slots_at_each_start(
     kafka: EmbeddedKafka, tmp_path: Path, starts: int
 ) -> None:
-    """By availableNow, as a scheduler starts it. A start takes over no ids: docs/adr/0016-ids-of-a-start.md."""
+    """By availableNow, as a scheduler starts it. A start takes over no ids: docs/adr/0017-ids-of-a-start.md."""
     bench = Bench(kafka, tmp_path, partitions=SLOTS)
     bench.args = ["--per-epoch", "10"]
     rows = 20 * starts
