@@ -114,8 +114,23 @@ def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
 def test_the_docs_page_has_every_fault_and_the_recovery() -> None:
     shown = matrix.whole(fold(one()))
     assert "Run with onceonly 0.1.0, kafka 4.1.0.\n" in shown
-    assert "| kill link.after_put | 1,200 | 1,200 |" in shown
+    assert "| at | kill |\n|---|--:|\n| link.after_put | 1,200 |" in shown
     assert "row: median 3.0 s, worst 4.0 s of 2." in shown
+
+
+def test_faults_are_a_table_of_points_and_of_what_was_done_there() -> None:
+    armed = {
+        "kill link.after_put": 3,
+        "kill driver at link.after_put": 2,
+        "pause sweep.before": 1,
+        "stop broker": 4,
+    }
+    faults = {**armed, "pause sweep.before": 0}
+    shown = matrix.whole(fold(msgspec.structs.replace(one(), armed=armed, faults=faults)))
+    assert "| at | kill | kill driver | pause |" in shown
+    assert "| link.after_put | 3 | 2 |  |" in shown
+    assert "| sweep.before |  |  | 0 of 1 |" in shown
+    assert "Without a point: stop broker 4." in shown
 
 
 def test_a_bad_report_is_shown_as_it_is() -> None:

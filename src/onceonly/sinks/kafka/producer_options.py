@@ -20,6 +20,8 @@ _MSK = (
     "for Amazon MSK give kafka.sasl.mechanism=OAUTHBEARER and "
     "onceonly.token.provider=onceonly.sinks.kafka.logins:msk_iam (pip install 'onceonly[msk]')"
 )
+_SHORT = {_PEM: "use PEM files", _MSK: "for Amazon MSK see above"}
+"""What the reference page says once, above its tables."""
 _LOGIN_HANDLERS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{name}OAuthBearerLoginCallbackHandler"
     for name in ("", "secured.")
@@ -241,18 +243,22 @@ OPTIONS = JAVA_OPTIONS | LIBRDKAFKA_OPTIONS
 
 
 def markdown() -> str:
-    """Give the tables of the reference page. Tests compare the page with it."""
+    """Return the tables of the reference page, options of one treatment in one row. Tests compare the page with it."""
     lines: list[str] = []
     for title, options in (
         ("Options of Java's producer", JAVA_OPTIONS),
         ("Options of librdkafka", LIBRDKAFKA_OPTIONS),
     ):
         lines += [f"## {title}", "", "| option | what is done | as | values, notes |", "|---|---|---|---|"]
+        rows: dict[str, list[str]] = {}
         for option in options.values():
             target = "" if option.to in {"", option.name} else option.to
             target = f"`{target}`" if target and not target.startswith("(") else target
             only = " or ".join(f"`{value}`" if value else "empty" for value in option.only)
             note = "; ".join(filter(None, (only, option.note, "secret" if option.secret else "")))
-            lines.append(f"| `kafka.{option.name}` | {option.use} | {target} | {note} |")
+            for text, short in _SHORT.items():
+                note = note.replace(text, short)
+            rows.setdefault(f"{option.use} | {target} | {note} |", []).append(f"`kafka.{option.name}`")
+        lines += [f"| {', '.join(names)} | {what}" for what, names in rows.items()]
         lines.append("")
     return "\n".join(lines)

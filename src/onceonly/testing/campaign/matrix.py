@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MARKS = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
 """The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
+_FAULTS = "How often each fault fired; *of* how many, where not all that were armed did:"
 _WHY_MAX = 10
 BEHIND_MAX = 30
 """So many commits to the code may follow on a record before its pages say so."""
@@ -41,19 +42,34 @@ def short(result: Result | None, *, is_old: bool = False) -> str:
 
 
 def whole(result: Result | None, *, is_old: bool = False) -> str:
-    """Give the matrix, the versions, recovery times, and how often each fault fired. Pure."""
+    """Return the matrix, the versions, recovery times, and how often each fault fired. Pure."""
     if result is None or not result.rounds:
         return marks.NONE
     versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
     parts = [short(result, is_old=is_old), f"Run with {versions}.", *_recovery(result)]
-    names = sorted({*result.armed, *result.faults})
-    if names:
-        rows = [
-            f"| {_cell(name)} | {result.armed.get(name, 0):,} | {result.faults.get(name, 0):,} |"
-            for name in names
-        ]
-        parts.append("\n".join(["| fault | armed | fired |\n|---|--:|--:|", *rows]))
+    if result.armed or result.faults:
+        parts += [_FAULTS, _faults(result)]
     return "\n\n".join(parts)
+
+
+def _faults(result: Result) -> str:
+    """Return how often each fault fired: a row for each point, a column for each thing that was done there."""
+    points: dict[str, dict[str, str]] = {}
+    for name in sorted({*result.armed, *result.faults}):
+        armed, fired = result.armed.get(name, 0), result.faults.get(name, 0)
+        what, _, point = name.rpartition(" ")
+        what, point = (what.removesuffix(" at"), point) if "." in point else (name, "")
+        points.setdefault(point, {})[what] = f"{fired:,}" if fired == armed else f"{fired:,} of {armed:,}"
+    alone = ", ".join(f"{what} {count}" for what, count in points.pop("", {}).items())
+    kinds = sorted({what for found in points.values() for what in found})
+    rows = [
+        f"| {_cell(point)} | {' | '.join(found.get(kind, '') for kind in kinds)} |"
+        for point, found in sorted(points.items())
+    ]
+    table = (
+        "\n".join([f"| at | {' | '.join(kinds)} |", "|---|" + "--:|" * len(kinds), *rows]) if kinds else ""
+    )
+    return "\n\n".join(each for each in (table, alone and f"Without a point: {alone}.") if each)
 
 
 def recorded(path: Path) -> Result | None:
