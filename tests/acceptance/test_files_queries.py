@@ -309,3 +309,27 @@ def test_a_target_that_was_put_in_the_place_of_another_between_two_starts_is_fou
     (road.out() / "_onceonly" / "target-id").write_text("5" * 32)
     road.start(road.source()).awaitTermination(WAIT_S)
     assert road.exactly()
+
+
+@pytest.mark.parametrize("way", ["epoch", "sink"])
+@pytest.mark.parametrize("road", ["foreach"], indirect=True)
+def test_complete_mode_is_refused_inside_a_function_of_the_users(road: FileRoad, way: str) -> None:
+    checkpoint = str(road.folder / "q" / "checkpoint")
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        if way == "sink":
+            onceonly.sink("onceonly.files", path=str(road.out()), checkpointLocation=checkpoint)(df, batch_id)
+            return
+        with onceonly.epoch(df, batch_id, log=checkpoint) as epoch:
+            epoch.write(df, onceonly.sink("onceonly.files", path=str(road.out())))
+
+    def start(mode: str, frame: DataFrame) -> StreamingQuery:
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+        return writer.outputMode(mode).trigger(availableNow=True).start()
+
+    found = failure_of(start("complete", road.source().groupBy("app").count()))
+    assert isinstance(found, errors.ConfigurationError)
+    assert "cannot replace what it has written, as complete mode asks" in found.what
+    assert not road.out().exists()
+    assert start("update", road.source().groupBy("app").count()).awaitTermination(WAIT_S)
+    assert list(road.out().glob("part-*"))

@@ -13,12 +13,14 @@ from onceonly.runtime import repeats
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
+from onceonly.runtime.registry import BUILT_IN
 from onceonly.runtime.settings import QuerySettings, replay_of, sink_name
 from onceonly.runtime.slot import Ballot
+from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
 from onceonly.spark.register import application
-from onceonly.spark.running import run_of
+from onceonly.spark.running import output_mode, run_of
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
 
 if TYPE_CHECKING:
@@ -140,7 +142,13 @@ class Epoch:
         self.add(df, name, sink)
 
     def add(self, df: DataFrame, name: str, sink: ForeachBatch) -> None:
-        """Note a write that needs no check."""
+        """Note a write under a name that is free.
+
+        Raises ``ConfigurationError`` for files in complete mode: a function around ``onceonly.sink`` hides from the
+        query's start that they are written.
+        """
+        if sink.sink_class == BUILT_IN["files"] and output_mode(self._df) == "complete":
+            raise no_complete_mode(f"chk-{self._epoch}: the sink {name!r}")
         self._writes[name] = _Write(df, name, sink)
 
     def __enter__(self) -> Self:

@@ -26,6 +26,15 @@ def run_of(df: DataFrame) -> str:
         return ""
 
 
+def output_mode(df: DataFrame) -> str:
+    """Return the query's output mode in lower case; empty where Spark does not say."""
+    try:
+        return str(_stream(df).outputMode().toString()).lower()
+    except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
+        log.debug("The output mode of a query is not known by Spark's list: %s", error)
+        return ""
+
+
 def session_checkpoint(df: DataFrame) -> str | None:
     """Give the checkpoint of the query where the session says where checkpoints lie; None where it does not.
 
