@@ -39,6 +39,9 @@ def test_defaults() -> None:
         ({"compression": "ZSTD"}, ".zstd.parquet"),
         ({"compression": "lz4_raw"}, ".lz4.parquet"),
         ({"format": "csv", "compression": "bzip2"}, ".csv.bz2"),
+        ({"format": "csv", "compression": "zstd"}, ".csv.zst"),
+        ({"format": "orc"}, ".zstd.orc"),
+        ({"format": "orc", "compression": "uncompressed"}, ".orc"),
         ({"format": "text", "compression": "deflate"}, ".txt.deflate"),
     ],
 )
@@ -55,7 +58,7 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
         ({"path": " "}, "names no folder"),
         ({"path": "a\0b"}, "names no folder"),
         ({"format": "delta"}, "'delta', and must be"),
-        ({"format": "orc"}, "cannot write ORC: of what pyarrow writes, Spark reads"),
+        ({"format": "orc", "compression": "gzip"}, "one of zstd, snappy, zlib, lz4, none for orc"),
         ({"format": "avro"}, "cannot write Avro: pyarrow has no writer"),
         ({"maxRecordsPerFile": "-1"}, "a whole number; 0 for no limit"),
         ({"maxFileSize": "0"}, "must be a number of bytes"),
@@ -63,11 +66,36 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
         ({"partitionBy": "a,,b"}, "separated by commas, none twice"),
         ({"partitionBy": "a,a"}, "separated by commas, none twice"),
         ({"partitionBy": "a,A"}, "separated by commas, none twice"),
-        ({"compression": "snappy", "format": "json"}, "one of none, gzip, bzip2, deflate for json"),
+        ({"compression": "snappy", "format": "json"}, "one of none, gzip, bzip2, deflate, zstd for json"),
+        ({"compression": "lz4", "format": "csv"}, "what Hadoop names lz4 and snappy are framings of its own"),
         ({"header": "true"}, "is for csv, and format is parquet"),
-        ({"sep": ";", "format": "json"}, "is for csv, and format is json"),
+        ({"sep": ";", "format": "json"}, "The option sep of the sink files is for csv, and format is json"),
         ({"sep": ";;", "format": "csv"}, "one ASCII character"),
-        ({"sep": '"', "format": "csv"}, "one ASCII character"),
+        ({"sep": '"', "format": "csv"}, "is '\"', as is what quotes or escapes"),
+        ({"delimiter": "\\", "format": "csv"}, "as is what quotes or escapes"),
+        ({"quote": "", "format": "csv"}, "one ASCII character that is no letter"),
+        ({"escape": "xy", "format": "csv"}, "one ASCII character that is no letter"),
+        ({"nullValue": "a\nb", "format": "csv"}, "a text of one line"),
+        ({"nullValue": "NA", "format": "json"}, "is for csv, and format is json"),
+        (
+            {"ignoreNullFields": "false", "format": "csv"},
+            "ignoreNullFields of the sink files is for json, and",
+        ),
+        ({"dateFormat": "yyyy"}, "is for json and csv, and format is parquet"),
+        ({"encoding": "latin1", "format": "text"}, "must be UTF-8"),
+        ({"dateFormat": "GG yyyy", "format": "csv"}, "The option dateFormat of the sink files is 'GG yyyy'"),
+        ({"dateFormat": "GG yyyy", "format": "csv"}, "'GG' is not among yyyy yy y"),
+        ({"dateFormat": "EEE d", "format": "json"}, "'EEE' is not among"),
+        ({"dateFormat": "dd HH", "format": "json"}, "'HH' is not among"),
+        ({"timestampNTZFormat": "HH XXX", "format": "json"}, "'XXX' is not among"),
+        ({"timestampFormat": "YYYY", "format": "json"}, "'YYYY' is not among"),
+        ({"timestampFormat": "HH VV", "format": "json"}, "'VV' is not among"),
+        ({"timestampFormat": "[HH", "format": "json"}, "'[' is not closed"),
+        ({"timestampFormat": "[HH[mm]]", "format": "json"}, "'[' has no meaning there"),
+        ({"timestampFormat": "HH]", "format": "json"}, "']' has no meaning there"),
+        ({"timestampFormat": "{HH}", "format": "json"}, "'{' has no meaning there"),
+        ({"timestampFormat": "'HH", "format": "json"}, '"\'" has no meaning there'),
+        ({"timestampFormat": "", "format": "json"}, "it is empty"),
         ({"partitonby": "a"}, "did you mean partitionBy?"),
     ],
 )
@@ -75,6 +103,19 @@ def test_wrong_options_are_refused_by_name(given: dict[str, str], said: str) -> 
     with pytest.raises(ConfigurationError) as caught:
         read(**given)
     assert said in str(caught.value)
+
+
+def test_sep_has_two_names_and_the_first_counts_as_in_spark() -> None:
+    assert read(format="csv", delimiter="\\t").texts.sep == "\t"
+    assert read(format="csv", delimiter="|", sep=";").texts.sep == ";"
+
+
+def test_readers_are_told_only_what_is_not_the_default() -> None:
+    plain = read(format="csv", header="TRUE", quote='"', escape="\\", encoding="utf8", nullValue="").texts
+    assert plain.for_readers == ()
+    given = {"quote": "'", "escape": "!", "nullValue": "NA", "dateFormat": "d.M.y", "timestampNTZFormat": "y"}
+    assert dict(read(format="csv", **given).texts.for_readers) == given
+    assert dict(read(format="csv", quoteAll="true").texts.for_readers) == {"nullValue": ""}
 
 
 def test_names_in_backquotes_keep_their_commas() -> None:
@@ -101,14 +142,15 @@ def default(option: Option) -> str:
 @pytest.mark.parametrize(
     ("kind", "forms"),
     [
-        ("string", "parquet json csv text"),
-        ("varchar(5)", "parquet json csv text"),
-        ("bigint", "parquet json csv"),
-        ("decimal(38,18)", "parquet json csv"),
+        ("string", "parquet orc json csv text"),
+        ("varchar(5)", "parquet orc json csv text"),
+        ("bigint", "parquet orc json csv"),
+        ("decimal(38,18)", "parquet orc json csv"),
         ("timestamp_ntz", "parquet json csv"),
-        ("binary", "parquet json"),
-        ("array<struct<a b:int,c:map<string,date>>>", "parquet json"),
-        ("map<int,string>", "parquet"),
+        ("array<timestamp_ntz>", "parquet json"),
+        ("binary", "parquet orc json"),
+        ("array<struct<a b:int,c:map<string,date>>>", "parquet orc json"),
+        ("map<int,string>", "parquet orc"),
         ("void", ""),
         ("variant", ""),
         ("interval day to second", ""),
@@ -196,7 +238,7 @@ def test_what_no_folder_keeps_is_refused_by_column_and_value() -> None:
     assert paths.folder_of(["day"], [None], who="") == f"day={paths.NULL_FOLDER}"
 
 
-@pytest.mark.parametrize("name", ["nullValue", "timestampFormat", "lineSep", "parquet.block.size"])
+@pytest.mark.parametrize("name", ["lineSep", "timeZone", "charset", "parquet.block.size"])
 def test_an_option_that_only_sparks_sink_has_is_named_and_no_other_is_guessed(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         FilesSink({"path": "/x", name: "1"})

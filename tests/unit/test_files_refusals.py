@@ -52,6 +52,18 @@ def test_a_value_that_the_format_cannot_hold_is_refused_alone(
     assert refused(tmp_path, columns, format=form) == [(row, "NO_TEXT") for row in rows]
 
 
+def test_what_spark_would_not_read_back_from_orc_is_refused_alone(tmp_path: Path) -> None:
+    days = pa.array([date(1582, 10, 14), date(1582, 10, 15), None, date(2026, 1, 1)])
+    times = pa.array([0, 1, None, -1], pa.timestamp("us", "Europe/Berlin"))
+    assert refused(tmp_path, {"day": days, "at": times}, format="orc") == [(0, "NO_TEXT"), (3, "NO_TEXT")]
+    nested = pa.array(
+        [[{"at": 0}], None, [{"at": 1}, {"at": -1}], []], pa.list_(pa.struct([("at", times.type)]))
+    )
+    assert refused(tmp_path, {"deep": nested}, format="orc") == [(2, "NO_TEXT")]
+    keyed = pa.array([[("a", -1)], [("b", None)], None, [("c", 5)]], pa.map_(pa.utf8(), times.type))
+    assert refused(tmp_path, {"keyed": keyed}, format="orc") == [(0, "NO_TEXT")]
+
+
 def test_folders_and_values_are_looked_at_both(tmp_path: Path) -> None:
     columns = {
         "value": ["a\n", "b", "c"],

@@ -7,7 +7,7 @@ import gzip
 import json
 import zlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,7 @@ from onceonly.errors import ConfigurationError, LogError, RecordRefusedError, Un
 from onceonly.sinks.files import ledger, manifest, options, partitions, writer
 from onceonly.sinks.files.rows import csv_lines, json_lines, shortest, text_lines
 from onceonly.sinks.files.store import LocalStore
+from onceonly.sinks.files.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,12 +59,52 @@ def test_a_text_line_is_a_row() -> None:
 
 def test_a_csv_line_is_a_row() -> None:
     given = batch(a=pa.array([None, ""]), b=pa.array([1, None]))
-    assert csv_lines(given, ",", who="") == b',1\n"",\n'
-    with pytest.raises(RecordRefusedError, match="the only column a is null"):
-        csv_lines(given.select(["a"]), ",", who="")
+    assert csv_lines(given, who="") == b',1\n"",\n'
+    with pytest.raises(RecordRefusedError, match="the only column a is null or empty"):
+        csv_lines(given.select(["a"]), who="")
+    assert csv_lines(given.select(["a"]), Texts(null="NA"), who="") == b'NA\n""\n'
+    with pytest.raises(RecordRefusedError, match="the only column a is null or empty"):
+        csv_lines(given.select(["a"]), Texts(null="NA", empty=""), who="")
 
 
-@pytest.mark.parametrize("render", [json_lines, lambda given, who: csv_lines(given, ",", who=who)])
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        (Texts(), '"a\\"b",a\\b,"","x,y",,-1.5,true\n'),
+        (Texts(quote_all=True), '"a\\"b","a\\\\b","","x,y","","-1.5","true"\n'),
+        (Texts(quote="'", escape="'"), "a\"b,a\\b,'','x,y',,-1.5,true\n"),
+        (Texts(escape='"'), '"a""b",a\\b,"","x,y",,-1.5,true\n'),
+        (Texts(null="N,A", empty=""), '"a\\"b",a\\b,,"x,y","N,A",-1.5,true\n'),
+        (Texts(sep="-", null='"N"'), '"a\\"b"-a\\b-""-x,y-"N"-"-1.5"-true\n'),
+        (Texts(sep="r"), '"a\\"b"ra\\br""rx,yrr-1.5r"true"\n'),
+    ],
+)
+def test_values_are_quoted_where_they_need_it(texts: Texts, line: str) -> None:
+    given: list[Any] = ['a"b', "a\\b", "", "x,y", None, -1.5, True]
+    columns = {
+        f"c{place}": pa.array([value], None if value is not None else pa.int32())
+        for place, value in enumerate(given)
+    }
+    assert csv_lines(batch(**columns), texts, who="").decode() == line
+
+
+def test_times_by_a_pattern_are_in_the_columns_zone() -> None:
+    moment = datetime(2024, 7, 31, 22, 30, 0, 123456, tzinfo=UTC)
+    given = batch(
+        t=pa.array([moment], pa.timestamp("us", "Europe/Berlin")),
+        s=pa.array([{"d": moment.date(), "gone": None}]),
+    )
+    texts = Texts.of(
+        {
+            option.name: None if option.default is None else option.read(option.default)
+            for option in options.DECLARED
+        }
+        | {"timestampFormat": "d.M.yy hh:mm a S[xx]", "dateFormat": "MMM", "ignoreNullFields": False}
+    )
+    assert json_lines(given, texts, who="") == b'{"t":"1.8.24 12:30 AM 1+0200","s":{"d":"Jul","gone":null}}\n'
+
+
+@pytest.mark.parametrize("render", [json_lines, csv_lines])
 def test_what_has_no_text_is_refused_by_column(render: object) -> None:
     late = pa.array([2**60], pa.int64()).cast(pa.timestamp("us"))
     with pytest.raises(RecordRefusedError, match="slot 7: a value of the column late"):
@@ -205,6 +246,7 @@ def open_text(path: Path) -> str:
         ".gz": gzip.decompress,
         ".bz2": bz2.decompress,
         ".deflate": zlib.decompress,
+        ".zst": lambda packed: pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read(),
     }
     return unpack.get(path.suffix, bytes)(data).decode()
 
@@ -216,7 +258,7 @@ def test_every_codec_of_lines_is_the_same_lines(quick: Path, compression: str) -
     assert [open_text(path) for path in bench.visible()] == ['{"id":1}\n{"id":3}\n{"id":5}\n']
 
 
-@pytest.mark.parametrize("form", ["parquet", "json"])
+@pytest.mark.parametrize("form", ["parquet", "orc", "json"])
 @pytest.mark.parametrize("size", ["128m", "1"])
 def test_no_file_has_more_rows_than_it_may(
     quick: Path, monkeypatch: pytest.MonkeyPatch, form: str, size: str

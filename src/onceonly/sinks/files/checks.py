@@ -7,6 +7,8 @@ import errno
 import uuid
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.files import columns
 from onceonly.sinks.files.ledger import Ledger
@@ -80,7 +82,8 @@ def _layout(options: FilesOptions, context: QueryContext) -> Layout:
         columns=context.columns,
         partition_by=tuple(columns.find(name, names) or name for name in options.partition_by),
         header=options.header,
-        sep=options.sep,
+        sep=options.texts.sep,
+        reading=options.texts.for_readers or UNSET,
     )
 
 

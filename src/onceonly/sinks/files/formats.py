@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import xxhash
 
-from onceonly.sinks.files import rows
+from onceonly.sinks.files import rows, stripes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.files.options import FilesOptions
 
+_STRIPE_BYTES = 8 << 20  # a stripe waits in memory for each open file
 _GZIP_LEVEL = 6  # zlib's default, and Hadoop's
 LINES_AT_ONCE = 10_000  # Python's values take many times the memory of Arrow's
 
@@ -80,6 +81,28 @@ class ParquetEncoder:
         self._writer.close()
 
 
+class OrcEncoder:
+    """Writes stripes. Raises ``RecordRefusedError`` for what Spark would read as another value, or not at all."""
+
+    def __init__(self, out: CountingFile, options: FilesOptions, *, who: str) -> None:
+        from pyarrow import orc
+
+        codec = {"none": "uncompressed"}.get(options.compression, options.compression)
+        stripe = min(_STRIPE_BYTES, options.file_bytes_max)
+        self._writer = orc.ORCWriter(out, compression=codec, stripe_size=stripe)
+        self._who = who
+
+    def add(self, table: pa.Table) -> None:
+        """Write the rows, stripe by stripe: what does not fill one waits in memory."""
+        for batch in table.to_batches():
+            stripes.check(batch, who=self._who)
+        self._writer.write(table)
+
+    def close(self) -> None:
+        """Write the last stripe, and the footer."""
+        self._writer.close()
+
+
 class _Deflated:
     """What Hadoop's DeflateCodec reads: one zlib stream."""
 
@@ -95,11 +118,20 @@ class _Deflated:
         self._out.write(self._packer.flush())
 
 
-def _zip(out: CountingFile, compression: str) -> gzip.GzipFile | bz2.BZ2File | _Deflated | None:
+class _Packer(Protocol):
+    def write(self, data: bytes) -> object: ...
+    def close(self) -> None: ...
+
+
+def _zip(out: CountingFile, compression: str) -> _Packer | None:
     if compression == "gzip":
         return gzip.GzipFile("", "wb", _GZIP_LEVEL, out, mtime=0)
     if compression == "bzip2":
         return bz2.BZ2File(out, "wb")
+    if compression == "zstd":
+        import pyarrow as pa
+
+        return pa.CompressedOutputStream(out, "zstd")  # type: ignore[no-any-return]
     return _Deflated(out) if compression == "deflate" else None
 
 
@@ -136,7 +168,7 @@ def pieces_of(table: pa.Table, form: str, room: Callable[[], int] | None = None)
 
     ``room`` says how many rows the open file may still take; it is asked before each piece.
     """
-    step = max(table.num_rows if form == "parquet" else LINES_AT_ONCE, 1)
+    step = max(table.num_rows if form in {"parquet", "orc"} else LINES_AT_ONCE, 1)
     begin = 0
     while begin < table.num_rows:
         count = step if room is None else min(step, room())
@@ -148,12 +180,16 @@ def encoder(out: CountingFile, schema: pa.Schema, options: FilesOptions, *, who:
     """Begin a file in the format of the options. ``who`` is what errors call the attempt."""
     if options.form == "parquet":
         return ParquetEncoder(out, schema, options)
+    if options.form == "orc":
+        return OrcEncoder(out, options, who=who)
     zipped = options.compression
     if options.form == "json":
-        return LineEncoder(out, lambda batch: rows.json_lines(batch, who=who), compression=zipped)
+        return LineEncoder(
+            out, lambda batch: rows.json_lines(batch, options.texts, who=who), compression=zipped
+        )
     if options.form == "text":
         return LineEncoder(out, lambda batch: rows.text_lines(batch, who=who), compression=zipped)
-    head = rows.csv_line(schema.names, options.sep) if options.header else b""
+    head = rows.csv_line(schema.names, options.texts) if options.header else b""
     return LineEncoder(
-        out, lambda batch: rows.csv_lines(batch, options.sep, who=who), compression=zipped, head=head
+        out, lambda batch: rows.csv_lines(batch, options.texts, who=who), compression=zipped, head=head
     )

@@ -47,13 +47,17 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How files are read: ``columns`` are names with Spark's types, partition columns included."""
+    """How files are read: ``columns`` are names with Spark's types, partition columns included.
+
+    ``reading`` are more options of Spark's reader; it is not written where there are none.
+    """
 
     format: str
     columns: tuple[tuple[str, str], ...]
     partition_by: tuple[str, ...] = ()
     header: bool = False
     sep: str = ","
+    reading: tuple[tuple[str, str], ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def key(self) -> str:

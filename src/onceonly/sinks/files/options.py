@@ -6,38 +6,47 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.options import Option, size, span, whole
+from onceonly.options import Option, boolean, size, span, whole
 from onceonly.sinks.files.paths import HIDDEN, local_path
+from onceonly.sinks.files.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_OF_LINES = ("none", "gzip", "bzip2", "deflate")
+_OF_LINES = ("none", "gzip", "bzip2", "deflate", "zstd")
 COMPRESSIONS = {
     "parquet": ("snappy", "gzip", "zstd", "lz4", "none"),
+    "orc": ("zstd", "snappy", "zlib", "lz4", "none"),
     "json": _OF_LINES,
     "csv": _OF_LINES,
     "text": _OF_LINES,
 }
 """What each format can be compressed with so that Spark and others read it; the first is the default."""
+_LINES = ("json", "csv", "text")
+_HADOOPS = (
+    "take zstd, which is as quick; what Hadoop names lz4 and snappy are framings of its own, which other readers do "
+    "not know and nothing here writes"
+)
 _SAME = {"uncompressed": "none", "lz4_raw": "lz4", "lz4raw": "lz4"}
 _ENDINGS = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
+_CSV = ("header", "sep", "delimiter", "quote", "escape", "quoteall", "nullvalue", "emptyvalue")
+_TIMES = ("dateformat", "timestampformat", "timestampntzformat")
+_FOR = {
+    **dict.fromkeys(_CSV, ("csv",)),
+    **dict.fromkeys(_TIMES, ("json", "csv")),
+    "ignorenullfields": ("json",),
+    "encoding": _LINES,
+}
+"""The formats that an option is for; one that is not here is for all."""
 _NONE_YET = {
     # Spark's own file sinks know these; what of it we can write, we say by other means.
-    "nullvalue": "a null is an empty field of csv, and left out of json; coalesce the column for another text",
-    "emptyvalue": "the empty text is two quotes in csv",
-    "timestampformat": "times are written as ISO 8601; for another form, write a column made by date_format(…)",
-    "timestampntzformat": "times are written as ISO 8601; for another form, write a column made by date_format(…)",
-    "dateformat": "dates are written as 2026-11-21; for another form, write a column made by date_format(…)",
-    "linesep": "lines end in a line feed",
-    "encoding": "texts are UTF-8",
     "charset": "texts are UTF-8",
-    "quote": "csv is quoted by the double quote",
-    "escape": "csv is escaped by the backslash",
-    "quoteall": "csv is quoted where a value needs it",
-    "escapequotes": "csv is quoted where a value needs it",
-    "ignorenullfields": "a null field is left out of json",
+    "linesep": "lines end in a line feed",
+    "escapequotes": "csv is quoted where a value needs it, or everywhere by quoteAll",
+    "chartoescapequoteescaping": "the character of escape is escaped by itself",
+    "timezone": "times are written in the session's zone, spark.sql.session.timeZone",
+    "locale": "names of months are English",
     "ignoreleadingwhitespace": "values are written as they are; trim the column",
     "ignoretrailingwhitespace": "values are written as they are; trim the column",
     "mergeschema": "it is for reading; onceonly.files.read puts columns of different epochs together",
@@ -59,12 +68,7 @@ def refuse_sparks_own(given: Mapping[str, str]) -> None:
 
 
 def form_of(text: str) -> str:
-    """Read the name of a format. Raises ``ConfigurationError`` for Avro, which pyarrow cannot write, and for ORC."""
-    if text.lower() == "orc":
-        raise ConfigurationError(
-            "The sink files cannot write ORC: of what pyarrow writes, Spark reads no timestamp_ntz.",
-            next_step="set format to parquet, which keeps the same types",
-        )
+    """Read the name of a format. Raises ``ConfigurationError`` for Avro, which pyarrow cannot write."""
     if text.lower() == "avro":
         raise ConfigurationError(
             "The sink files cannot write Avro: pyarrow has no writer for it.",
@@ -102,9 +106,30 @@ def some_bytes(text: str) -> int:
 def separator(text: str) -> str:
     r"""Read a separator: one character, ``\t`` for a tab."""
     found = {"\\t": "\t"}.get(text, text)
-    if len(found) != 1 or found in '"\\\r\n\0' or not found.isascii():
+    if len(found) != 1 or found in "\r\n\0" or not found.isascii():
         raise ValueError(text)
     return found
+
+
+def sign(text: str) -> str:
+    """Read a character that quotes or escapes."""
+    if len(text) != 1 or not text.isascii() or not text.isprintable() or text.isalnum() or text in " #":
+        raise ValueError(text)
+    return text
+
+
+def one_line(text: str) -> str:
+    """Read a text that makes no line of its own. Raises ``ValueError`` for one that does."""
+    if set(text) & set("\r\n"):
+        raise ValueError(text)
+    return text
+
+
+def utf8(text: str) -> str:
+    """Read the name of the only encoding. Raises ``ValueError`` for another."""
+    if text.lower() not in {"utf-8", "utf8"}:
+        raise ValueError(text)
+    return "UTF-8"
 
 
 DECLARED = (
@@ -114,7 +139,7 @@ DECLARED = (
     ),
     Option(
         name="format", default="parquet", choices=tuple(COMPRESSIONS), read=form_of,
-        doc="what the files are: parquet, json (lines), csv or text",
+        doc="what the files are: parquet, orc, json (lines), csv or text",
     ),
     Option(
         name="partitionBy", default="", read=names, form="names of columns, separated by commas, none twice",
@@ -130,16 +155,59 @@ DECLARED = (
     ),
     Option(
         name="compression",
-        doc="parquet: snappy (default), gzip, zstd, lz4 or none; the "
-        "others: none (default), gzip, bzip2 or deflate",
+        doc="parquet: snappy (default), gzip, zstd, lz4 or none; orc: zstd (default), snappy, zlib, lz4 or none; the "
+        "others: none (default), gzip, bzip2, deflate or zstd",
     ),
     Option(
-        name="header", default="false", choices=("true", "false"),
+        name="header", default="false", read=boolean,
         doc="csv only: true writes the names of the columns as the first line of each file",
     ),
     Option(
-        name="sep", default=",", read=separator, form="one ASCII character, or \\t",
-        doc="csv only: what stands between two values",
+        name="sep", read=separator, form="one ASCII character, or \\t",
+        doc="csv only: what stands between two values; a comma by default",
+    ),
+    Option(
+        name="delimiter", read=separator, form="one ASCII character, or \\t", doc="csv only: another name of sep",
+    ),
+    Option(
+        name="quote", default='"', read=sign, form="one ASCII character that is no letter, digit, blank or #",
+        doc="csv only: what stands around a value that needs it",
+    ),
+    Option(
+        name="escape", default="\\", read=sign, form="one ASCII character that is no letter, digit, blank or #",
+        doc="csv only: what stands before a quote inside a quoted value; the quote itself doubles it",
+    ),
+    Option(
+        name="quoteAll", default="false", read=boolean,
+        doc="csv only: true quotes every value, nulls too",
+    ),
+    Option(
+        name="nullValue", default="", read=one_line, form="a text of one line",
+        doc="csv only: the text of null",
+    ),
+    Option(
+        name="emptyValue", read=one_line, form="a text of one line",
+        doc="csv only: the text of the empty text; two quotes by default",
+    ),
+    Option(
+        name="ignoreNullFields", default="true", read=boolean,
+        doc="json only: false writes a field that is null as null, instead of leaving it out",
+    ),
+    Option(
+        name="dateFormat",
+        doc="json and csv: the pattern of dates; by default 2026-11-21",
+    ),
+    Option(
+        name="timestampFormat",
+        doc="json and csv: the pattern of times with a zone, written in the session's; by default ISO 8601 in UTC",
+    ),
+    Option(
+        name="timestampNTZFormat",
+        doc="json and csv: the pattern of times without a zone; by default ISO 8601",
+    ),
+    Option(
+        name="encoding", default="UTF-8", read=utf8, form="UTF-8",
+        doc="text, json and csv: UTF-8, and nothing else",
     ),
     Option(
         name="retention", read=span,
@@ -166,7 +234,7 @@ class FilesOptions:
     """0 for no limit."""
     compression: str
     header: bool
-    sep: str
+    texts: Texts
     retention_s: float | None = None
     """None for ever."""
 
@@ -174,19 +242,22 @@ class FilesOptions:
     def of(cls, values: Mapping[str, Any], given: Mapping[str, str]) -> FilesOptions:
         """Take values that ``read_options`` has read. Raises ``ConfigurationError``. Pure."""
         form: str = values["format"]
-        for name in ("header", "sep"):
-            if form != "csv" and name in {each.lower() for each in given}:
+        for name in given:
+            forms = _FOR.get(name.lower(), (form,))
+            if form not in forms:
                 raise ConfigurationError(
-                    f"The option {name} of the sink files is for csv, and format is {form}.",
-                    next_step=f"remove it, or set format to csv; {_doc(name)}",
+                    f"The option {_option(name).name} of the sink files is for {' and '.join(forms)}, and format is "
+                    f"{form}.",
+                    next_step=f"remove it, or set format to {' or '.join(forms)}; {_option(name).doc}",
                 )
         compression = (values["compression"] or COMPRESSIONS[form][0]).lower()
         compression = _SAME.get(compression, compression)
         if compression not in COMPRESSIONS[form]:
+            hadoops = form in _LINES and compression in {"lz4", "snappy"}
             raise ConfigurationError(
                 f"The option compression of the sink files is {compression!r}, and must be one of "
                 f"{', '.join(COMPRESSIONS[form])} for {form}.",
-                next_step=_doc("compression"),
+                next_step=_HADOOPS if hadoops else _option("compression").doc,
             )
         return cls(
             target=values["path"],
@@ -196,8 +267,8 @@ class FilesOptions:
             file_bytes_max=values["maxFileSize"],
             file_rows_max=values["maxRecordsPerFile"],
             compression=compression,
-            header=values["header"] == "true",
-            sep=values["sep"],
+            header=values["header"],
+            texts=Texts.of(values),
             retention_s=values["retention"],
         )
 
@@ -206,8 +277,10 @@ class FilesOptions:
         """The end of the names of data files, as Spark's."""
         form = {"text": "txt"}.get(self.form, self.form)
         short = _ENDINGS.get(self.compression, f".{self.compression}")
-        return f"{short}.{form}" if self.form == "parquet" else f".{form}{short}"
+        if self.form in {"parquet", "orc"}:
+            return f"{short}.{form}"
+        return f".{form}{'.zst' if self.compression == 'zstd' else short}"
 
 
-def _doc(name: str) -> str:
-    return next(option.doc for option in DECLARED if option.name == name)
+def _option(name: str) -> Option:
+    return next(option for option in DECLARED if option.name.lower() == name.lower())

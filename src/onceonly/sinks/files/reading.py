@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import UNSET
+
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.files.columns import ddl, quote
 from onceonly.sinks.files.ledger import Ledger
@@ -127,7 +129,7 @@ def _frame(
 ) -> Any:  # noqa: ANN401  a DataFrame
     wanted = None if schema is None else spark.createDataFrame([], schema)
     kinds = {} if wanted is None else {each.name: each.dataType for each in wanted.schema.fields}
-    changed = layout.format == "parquet" and any(
+    changed = layout.format in {"parquet", "orc"} and any(
         name in kinds and kinds[name].simpleString() != kind for name, kind in layout.columns
     )
     reader = (
@@ -138,6 +140,8 @@ def _frame(
     if layout.format == "csv":
         # Nothing is null, two quotes are the empty text: told apart only where null has a text of its own.
         reader = reader.options(header=layout.header, sep=layout.sep, multiLine=True, nullValue=_CSV_NULL)
+    if layout.reading is not UNSET:
+        reader = reader.options(**dict(layout.reading))
     frame = reader.load([glob_of(name) for name in names])
     seen = len(frame.inputFiles())
     if seen != len(names):

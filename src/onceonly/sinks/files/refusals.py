@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError
 from onceonly.ports import Refused
-from onceonly.sinks.files import partitions, rows
+from onceonly.sinks.files import partitions, rows, stripes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,11 +67,12 @@ def _folders(options: FilesOptions) -> Try:
 
 
 def _render(options: FilesOptions) -> Try | None:
-    """Give what writes the rows as text; None for formats that hold any value of their types."""
+    """Return what tries to write rows; None for a format that holds any value of its types."""
     lines: dict[str, Try] = {
-        "json": lambda batch: rows.json_lines(batch, who=_WHO),
-        "csv": lambda batch: rows.csv_lines(batch, options.sep, who=_WHO),
+        "json": lambda batch: rows.json_lines(batch, options.texts, who=_WHO),
+        "csv": lambda batch: rows.csv_lines(batch, options.texts, who=_WHO),
         "text": lambda batch: rows.text_lines(batch, who=_WHO),
+        "orc": lambda batch: stripes.check(batch, who=_WHO),
     }
     write = lines.get(options.form)
     if write is None:

@@ -1,4 +1,4 @@
-"""The file sink: parquet, JSON lines, CSV or text in a folder, exactly once."""
+"""The file sink: parquet, ORC, JSON lines, CSV or text in a folder, exactly once."""
 
 from __future__ import annotations
 
