@@ -113,7 +113,8 @@ def _say(sentence: str) -> None:
         sys.stderr.write(sentence + "\n")
         sys.stderr.flush()
     with contextlib.suppress(Exception):
-        log.critical("%s", sentence)
+        if log.hasHandlers():  # without one, logging would say it on stderr again
+            log.critical("%s", sentence)
         logging.shutdown()
     with contextlib.suppress(Exception):
         sys.stdout.flush()
