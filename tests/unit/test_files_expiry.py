@@ -12,7 +12,7 @@ from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.options import span
-from onceonly.sinks.files import expiry, ledger
+from onceonly.sinks.files import expiry, ledger, manifest
 from onceonly.sinks.files.ledger import Ledger
 from onceonly.sinks.files.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import manifest_folder
@@ -114,6 +114,28 @@ def test_the_newest_stay_however_old_they_are(tmp_path: Path) -> None:
     assert listed(bench) == [1, 2]
 
 
+def test_a_look_decodes_no_epoch_that_is_gone_or_too_young(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 20)
+    bench = Files(tmp_path / "t")
+    made = written(bench, range(44))
+    expire(bench, 0.0, before=10)
+    aged(monkeypatch, {path: 9.0 for epoch in range(12) for path in made[epoch]})
+    decoded = []
+    real = manifest._value
+
+    def value(data: bytes, kind: type, where: str) -> object:
+        found: object = real(data, kind, where)
+        decoded.extend([found.epoch] if isinstance(found, Manifest) else [])
+        return found
+
+    monkeypatch.setattr(manifest, "_value", value)
+    found = expiry.due(bench.store, bench.target, folder_of(bench), older_s=DAY, grace_s=3600.0)
+    assert of(found.expiring) == [10, 11]
+    assert decoded == [10, 11, 12], "of twenty that are in one file"
+
+
 def test_only_what_this_sinks_manifests_name_is_removed(tmp_path: Path) -> None:
     bench, other = Files(tmp_path / "t"), Files(tmp_path / "t", query="q-2")
     made = written(bench, range(4))
@@ -213,6 +235,24 @@ def test_the_setting_of_the_sink_expires_beside_the_query(
         days |= dict.fromkeys(folder_of(bench).glob("expired-*"), 1.0)
     assert listed(bench) == [3, 4, 5]
     assert bench.ids() == list(range(6, 12))
+
+
+def test_a_mark_whose_temporary_file_the_query_cleared_away_is_put_again(tmp_path: Path) -> None:
+    bench = Files(tmp_path / "t")
+    written(bench, range(4))
+    cleared: list[Path] = []
+
+    class Cleared(LocalStore):
+        def put_if_absent(self, path: Path, data: bytes) -> bool:
+            if len(cleared) < 2:
+                cleared.append(path)
+                raise FileNotFoundError(2, "cleared away", str(path))
+            return super().put_if_absent(path, data)
+
+    bench.store = Cleared()
+    assert of(expire(bench, 0.0).expiring) == [0, 1]
+    assert len(cleared) == 2
+    assert listed(bench) == [2, 3]
 
 
 def test_without_the_setting_nothing_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

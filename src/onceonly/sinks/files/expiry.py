@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.files.ledger import Part
     from onceonly.sinks.files.manifest import DataFile, Manifest
+    from onceonly.sinks.files.marks import Marks
     from onceonly.sinks.files.store import Store
 
 log = logging.getLogger("onceonly")
@@ -95,9 +96,7 @@ def due(
         waiting: list[Old] = []
         removing: list[Old] = []
         next_s = None
-        for part, manifest in _oldest(ledger, known.expired_to):
-            if manifest.epoch <= known.removed_to:
-                continue
+        for part, manifest in _oldest(ledger, known):
             if manifest.epoch <= known.expired_to:
                 (removing if manifest.epoch <= ripe else waiting).append(_old(manifest))
                 continue
@@ -187,14 +186,14 @@ class Retention:
             self._next = now + max(found.next_s, _PAUSE_S)
 
 
-def _oldest(ledger: Ledger, expired_to: int) -> Iterator[tuple[Part, Manifest]]:
-    """Give the manifests, oldest first, but for the newest files of them that have not expired."""
+def _oldest(ledger: Ledger, known: Marks) -> Iterator[tuple[Part, Manifest]]:
+    """Give the manifests that have files, oldest first, but for the newest manifest files that have not expired."""
     parts = ledger.standing()
-    spared = {part for part in parts[-KEPT:] if part.last > expired_to}
+    spared = {part for part in parts[-KEPT:] if part.last > known.expired_to}
     for part in parts:
         if part in spared:
             return
-        several = ledger.of(part)
+        several = ledger.after(part, known.removed_to)
         if several is None:
             raise UnavailableError(
                 f"{part.name} was merged while it was read", next_step="try again: nothing was changed"

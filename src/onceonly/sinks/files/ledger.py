@@ -25,10 +25,12 @@ from onceonly.sinks.files.manifest import (
     encode_layout,
     encode_manifests,
     join_manifests,
+    manifests_after,
 )
 from onceonly.sinks.files.store import unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 MERGED = 100
 """How many files become one. Merging begins at twice as many, so that the newest epochs stay small to read."""
-MERGED_BYTES_MAX = 64 << 20
+MERGED_BYTES_MAX = 16 << 20
 """How large a merged file may become: it is read, and made, as a whole."""
 _TRIES = 50
 _NAME = re.compile(r"(\d{1,2})-(\d{20})-(\d{20})\.manifest")
@@ -171,6 +173,14 @@ class Ledger:
         """Read one manifest file; None where it is no longer there. Raises ``LogError``."""
         data = self._read(part.name)
         return None if data is None else decode_manifests(data, where=str(self.folder / part.name))
+
+    def after(self, part: Part, epoch: int) -> Iterator[Manifest] | None:
+        """Read one manifest file's epochs after another, each when it is asked for; None where it is no longer there.
+
+        Raises ``LogError``.
+        """
+        data = self._read(part.name)
+        return None if data is None else manifests_after(data, epoch, where=str(self.folder / part.name))
 
     def drop(self, epoch: int) -> None:
         """Delete the manifest files that hold nothing newer. Idempotent; their epochs have expired, durably."""

@@ -10,6 +10,7 @@ So several are merged by putting their lines together. A reader takes a file as 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ import xxhash
 from onceonly.sealed import UNREADABLE, Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,6 +45,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epoch: int
     layout: str
     files: tuple[DataFile, ...]
+
+
+class _Number(msgspec.Struct, frozen=True):
+    """The number alone of a manifest's epoch."""
+
+    epoch: int
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +81,16 @@ def decode_manifests(data: bytes, *, where: str) -> tuple[Manifest, ...]:
     """Read the content of a manifest file. Raises ``LogError`` that names the file."""
     lines = _FORMAT.unseal(data, kind="manifest", where=where).splitlines()
     return tuple(_value(line, Manifest, where) for line in lines)
+
+
+def manifests_after(data: bytes, epoch: int, *, where: str) -> Iterator[Manifest]:
+    """Read what a manifest file has after an epoch, oldest first, a line at a time: others are not decoded.
+
+    Raises ``LogError`` that names the file.
+    """
+    lines = _FORMAT.unseal(data, kind="manifest", where=where).splitlines()
+    begin = bisect_right(lines, epoch, key=lambda line: _value(line, _Number, where).epoch)
+    return (_value(line, Manifest, where) for line in lines[begin:])
 
 
 def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:

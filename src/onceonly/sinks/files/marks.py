@@ -8,6 +8,7 @@ stays out of sight.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Store
 
 _MARK = re.compile(r"(expired|removed)-(\d{20})\.mark")
+_TRIES = 5
 NONE = -1
 """Before the first epoch."""
 
@@ -52,7 +54,13 @@ def mark_name(kind: str, epoch: int) -> str:
 
 def put(store: Store, folder: Path, kind: str, epoch: int) -> None:
     """Put a mark, durably. Idempotent. Its name says everything."""
-    store.put_if_absent(folder / mark_name(kind, epoch), f"{kind} {epoch}\n".encode())
+    place, data = folder / mark_name(kind, epoch), f"{kind} {epoch}\n".encode()
+    for _ in range(_TRIES):
+        # A query beside clears the folder of what broken-off puts left, and takes a living one's for that.
+        with contextlib.suppress(FileNotFoundError):
+            store.put_if_absent(place, data)
+            return
+    store.put_if_absent(place, data)
 
 
 def clear(store: Store, folder: Path, marks: Marks) -> None:
