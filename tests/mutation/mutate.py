@@ -171,15 +171,23 @@ def page(defects: Sequence[Defect] = DEFECTS) -> str:
         "# Mutants",
         "",
         f"What are the tests worth? Each of these {len(defects)} defects is known from this field, or undoes one rule",
-        "of the protocol. `make mutants` puts each into a copy of the code, and the tests that",
-        "`tests/mutation/defects.py` names beside it must turn red, for the reason given there; on the unchanged copy",
-        "they must be green. CI does so with all of them. This page is written by",
+        "of the protocol. `make mutants` puts each into a copy of the code, and the tests beside it must turn red, for",
+        "the reason given; on the unchanged copy they must be green. CI does so with all of them. What each is, its",
+        "change and the reason stand under its name in `tests/mutation/defects.py`. This page is written by",
         "`python -m tests.mutation.mutate --write`.",
     ]
     for group in GROUPS:
-        lines += ["", f"## {group}", ""]
-        lines += [f"- {each.what} (`{each.file}`)." for each in defects if each.group == group]
+        lines += ["", f"## {group}", "", "| defect | caught by |", "|---|---|"]
+        lines += [
+            f"| `{each.name}` | {', '.join(map(_shown, each.tests))} |"
+            for each in defects
+            if each.group == group
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _shown(test: str) -> str:
+    return f"`{test.partition('::')[2]}`"
 
 
 # -------------------------------------------------------------------------------------- the command line
