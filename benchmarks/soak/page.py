@@ -20,16 +20,25 @@ def figures(found: Soak | None) -> str:
     """Give the table. Pure."""
     if found is None:
         return marks.NONE
+    told = [(series, trend(series)) for series in found.series]
+    cells: dict[str, dict[str, str]] = {}
+    for series, each in told:
+        whose, _, what = series.name.partition(": ")
+        kind = f"{what}, MiB" if series.unit == "MiB" else what
+        grows = "" if each.verdict == "flat" else f", **{each.verdict}: {each.per_hour:+,.0f} an hour**"
+        cells.setdefault(whose, {})[kind] = f"{each.first:,.0f} to {each.last:,.0f}{grows}"
+    kinds = dict.fromkeys(kind for own in cells.values() for kind in own)
     lines = "".join(
-        f"| {series.name} | {told.first:,.0f} | {told.last:,.0f} | {series.unit} | {told.per_hour:+,.0f} "
-        f"| {told.verdict} |\n"
-        for series, told in ((each, trend(each)) for each in found.series)
+        f"| {whose} |{''.join(f' {own.get(kind, str())} |' for kind in kinds)}\n"
+        for whose, own in cells.items()
     )
+    flat = sum(each.verdict == "flat" for _, each in told)
     machine, versions = found.machine, found.versions
     rows = "every row came out once" if found.rows_in == found.rows_out else "**rows are missing or doubled**"
     java = str(machine.get("java", "")).replace('"', "")
     return (
-        "| what | after the warm-up | at the end | | an hour | |\n|---|--:|--:|---|--:|---|\n"
+        f"From the end of the warm-up to the end; {flat} of {len(told)} are flat:\n\n"
+        f"| |{''.join(f' {kind} |' for kind in kinds)}\n|---|{'--:|' * len(kinds)}\n"
         f"{lines}\n{found.epochs:,} epochs in {found.seconds / 60:,.0f} minutes, one every"
         f" {1000 * found.seconds / max(found.epochs, 1):,.0f} ms; {found.rows_in:,} rows in, {found.rows_out:,} out:"
         f" {rows}. The first {WARM_SHARE:.0%} of the time is warm-up.\n\nRecorded by `python -m benchmarks.soak` on"

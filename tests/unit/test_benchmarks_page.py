@@ -251,11 +251,11 @@ def test_full_benchmarks_stand_one_below_the_other_with_how_far_the_last_ones_ar
     )
     found = results(*runs())
     text = page.page(found, so_far=so_far)
-    assert "| 2026-11-25 10:20 | `abcdef0` | **1.5** |  |" in text
-    assert "| 2026-11-22 10:20 | `abcdef0` | 1.12 |" in text
-    assert text.index("2026-11-25 10:20") < text.index("2026-11-20 10:20")
-    assert "| | range | 1.12 to 1.5 |  |" in text
-    assert "of the last 5." in text
+    heads = (f"2026-11-2{number} 10:20, `abcdef0` |" for number in (5, 4, 0))
+    assert f"| | aim | {' '.join(heads)} range | reached |" in text
+    assert "| 100 B, against Spark | ≥ 1.15 | **1.5** | **1.15** | 1 | 1.12 to 1.5 | 4 of 6 |" in text
+    assert "| 100 B, against PyFlink | ≥ 1.25 |  |  |  |  | 0 of 0 |" in text
+    assert "of the last 5," in text
     drawn = page.pictures(found, so_far)["benchmark-history.svg"]
     picture = ET.fromstring(drawn)  # noqa: S314  drawn a line above
     kinds = [each.get("class") for each in picture.iter() if each.tag.endswith("circle")]

@@ -90,4 +90,5 @@ def test_rows_that_are_missing_are_said() -> None:
         load_before=1, load_after=2, machine={}, versions={}, series=(series(lambda _: 5),),
     )  # fmt: skip
     assert "**rows are missing or doubled**" in figures(found)
-    assert "| jvm: resident | 5 | 5 | MiB | +0 | flat |" in figures(found)
+    assert "1 of 1 are flat" in figures(found)
+    assert "| | resident, MiB |\n|---|--:|\n| jvm | 5 to 5 |" in figures(found)
