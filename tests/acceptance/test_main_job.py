@@ -82,6 +82,7 @@ def told_without_spark(*words: object) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_at_least_once_shows_its_duplicates(tmp_path: Path) -> None:
     status, report, told = run_demo(
         tmp_path, "--events", "5000", "--kills", "1", "--seed", "1", "--guarantee", "at-least-once"

@@ -14,7 +14,7 @@ from onceonly.testing.campaign.unaligned_run import ShownOptions, decode, pictur
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 SEED, EPOCHS, KILLS = 2, 9, 2
 
 

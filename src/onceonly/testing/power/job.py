@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.01
 _STARTS_MAX = 6
 _RATE_TICK_S = 1.1
+_UNLOAD_TIMEOUT_S = 60.0
 WITH_SUMS = "--with-sums"
 ROWS_PER_S = 5
 """Of the rate source."""
@@ -119,6 +120,22 @@ def run(spark: SparkSession, task: Task) -> Done:
     return Done(ok=not code, code=code, what=what, starts=len(starts) - times + 1, took_s=took)
 
 
+def _wait_unloaded(spark: SparkSession) -> None:
+    """Wait until the JVM has let go of a query's state: it writes a last snapshot, which the next disk must not get."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  Spark has no other way
+    stores = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.state.StateStore$")
+    field = stores.getDeclaredField("loadedProviders")
+    field.setAccessible(True)
+    loaded = field.get(stores.getField("MODULE$").get(None))
+    deadline = time.monotonic() + _UNLOAD_TIMEOUT_S
+    while loaded.size():
+        if time.monotonic() > deadline:
+            raise RuntimeError(
+                f"Spark still holds the state of a query that has ended: {loaded.size()} stores"
+            )
+        time.sleep(_POLL_S)
+
+
 def main() -> None:
     """Carry out the tasks of a folder, in their order, until the parent ends this process."""
     die_with_parent()
@@ -154,6 +171,7 @@ def main() -> None:
             time.sleep(_POLL_S)
             continue
         done = run(spark, msgspec.json.decode(given.read_bytes(), type=Task))
+        _wait_unloaded(spark)
         written = folder / "done.tmp"
         written.write_bytes(msgspec.json.encode(done))
         written.replace(folder / f"done-{number}.json")
