@@ -243,22 +243,33 @@ OPTIONS = JAVA_OPTIONS | LIBRDKAFKA_OPTIONS
 
 
 def markdown() -> str:
-    """Return the tables of the reference page, options of one treatment in one row. Tests compare the page with it."""
+    """Return the tables of the reference page: one for each treatment, options of one note in one row.
+
+    Tests compare the page with it.
+    """
     lines: list[str] = []
-    for title, options in (
-        ("Options of Java's producer", JAVA_OPTIONS),
-        ("Options of librdkafka", LIBRDKAFKA_OPTIONS),
-    ):
-        lines += [f"## {title}", "", "| option | what is done | as | values, notes |", "|---|---|---|---|"]
+    for use in Use:
         rows: dict[str, list[str]] = {}
-        for option in options.values():
-            target = "" if option.to in {"", option.name} else option.to
-            target = f"`{target}`" if target and not target.startswith("(") else target
-            only = " or ".join(f"`{value}`" if value else "empty" for value in option.only)
-            note = "; ".join(filter(None, (only, option.note, "secret" if option.secret else "")))
-            for text, short in _SHORT.items():
-                note = note.replace(text, short)
-            rows.setdefault(f"{option.use} | {target} | {note} |", []).append(f"`kafka.{option.name}`")
-        lines += [f"| {', '.join(names)} | {what}" for what, names in rows.items()]
-        lines.append("")
+        for option in OPTIONS.values():
+            if option.use is use:
+                rows.setdefault(_said(option), []).append(f"`kafka.{option.name}`")
+        head = ["| option | values, notes |", "|---|---|"]
+        lines += [
+            f"### {use.capitalize()}",
+            "",
+            *head,
+            *(f"| {', '.join(rows[note])} | {note} |" for note in rows),
+            "",
+        ]
     return "\n".join(lines)
+
+
+def _said(option: ProducerOption) -> str:
+    """Return what the page says of an option besides its treatment."""
+    target = "" if option.to in {"", option.name} else option.to
+    target = f"`{target}`" if target and not target.startswith("(") else target
+    only = " or ".join(f"`{value}`" if value else "empty" for value in option.only)
+    said = "; ".join(filter(None, (target, only, option.note, "secret" if option.secret else "")))
+    for text, short in _SHORT.items():
+        said = said.replace(text, short)
+    return said
