@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.mutation.defects import DEFECTS
+
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
+from onceonly.sinks.files.options import DECLARED
+from onceonly.sinks.kafka.options import OWN_OPTIONS
+from onceonly.sinks.kafka.producer_options import Use, told
 from onceonly.spark.configure import SETTINGS
 from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
 from onceonly.testing.campaign import matrix, page
@@ -110,6 +117,50 @@ class Anomalies(Table):
             yield f"`{anomaly}`", anomaly.sentence, allowed
 
 
+class KafkaOptions(Table):
+    """The own options of the Kafka sink, or those of the producer with the treatment that the argument names."""
+
+    head = "| option | values, notes |\n|---|---|"
+    optional_arguments = 1
+    final_argument_whitespace = True
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give options of one note in one row."""
+        if not self.arguments:
+            for name, meaning in OWN_OPTIONS.items():
+                yield f"`{'includeHeaders' if name == 'includeheaders' else name}`", meaning
+            return
+        for note, names in told(Use(self.arguments[0])).items():
+            yield ", ".join(f"`kafka.{name}`" for name in names), note
+
+
+class FilesOptions(Table):
+    """The options of the file sink."""
+
+    head = "| option | meaning | default |\n|---|---|---|"
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give them as they are declared."""
+        for each in DECLARED:
+            default = f"`{each.default}`" if each.default else ""
+            yield f"`{each.name}`", each.doc, "required" if each.required else default
+
+
+class Mutants(Table):
+    """The defects of one group that tests must catch."""
+
+    head = "| defect | name | in | caught by |\n|---|---|---|---|"
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Give them in the order of their table."""
+        for each in DEFECTS:
+            if each.group == self.arguments[0]:
+                tests = ", ".join(f"`{test.partition('::')[2]}`" for test in each.tests)
+                yield each.what, f"`{each.name}`", f"`{each.file}`", tests
+
+
 RECORDED = Path(__file__).parent / "proof" / "result.json"
 """The report of the long campaign, once there is one."""
 
@@ -139,6 +190,9 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("onceonly-failpoints", Failpoints)
     app.add_directive("onceonly-anomalies", Anomalies)
     app.add_directive("onceonly-settings", Settings)
+    app.add_directive("onceonly-kafka-options", KafkaOptions)
+    app.add_directive("onceonly-files-options", FilesOptions)
+    app.add_directive("onceonly-mutants", Mutants)
     app.add_directive("onceonly-proof", Proof)
     app.connect("build-finished", draw_report)
     return {"parallel_read_safe": True}

@@ -2,10 +2,9 @@
 
 ::
 
-    make mutants                                     all of them, and the page docs/explanation/mutants.md is right
+    make mutants                                     all of them
     .venv/bin/python -m tests.mutation.mutate NAME   one or some of them
     … --quick                                        without those that need a broker
-    … --write                                        write the page anew, after a change of defects.py
 
 Ends with 0 only if every defect is caught *and* the tests are green on the unchanged copy.
 """
@@ -32,7 +31,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
-from tests.mutation.defects import DEFECTS, GROUPS
+from tests.mutation.defects import DEFECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from tests.mutation.defects import Defect
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "mutants.md"
 PACKAGE = "onceonly"
 PROCESS_SECONDS_MAX = 500
 
@@ -164,44 +162,14 @@ def _copied(folder: Path) -> Path:
     return folder / "src"
 
 
-# ---------------------------------------------------------------------------------------------- the page
-def page(defects: Sequence[Defect] = DEFECTS) -> str:
-    """Return the page of the docs that lists the defects."""
-    lines = [
-        "# Mutants",
-        "",
-        f"What are the tests worth? Each of these {len(defects)} defects is known from this field, or undoes one rule",
-        "of the protocol. `make mutants` puts each into a copy of the code, and the tests beside it must turn red, for",
-        "the reason given; on the unchanged copy they must be green. CI does so with all of them. What each is, its",
-        "change and the reason stand under its name in `tests/mutation/defects.py`. This page is written by",
-        "`python -m tests.mutation.mutate --write`.",
-    ]
-    for group in GROUPS:
-        lines += ["", f"## {group}", "", "| defect | caught by |", "|---|---|"]
-        lines += [
-            f"| `{each.name}` | {', '.join(map(_shown, each.tests))} |"
-            for each in defects
-            if each.group == group
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _shown(test: str) -> str:
-    return f"`{test.partition('::')[2]}`"
-
-
 # -------------------------------------------------------------------------------------- the command line
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="Only those that need no broker.")
 @click.option("--jobs", default=min(2, os.cpu_count() or 1), show_default=True, help="How many at a time.")
-@click.option("--write", is_flag=True, help=f"Write {PAGE.relative_to(ROOT)} anew, and do nothing else.")
-def main(names: tuple[str, ...], *, quick: bool, jobs: int, write: bool) -> None:
+def main(names: tuple[str, ...], *, quick: bool, jobs: int) -> None:
     """Put the known defects into a copy of the code and see that tests catch them."""
     console = Console()
-    if write:
-        PAGE.write_text(page(), encoding="utf-8")
-        return
     unknown = set(names) - {defect.name for defect in DEFECTS}
     if unknown:
         raise click.BadParameter(f"no defect is named {', '.join(sorted(unknown))}", param_hint="NAMES")
@@ -209,8 +177,6 @@ def main(names: tuple[str, ...], *, quick: bool, jobs: int, write: bool) -> None
         each for each in DEFECTS if (not names or each.name in names) and not (quick and each.needs_broker)
     ]
     verdicts = _try_all(chosen, jobs, console)
-    if PAGE.read_text(encoding="utf-8") != page():
-        verdicts.append(Verdict("(page)", 0.0, f"{PAGE.relative_to(ROOT)} is old: run with --write"))
     console.print(_table(verdicts))
     for verdict in verdicts:
         if verdict.why:

@@ -45,6 +45,11 @@ def test_the_site_builds_with_the_tables_that_are_made_from_the_code(site: Path)
     assert "IN_DOUBT" in (site / "reference" / "errors.html").read_text(encoding="utf-8")
     assert "link.after_put" in (site / "reference" / "failpoints.html").read_text(encoding="utf-8")
     assert "supervise" in (site / "reference" / "api.html").read_text(encoding="utf-8")
+    assert "link-file-not-synced" in (site / "explanation" / "mutants.html").read_text(encoding="utf-8")
+    assert "kafka.delivery.timeout.ms" in (site / "reference" / "kafka-options.html").read_text(
+        encoding="utf-8"
+    )
+    assert "maxRecordsPerFile" in (site / "reference" / "files-options.html").read_text(encoding="utf-8")
     assert "torn_transaction" in (site / "reference" / "campaign.html").read_text(encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ import pytest
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import CONSUMER_OPTIONS, OWN_OPTIONS, SOURCE_OPTIONS, KafkaOptions
-from onceonly.sinks.kafka.producer_options import JAVA_OPTIONS, OPTIONS, Use, markdown
+from onceonly.sinks.kafka.producer_options import JAVA_OPTIONS, OPTIONS, Use, told
 from onceonly.sinks.kafka.producers import transactional_client
 
 CANARY = "canary-password-7c1f"
@@ -79,12 +79,18 @@ def test_nothing_is_sent_behind_rows_that_are_not_answered() -> None:
     assert parse().client["max.in.flight.requests.per.connection"] == "1"
 
 
-def test_the_page_shows_the_table() -> None:
+def test_the_page_has_a_table_of_each_treatment_and_each_option_is_in_one() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert markdown() in text
-    for name, meaning in OWN_OPTIONS.items():
-        shown = {"includeheaders": "includeHeaders"}.get(name, name)
-        assert f"| `{shown}` | {meaning} |" in text
+    assert "```{onceonly-kafka-options}\n" in text
+    assert all(f"```{{onceonly-kafka-options}} {use}\n" in text for use in Use)
+    assert sorted(name for use in Use for names in told(use).values() for name in names) == sorted(OPTIONS)
+
+
+def test_options_of_one_note_are_told_together_and_what_becomes_of_them_comes_first() -> None:
+    assert ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"] in told(Use.TAKEN).values()
+    assert told(Use.TRANSLATED)["`socket.timeout.ms`; never above transaction.timeout.ms"] == [
+        "request.timeout.ms"
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.use is Use.REFUSED])

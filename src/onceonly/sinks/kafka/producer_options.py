@@ -242,26 +242,13 @@ LIBRDKAFKA_OPTIONS = {option.name: option for option in _LIBRDKAFKA}
 OPTIONS = JAVA_OPTIONS | LIBRDKAFKA_OPTIONS
 
 
-def markdown() -> str:
-    """Return the tables of the reference page: one for each treatment, options of one note in one row.
-
-    Tests compare the page with it.
-    """
-    lines: list[str] = []
-    for use in Use:
-        rows: dict[str, list[str]] = {}
-        for option in OPTIONS.values():
-            if option.use is use:
-                rows.setdefault(_said(option), []).append(f"`kafka.{option.name}`")
-        head = ["| option | values, notes |", "|---|---|"]
-        lines += [
-            f"### {use.capitalize()}",
-            "",
-            *head,
-            *(f"| {', '.join(rows[note])} | {note} |" for note in rows),
-            "",
-        ]
-    return "\n".join(lines)
+def told(use: Use) -> dict[str, list[str]]:
+    """Return what the reference page says of the options of one treatment: names, by what is said of them."""
+    found: dict[str, list[str]] = {}
+    for option in OPTIONS.values():
+        if option.use is use:
+            found.setdefault(_said(option), []).append(option.name)
+    return found
 
 
 def _said(option: ProducerOption) -> str:
