@@ -68,8 +68,7 @@ def page(
     """
     parts = [
         _head(results),
-        _ratios(results, {each.record: each for each in spent}, epochs or {}),
-        _history(so_far),
+        _ratios(results, {each.record: each for each in spent}, epochs or {}, so_far),
         _not_whole(results),
         _section(results, "throughput", "Throughput", _THROUGHPUT, _THROUGHPUT_FIGURES, digits=(0, 1)),
         _costs(results, spent),
@@ -184,9 +183,9 @@ _MISSED = (
     "epoch's time goes*); for a commit, the decision and the broker (*The commit phase*)."
 )
 _HISTORY = (
-    "The newest full benchmark, the one before and the first; the range is that of the last {}, and *reached* says how "
-    f"many of all that were published came up to their aim, as bold ones do. `{HISTORY}` has each. Hours of a machine "
-    "differ: a figure moves also where no code has changed that it depends on."
+    "Beside the newest full benchmark stand the one before and the first, the range of the last ones, and how many of "
+    f"all that were published reached the aim; `{HISTORY}` has each. Hours of a machine differ: a figure moves also "
+    "where no code has changed that it depends on."
 )
 _ALL_MEMORY = "memory_mib_all"
 _LAST, _DRAWN_MAX = 5, 12
@@ -280,17 +279,21 @@ def _apart(results: Results) -> str:
 
 
 def _ratios(
-    results: Results, spent: Mapping[Record, costs.Costs], epochs: Mapping[int, phases.Phases]
+    results: Results,
+    spent: Mapping[Record, costs.Costs],
+    epochs: Mapping[int, phases.Phases],
+    so_far: history.History,
 ) -> str:
     rows, missed = [], []
+    heads, grew = _history(so_far)
     values, notes = ratios(results.runs, results.not_run, FURTHER)
     values, notes = {**results.ratios, **values}, {**results.ratio_notes, **notes}
     for name, asked in EVERY.items():
         value, note = values[name], notes[name]
         shown = "not measured" if value is None else f"**{value:,.2f}**"
-        against = f" (against {note.against})" if note.against and not asked.beside else ""
+        against = f" (against {note.against})" if len(asked.theirs) > 1 and note.against else ""
         what = note.why or f"{asked.brief}{against}"
-        rows.append(f"| `{name}` | {shown} | {asked.bound} | {_cell(what)} |\n")
+        rows.append(f"| `{name}` | {shown} | {asked.bound} |{grew[name]} {_cell(what)} |\n")
         if value is not None and is_missed(asked, value):
             best = floors.of_ratio(asked, note, results, spent, epochs)
             nearer = {
@@ -300,8 +303,11 @@ def _ratios(
                 ),
             }
             missed.append(_missed(name, asked, value, best, nearer))
+    picture = f"\n\n{_HISTORY}\n\n![Full benchmarks so far](../proof/{_file('history')})" if heads else ""
+    rule = "|---|--:|--:|" + "--:|" * heads.count("|") + "---|"
     table = (
-        f"## Ratios\n\n{_RATIOS}\n\n| | value | aim | what |\n|---|--:|--:|---|\n" + "".join(rows).rstrip()
+        f"## Ratios\n\n{_RATIOS}{picture}\n\n| | value | aim |{heads} what |\n{rule}\n"
+        + "".join(rows).rstrip()
     )
     if not missed:
         return table
@@ -324,31 +330,26 @@ def _missed(
     return f"| `{name}` | {value:,.2f} | {asked.aim:g} | {shown} | {why} |"
 
 
-def _history(so_far: history.History) -> str:
-    """Say how the ratios grew, and how far apart they are from one benchmark to the next."""
-    if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the table above
-        return ""
-    newest, *before = reversed(so_far.runs)
-    shown = [newest, *before[:1], *before[1:][-1:]]
-    heads = "".join(f" {each.started[:16].replace('T', ' ')}, `{each.commit[:7]}` |" for each in shown)
-    rows = [f"| | aim |{heads} range | reached |", "|---|--:|" + "--:|" * (len(shown) + 2)]
+def _history(so_far: history.History) -> tuple[str, Mapping[str, str]]:
+    """Return the heads of the columns that say how the ratios grew, and their cells by ratio."""
+    if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the value beside
+        return "", dict.fromkeys(EVERY, "")
+    shown = [so_far.runs[-2], *so_far.runs[:-2][:1]]
     last = so_far.runs[-_LAST:]
+    heads = "".join(f" {each.started[:10]}, `{each.commit[:7]}` |" for each in shown)
+    cells = {}
     for name, asked in EVERY.items():
         values = history.known(so_far.runs, name)
         reached = sum(not is_missed(asked, each) for each in values)
-        rows.append(
-            f"| {asked.brief} | {asked.bound} |"
-            + "".join(f" {_valued(asked, each.ratios.get(name))} |" for each in shown)
+        cells[name] = (
+            "".join(f" {_valued(each.ratios.get(name))} |" for each in shown)
             + f" {_range(sorted(history.known(last, name)))} | {reached} of {len(values)} |"
         )
-    picture = f"![Full benchmarks so far](../proof/{_file('history')})"
-    return f"## Full benchmarks so far\n\n{_HISTORY.format(len(last))}\n\n{picture}\n\n" + "\n".join(rows)
+    return f"{heads} last {len(last)} | reached |", cells
 
 
-def _valued(asked: Asked, value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.3g}" if is_missed(asked, value) else f"**{value:,.3g}**"
+def _valued(value: float | None) -> str:
+    return "" if value is None else f"{value:,.3g}"
 
 
 def _range(values: Sequence[float]) -> str:
