@@ -118,7 +118,11 @@ def test_what_the_coordinator_took_is_committed_and_nothing_else_is_asked() -> N
     assert kafka.asked == ["end"]
 
 
-@pytest.mark.parametrize(("code", "asked"), [(None, ["end"]), (7, ["end"]), (STILL_ENDING, ["end", "look"])])
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [(None, ["end"]), (7, ["end"]), (STILL_ENDING, ["end", "look"])],
+    ids=["None", "7", "51"],
+)
 def test_no_answer_and_not_yet_are_asked_again_and_prove_nothing(code: int | None, asked: list[str]) -> None:
     kafka = Coordinators(end=code)
     assert isinstance(kafka.outcome(), RetryLater)
@@ -414,7 +418,7 @@ def test_an_id_whose_last_transaction_never_ends_is_left_alone_and_another_one_i
     def direct(name: str, ending_s: float) -> Any:  # noqa: ANN401  a producer that does nothing
         asked.append(name)
         if stuck in {name, "all"} and ending_s < math.inf:
-            raise StillEndingError("It does not end.", next_step="wait")
+            raise StillEndingError("It does not end")
         return object(), Identity(1, len(asked))
 
     monkeypatch.setattr(pool, "_is_direct", True)

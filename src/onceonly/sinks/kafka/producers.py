@@ -257,7 +257,10 @@ class Pool:
             try:
                 return self._initialise(self._leases.claim(epoch), ENDING_S)
             except StillEndingError as error:
-                log.warning("%s Another id is taken. Next: %s", error.what, error.next_step)
+                log.warning(
+                    "%s: another id is taken. Next: see that all brokers run; if they do, restart the one that "
+                    "coordinates it (kafka-transactions.sh describe).", error,
+                )  # fmt: skip
         # Where a broker has just died, all are being ended until others lead its partitions.
         return self._initialise(self._leases.claim(epoch))
 

@@ -13,7 +13,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.admin import (
     COORDINATOR_CODES,
     GROUP,
@@ -45,8 +44,8 @@ ENDING_S = 5.0
 """So long it is waited for where there are other ids."""
 
 
-class StillEndingError(UnavailableError):
-    """The last transaction of a transactional id does not come to its end; another id is free."""
+class StillEndingError(Exception):
+    """The last transaction of a transactional id does not come to its end. Never leaves the pool of ids."""
 
 
 def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
@@ -79,9 +78,7 @@ def take_id(
             ending.append(time.monotonic())
             if ending[-1] - ending[0] >= ending_s:
                 raise StillEndingError(
-                    f"The last transaction of {transactional_id} is being ended for more than {ending_s:g} s.",
-                    next_step="see that all brokers run; if they do, restart the one that coordinates it "
-                    "(kafka-transactions.sh describe)",
+                    f"The last transaction of {transactional_id} is being ended for more than {ending_s:g} s"
                 )
         _judge(admin, TRANSACTION, transactional_id, answer.error_code)
         return Identity(answer.producer_id, answer.producer_epoch)
