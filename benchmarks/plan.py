@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _FLINK = (FLINK_EO, FLINK_ALO)
+# The same session and the same settings on both sides.
+_OVER_TLS = (ONCEONLY_EO, SPARK_TUNED)
 _EPOCHS_TIMED = (ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED)
 
 
@@ -219,6 +221,9 @@ def _throughput(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:
             yield Work(
                 kind="pass", record=record, compression=compression, interval_ms=_interval(sizes, contender)
             )
+    if _is_few(sizes, number) and contender in _OVER_TLS:
+        for record in sizes.records:
+            yield Work(kind="pass", record=record, tls=True)
 
 
 def _latency(sizes: Sizes, contender: str, number: int) -> Iterable[Work]:

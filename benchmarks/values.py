@@ -31,7 +31,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What one run has to do.
 
     ``rate``: records a second, 0 where all are in the topic before. ``interval_ms``: Spark's trigger or Flink's
-    checkpoints, 0 for Spark's default. ``count``: transactions of one epoch, for the commit phase.
+    checkpoints, 0 for Spark's default. ``count``: transactions of one epoch, for the commit phase. ``tls``: the sink
+    comes to the broker over TLS; the source does not.
     """
 
     kind: Kind
@@ -40,6 +41,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     rate: int = 0
     interval_ms: int = 0
     count: int = 0
+    tls: bool = False
 
     @property
     def has_few_rows(self) -> bool:
@@ -52,6 +54,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words: list[str] = [self.kind, self.record, self.compression]
         if self.kind in {"commit", "recovery"}:
             words = [self.kind]
+        if self.tls:
+            words.append("tls")
         if self.rate:
             words.append(f"{self.rate}rps")
         if self.interval_ms:

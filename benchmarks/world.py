@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.contenders.base import Place
 from benchmarks.data import expected_windows, fill, window_ms
 from benchmarks.values import RECORD_BYTES
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.testing.campaign.broker import Broker, BrokerKind
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -40,7 +40,7 @@ class World:
     folder: Path
     sizes: Sizes
     cores: int
-    kafka: EmbeddedKafka
+    kafka: Broker
     admin: AdminClient
     _inputs: set[str] = field(default_factory=set)
     _number: int = 0
@@ -95,6 +95,8 @@ class World:
                 partitions=self.partitions,
                 per_epoch=per_epoch,
                 window_ms=window_ms(records, self.partitions) if records else 0,
+                tls_servers=self.kafka.tls_servers if run.work.tls else "",
+                certificate=self.kafka.certificate if run.work.tls else None,
             )
 
     def fresh_folder(self) -> Path:
@@ -111,7 +113,7 @@ class World:
 @contextmanager
 def open_world(folder: Path, sizes: Sizes, cores: int) -> Iterator[World]:
     """Start the broker; it is gone after the block, with all data."""
-    with EmbeddedKafka(folder / "kafka", properties=_BROKER) as kafka:
+    with Broker(folder / "kafka", BrokerKind(tls=True), properties=_BROKER) as kafka:
         try:
             yield World(folder=folder, sizes=sizes, cores=cores, kafka=kafka, admin=kafka.admin())
         finally:

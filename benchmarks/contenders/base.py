@@ -20,7 +20,10 @@ LATE_MS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a run reads and writes. ``per_epoch`` bounds an epoch of Spark, 0 for none."""
+    """Where a run reads and writes. ``per_epoch`` bounds an epoch of Spark, 0 for none.
+
+    Where the sink comes over TLS, ``tls_servers`` is its address of the broker, and ``certificate`` the file to trust.
+    """
 
     name: str
     servers: str
@@ -30,6 +33,8 @@ class Place:
     partitions: int
     per_epoch: int
     window_ms: int
+    tls_servers: str = ""
+    certificate: Path | None = None
 
 
 class Contender(Protocol):

@@ -50,10 +50,11 @@ class Spark:
 
     def order(self, work: Work, place: Place) -> dict[str, object]:
         sink = {
-            "kafka.bootstrap.servers": place.servers,
+            "kafka.bootstrap.servers": place.tls_servers or place.servers,
             "topic": place.target,
             "kafka.compression.type": work.compression,
             **self._sink(),
+            **(self._security(place.certificate) if place.certificate else {}),
         }
         source = prefixed(settings.SOURCE, "kafka.") if self.is_tuned else {}
         return {
@@ -73,6 +74,13 @@ class Spark:
 
     def versions(self) -> Mapping[str, str]:
         return {}
+
+    def _security(self, certificate: Path) -> dict[str, str]:
+        return {
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(certificate),
+        }
 
     def _sink(self) -> dict[str, str]:
         return prefixed(settings.PRODUCER, "kafka.") if self.is_tuned else {}

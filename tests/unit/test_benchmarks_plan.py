@@ -54,7 +54,7 @@ def test_what_is_compared_is_run_right_after_each_other() -> None:
 
 def test_in_throughput_and_latency_of_spark_all_have_the_same_works() -> None:
     works = {
-        name: {run.work.name for run in runs(FULL, ["throughput"], [name])}
+        name: {run.work.name for run in runs(FULL, ["throughput"], [name]) if not run.work.tls}
         for name in (ONCEONLY_EO, ONCEONLY_ALO, SPARK_DEFAULT, SPARK_TUNED)
     }
     assert len(set(map(frozenset, works.values()))) == 1
@@ -182,6 +182,22 @@ def test_results_show_every_setting_and_no_folder_of_this_machine(name: str) -> 
     shown = told(settings)
     assert shown.keys() == settings.keys()
     assert not [value for value in shown.values() if str(ROOT) in value or value.startswith("/")]
+
+
+def test_over_tls_come_ours_and_sparks_sink_with_the_same_settings(tmp_path: Path) -> None:
+    planned = [each for each in runs(FULL) if each.work.tls]
+    assert {each.contender for each in planned} == {ONCEONLY_EO, SPARK_TUNED}
+    assert {each.work.name for each in planned} == {"pass-100b-none-tls", "pass-1kb-none-tls"}
+    place = Place(
+        name="n", servers="s", source="in", target="out", checkpoint=tmp_path, partitions=2, per_epoch=0, window_ms=0,
+        tls_servers="t", certificate=tmp_path / "c.pem",
+    )  # fmt: skip
+    for each in planned:
+        order = contenders()[each.contender].order(each.work, place)
+        assert isinstance(order["sink"], dict)
+        assert order["servers"] == "s"
+        assert order["sink"]["kafka.bootstrap.servers"] == "t"
+        assert order["sink"]["kafka.security.protocol"] == "SSL"
 
 
 def test_the_rounds_are_balanced() -> None:

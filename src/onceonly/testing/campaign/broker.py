@@ -53,22 +53,36 @@ class BrokerKind:
 class Broker(EmbeddedKafka):
     """A broker of a kind. ``sink_options`` are what a sink needs beside its address; the others come as always."""
 
-    def __init__(self, directory: Path, kind: BrokerKind) -> None:
+    def __init__(
+        self, directory: Path, kind: BrokerKind, *, properties: Mapping[str, str] | None = None
+    ) -> None:
         self._kind = kind
         self._keys = directory / "keys"
         self._tls_port = 0
         ports = None
-        properties: dict[str, str] = {}
+        own: dict[str, str] = {}
         if kind.tls:
             ports = kafka_settings.free_ports()
             self._tls_port, _ = kafka_settings.free_ports()
-            properties = self._listeners(*ports)
-        super().__init__(directory, properties=properties, ports=ports, release=kind.release)
+            own = self._listeners(*ports)
+        super().__init__(
+            directory, properties={**own, **(properties or {})}, ports=ports, release=kind.release
+        )
+
+    @property
+    def tls_servers(self) -> str:
+        """The address for who comes over TLS; there is none without."""
+        return f"127.0.0.1:{self._tls_port}"
+
+    @property
+    def certificate(self) -> Path:
+        """What who comes over TLS has to trust."""
+        return self._keys / "certificate.pem"
 
     @property
     def sink_servers(self) -> str:
         """The address that sinks are given."""
-        return f"127.0.0.1:{self._tls_port}" if self._kind.tls else self.bootstrap_servers
+        return self.tls_servers if self._kind.tls else self.bootstrap_servers
 
     @property
     def sink_options(self) -> Mapping[str, str]:
@@ -77,7 +91,7 @@ class Broker(EmbeddedKafka):
             return {}
         return {
             "kafka.security.protocol": "SSL",
-            "kafka.ssl.ca.location": str(self._keys / "certificate.pem"),
+            "kafka.ssl.ca.location": str(self.certificate),
         }
 
     def start(self) -> None:
