@@ -104,6 +104,7 @@ def run(spark: SparkSession, task: Task) -> Done:
     # A rate source has no end: it is read up to now, several times. Stopped, a query would leave what it has decided.
     times = task.epochs if task.road.source == "rate" else 1
     try:
+        _rescale(spark, task)
         for _ in range(times):
             onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=_STARTS_MAX - 1, delay_s=0.02))
             time.sleep(_RATE_TICK_S if times > 1 else 0)
@@ -118,6 +119,12 @@ def run(spark: SparkSession, task: Task) -> Done:
         code, what = "LATE", f"the query did not end within {task.limit_s:g} s"
     took = time.monotonic() - begun
     return Done(ok=not code, code=code, what=what, starts=len(starts) - times + 1, took_s=took)
+
+
+def _rescale(spark: SparkSession, task: Task) -> None:
+    """Deal the state to other partitions, if so told: to what follows, that is an epoch which no sink has seen."""
+    if task.rescale:
+        spark._streamingCheckpointManager.repartition(task.checkpoint, task.rescale)  # noqa: SLF001  Spark's only way
 
 
 def _wait_unloaded(spark: SparkSession) -> None:

@@ -38,6 +38,8 @@ class Found(msgspec.Struct, kw_only=True):
     by_hand: int = 0
     """States after which the query needed a person."""
     restarts: int = 0
+    rescales: int = 0
+    """Recoveries after which the state was dealt to another number of partitions, and the query went on."""
     codes: dict[str, int] = msgspec.field(default_factory=dict)
     examples: list[str] = msgspec.field(default_factory=list)
 

@@ -26,6 +26,9 @@ _EPOCHS = 4
 _LATE_FILES = 2
 # Every so many states the recovery is cut, too.
 _AGAIN = 3
+# Every so many states the query is rescaled after its recovery, where Spark can do that.
+_RESCALE = 12
+_PARTITIONS_MIN = 3
 
 
 def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]:
@@ -66,15 +69,34 @@ def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list
     where = (
         f"cut {cut.at} ({said[cut.at - 1] if cut.at else 'nothing done'}), {cut.keep.style} {cut.keep.seed}"
     )
-    if not _recover(stage, world, found, cut, where, cuts=len(state.cuts)) or found.states % _AGAIN:
+    if not _recover(stage, world, found, cut, where, cuts=len(state.cuts)):
         return
-    # The power fails in the recovery, too.
+    if world.road.can_rescale and found.states % _RESCALE == 0:
+        _rescale(stage, world, found, where)
+    elif found.states % _AGAIN == 0:
+        _cut_again(stage, world, found, cut, where)
+
+
+def _cut_again(stage: Stage, world: World, found: Found, cut: plan.Cut, where: str) -> None:
+    """Let the power fail in the recovery, too."""
     draw = random.Random(cut.at)  # noqa: S311  a seeded choice
     count = stage.disk.save(stage.recovery)
     again = plan.Cut(draw.randrange(count + 1), Keep(draw.choice(STYLES), cut.at))
     stage.disk.restore(stage.recovery, at=again.at, keep=again.keep)
     where += f", and in the recovery at {again.at} of {count}, {again.keep.style} {again.keep.seed}"
     _recover(stage, world, found, again, where, cuts=1)
+
+
+def _rescale(stage: Stage, world: World, found: Found, where: str) -> None:
+    """Deal the state of a query that has come to its end to more partitions, and let it go on over new input.
+
+    Some of it has come before, which only the state knows.
+    """
+    world.feed(1)
+    task = world.task(rescale=_PARTITIONS_MIN + found.rescales % 2)
+    done = stage.life(world.road).run(task)
+    found.rescales += 1
+    found.add(f"{where}, rescaled", done, judge(task, world.values, drained=done.ok), cuts=0)
 
 
 def _recover(stage: Stage, world: World, found: Found, cut: plan.Cut, where: str, *, cuts: int) -> bool:

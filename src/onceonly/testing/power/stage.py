@@ -121,8 +121,8 @@ class World:
                 self.values += produce(self._servers, self._input, self._count, again=again)
             self._count += 1
 
-    def task(self, *, files: int = 1, epochs: int = 4) -> Task:
-        """Give the task to run the query over what is there, ``files`` of it in each epoch."""
+    def task(self, *, files: int = 1, epochs: int = 4, rescale: int = 0) -> Task:
+        """Return the task to run the query over what is there, ``files`` of it in each epoch."""
         per_file = 6 if self.road.state == "none" else 9
         return Task(
             road=self.road,
@@ -132,4 +132,5 @@ class World:
             servers=self._servers,
             per_epoch=files * per_file if self.road.source == "kafka" else files,
             epochs=epochs,
+            rescale=rescale,
         )

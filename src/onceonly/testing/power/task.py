@@ -47,6 +47,11 @@ class Road(msgspec.Struct, frozen=True, order=True):
         """Say whether its state can be stored by Hadoop's files with checksums only."""
         return self.state in {"rocksdb", "changelog"}
 
+    @property
+    def can_rescale(self) -> bool:
+        """Say whether Spark's offline repartition can deal its state to other partitions: RocksDB's alone."""
+        return self.needs_sums
+
     def conf(self) -> dict[str, str]:
         """Give the settings of Spark that choose its state store."""
         provider = {"rocksdb": "RocksDB", "changelog": "RocksDB"}.get(self.state, "HDFSBacked")
@@ -77,6 +82,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     per_epoch: int = 1
     """Files, or rows of Kafka, that an epoch takes."""
     epochs: int = 4
+    rescale: int = 0
+    """To so many partitions the state is dealt before the query starts, by Spark's offline repartition; 0 for not."""
     limit_s: float = 90.0
 
     def give(self, life: Path, number: int) -> None:
