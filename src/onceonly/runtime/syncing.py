@@ -212,11 +212,32 @@ def _parents(checkpoint: Path) -> list[Path]:
     return [folder for folder in above if folder.stat().st_dev == device and os.access(folder, os.R_OK)]
 
 
+def may_have_lost(checkpoint: Path) -> bool:
+    """Say whether the machine may have lost its power since an epoch was planned here: no note is of this boot.
+
+    Driver, before a start. Notes of an earlier version do not say. Raises ``OSError``.
+    """
+    try:
+        paths = [path for path in (checkpoint / FOLDER).iterdir() if path.name.partition(".")[0] == _NOTE]
+    except FileNotFoundError:
+        return True
+    notes = map(_read, paths)
+    return not any(note is not None and note.boot in {"", durable.boot()} for note in notes)
+
+
 class _Noted(msgspec.Struct, frozen=True):
     plan: str
     process: int
     done: bool
     why: str = ""
+    boot: str = ""
+
+
+def _read(path: Path) -> _Noted | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Noted)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 class _Note:
@@ -229,7 +250,7 @@ class _Note:
 
     def put(self, *, done: bool, why: str = "") -> None:
         """Write it. Where it cannot be written, nobody reads it, and nothing is decided."""
-        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why[:_WHY_MAX]))
+        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why[:_WHY_MAX], durable.boot()))
         # Written over in its place: a file system that is careful of power cuts would sync a rename here.
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -258,11 +279,8 @@ class _Note:
         return f"the syncs of the planner took more than {WAIT_S:g} s"
 
     def _read(self) -> _Noted | None:
-        try:
-            noted = msgspec.json.decode(self._path.read_bytes(), type=_Noted)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        return noted if noted.plan == self._plan else None
+        noted = _read(self._path)
+        return noted if noted is not None and noted.plan == self._plan else None
 
 
 def _ends_soon() -> bool:

@@ -22,6 +22,7 @@ import time
 import uuid
 from pathlib import Path
 
+from onceonly import durable
 from onceonly.errors import ConfigurationError
 
 try:
@@ -40,7 +41,6 @@ REST_EPOCHS = 100
 _NEVER = -1
 _OLD_S = 7 * 86_400.0
 _NAME = "machine"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Lease:
@@ -84,7 +84,9 @@ class Leases:
         folder = (
             root or Path(tempfile.gettempdir()) / f"onceonly-{os.getuid() if hasattr(os, 'getuid') else ''}"
         )
-        self._folder: Path | None = folder / hashlib.sha256((prefix + _boot()).encode()).hexdigest()[:32]
+        self._folder: Path | None = (
+            folder / hashlib.sha256((prefix + durable.boot()).encode()).hexdigest()[:32]
+        )
         token = uuid.uuid4().hex[:12]
         try:
             token = _machine(folder, self._folder, token)
@@ -157,10 +159,3 @@ def _remove_old(root: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _OLD_S:
                 shutil.rmtree(folder)
-
-
-def _boot() -> str:
-    try:
-        return _BOOT.read_text(encoding="ascii")
-    except OSError:
-        return ""
