@@ -10,8 +10,10 @@ import pytest
 from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
 
 from onceonly import files
-from onceonly.sinks.files import ledger
-from onceonly.sinks.files.manifest import DataFile, Manifest, encode_manifests
+from onceonly.errors import LogError
+from onceonly.sinks.files import ledger, marks
+from onceonly.sinks.files.expiry import due
+from onceonly.sinks.files.manifest import DataFile, Manifest, encode_manifests, join_manifests
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
@@ -175,3 +177,49 @@ def test_what_another_process_has_merged_is_durable_before_its_parts_are_deleted
     kept._merge()
     disk.lose_power()
     assert kept.manifests() == manifests
+
+
+def test_an_epoch_is_read_once_where_others_expired_and_merged_between_a_look_and_its_put(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MERGED", 2)
+    manifests = [
+        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(20)
+    ]
+    other = ledger.Ledger(LocalStore(), quick / "m")
+
+    class Paused(LocalStore):
+        """Stands still with what it has merged, while epoch 0 expires and the driver that took over goes on."""
+
+        def put_if_absent(self, path: Path, data: bytes) -> bool:
+            if path.name.startswith("1-") and not other.marks().expired:
+                for kind in ("expired", "removed"):
+                    marks.put(LocalStore(), other.folder, kind, 0)
+                other.drop(0)
+                other.put(manifests[4])
+            return super().put_if_absent(path, data)
+
+    for manifest in manifests[:3]:
+        other.put(manifest)
+    ledger.Ledger(Paused(), other.folder).put(manifests[3])
+    merged = sorted(path.name for path in other.folder.glob("1-*"))
+    assert [ledger.Part(1, 0, 1).name, ledger.Part(1, 1, 2).name] == merged, "they overlap"
+    assert other.manifests() == manifests[1:5]
+    for manifest in manifests[5:]:
+        other.put(manifest)
+        assert other.manifests() == manifests[1 : manifest.epoch + 1]
+    assert [
+        each.epoch for each in due(LocalStore(), quick, other.folder, older_s=-1, grace_s=0).expiring
+    ] == [*range(1, 18)]
+
+
+def test_two_manifest_files_that_hold_an_epoch_differently_are_refused(quick: Path) -> None:
+    kept = ledger.Ledger(LocalStore(), quick / "m")
+    for name, file in ((ledger.Part(0, 1, 1), "a"), (ledger.Part(0, 1, 2), "b")):
+        kept.folder.mkdir(exist_ok=True)
+        manifest = Manifest(epoch=1, layout="l", files=(DataFile(file, 1, 4, "c"),))
+        (kept.folder / name.name).write_bytes(encode_manifests([manifest]))
+    with pytest.raises(LogError, match="chk-1"):
+        kept.manifests()
+    with pytest.raises(LogError, match="holds other files for an epoch"):
+        join_manifests([((kept.folder / each.name).read_bytes(), each.name) for each in kept.standing()])

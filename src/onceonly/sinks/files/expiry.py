@@ -190,6 +190,7 @@ def _oldest(ledger: Ledger, known: Marks) -> Iterator[tuple[Part, Manifest]]:
     """Give the manifests that have files, oldest first, but for the newest manifest files that have not expired."""
     parts = ledger.standing()
     spared = {part for part in parts[-KEPT:] if part.last > known.expired_to}
+    seen = marks.NONE
     for part in parts:
         if part in spared:
             return
@@ -199,7 +200,10 @@ def _oldest(ledger: Ledger, known: Marks) -> Iterator[tuple[Part, Manifest]]:
                 f"{part.name} was merged while it was read", next_step="try again: nothing was changed"
             )
         for manifest in several:
-            yield part, manifest
+            # Two merged files may overlap.
+            if manifest.epoch > seen:
+                seen = manifest.epoch
+                yield part, manifest
 
 
 def _old(manifest: Manifest, age_s: float | None = None) -> Old:

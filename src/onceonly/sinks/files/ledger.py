@@ -3,7 +3,8 @@
 Each is a file ``{level}-{first}-{last}.manifest``. An epoch's own has level 0; ``MERGED`` of one level make one of
 the next, so their number grows with the logarithm of the epochs. A merged file is put, durably, before its parts
 are deleted, and hides those that are still there: a reader sees each epoch once at every moment. Merging takes the
-oldest that fit into one file, so whoever repeats it, after a crash or beside another process, makes the same bytes.
+oldest that fit into one file, so whoever repeats it, after a crash or beside another process, makes the same bytes;
+only where epochs expire between a look and its put may two merged files overlap, and each epoch is read once then, too.
 Epochs that have expired (``marks``) are not among what is read, whether or not their manifests are still there.
 """
 
@@ -147,18 +148,18 @@ class Ledger:
     def manifests(self) -> list[Manifest]:
         """Read all that have not expired, oldest epoch first, as they stood at one moment. Raises ``LogError``."""
         for _ in range(_TRIES):
-            found: list[Manifest] = []
+            found: dict[int, Manifest] = {}
             for part in self.standing():
                 several = self.of(part)
                 if several is None:
                     break  # merged away since the listing
-                found += several
+                for each in several:
+                    if found.setdefault(each.epoch, each) != each:
+                        raise _other(self.folder, each.epoch)
             else:
                 # Looked up last: what expires meanwhile keeps its files for a while.
                 expired_to = self.marks().expired_to
-                return sorted(
-                    (each for each in found if each.epoch > expired_to), key=lambda each: each.epoch
-                )
+                return [found[epoch] for epoch in sorted(found) if epoch > expired_to]
         raise self._too_quick()
 
     def marks(self) -> marks.Marks:
@@ -215,7 +216,7 @@ class Ledger:
                     if data is None:
                         return  # another process is merging
                     contents.append((data, str(self.folder / part.name)))
-                whole = Part(level + 1, oldest[0].first, oldest[-1].last)
+                whole = Part(level + 1, oldest[0].first, max(part.last for part in oldest))
                 self._store.put_if_absent(self.folder / whole.name, join_manifests(contents))
                 parts.append(whole)
             level += 1
@@ -229,7 +230,7 @@ class Ledger:
     def _oldest(self, standing: list[Part], level: int) -> list[Part]:
         """Give the oldest neighbours of a level that are to become one; none while they are too few.
 
-        Those that together are too large stay as they are, for good: who looks again finds the same.
+        Those that together are too large stay as they are, for good: who looks again finds the same, until some expire.
         """
         same = [part for part in standing if part.level == level]
         if len(same) < 2 * MERGED:
@@ -299,13 +300,13 @@ def _standing(parts: list[Part]) -> list[Part]:
     """Leave out what a merged file hides; oldest first."""
     kept: list[Part] = []
     for level in sorted({part.level for part in parts}, reverse=True):
-        # What is kept does not overlap, so only the last that begins at or before a part can hide it.
+        # What begins last at or before a part can hide it; where two overlap, the one before that, too.
         above = sorted(kept, key=lambda part: part.first)
         begins = [part.first for part in above]
         for part in parts:
             if part.level == level:
                 at = bisect_right(begins, part.first) - 1
-                if at < 0 or not above[at].hides(part):
+                if not any(each.hides(part) for each in above[max(at - 1, 0) : at + 1]):
                     kept.append(part)
     return sorted(kept, key=lambda part: part.first)
 

@@ -94,12 +94,19 @@ def manifests_after(data: bytes, epoch: int, *, where: str) -> Iterator[Manifest
 
 
 def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:
-    """Make one manifest file of several, each given with its name. Reads no values.
+    """Make one manifest file of several, each given with its name, oldest first. Reads the epochs' numbers alone.
 
-    Raises ``LogError`` that names a damaged one.
+    An epoch that two of them hold is there once. Raises ``LogError`` that names a damaged one, or one that holds other
+    files for an epoch than one before it.
     """
-    bodies = (_FORMAT.unseal(data, kind="manifest", where=where) for data, where in contents)
-    return _FORMAT.seal("manifest", b"\n".join(bodies))
+    lines: dict[int, bytes] = {}
+    for data, where in contents:
+        for line in _FORMAT.unseal(data, kind="manifest", where=where).splitlines():
+            if lines.setdefault(_value(line, _Number, where).epoch, line) != line:
+                raise _FORMAT.refuse(
+                    f"{where} holds other files for an epoch than another manifest file does"
+                )
+    return _FORMAT.seal("manifest", b"\n".join(lines[epoch] for epoch in sorted(lines)))
 
 
 def encode_layout(layout: Layout) -> bytes:
