@@ -8,7 +8,8 @@
 (* stand still between any two steps: a paused driver is one that takes no *)
 (* step. The steps of a driver carry the names of the protocol's states    *)
 (* (protocol/states.py); a transaction is named by epoch, slot, driver and *)
-(* attempt, and one slot of one epoch stands for one row.                  *)
+(* attempt. The input is a row of numbers; an epoch reads those after the  *)
+(* end of the epoch before, up to its own, and each slot writes them all.  *)
 (*                                                                         *)
 (* Mutant is "" or the name of one defect; see M below.                    *)
 (***************************************************************************)
@@ -29,11 +30,13 @@ VARIABLES
     kept,         \* the epochs whose receipt outlives a loss of power
     passed,       \* the epochs that Spark has noted without any of these drivers
     done,         \* Spark's newest commits/N, 0 for none
+    off,          \* Spark's offsets/N: the number of the last row of an epoch's input, None for no file
+    safe,         \* what of them outlives a loss of power
     tx,           \* the transactions that were begun, and their states
     drv,          \* the drivers
     faults        \* how many faults may still happen
 
-vars == <<chain, synced, receipt, kept, passed, done, tx, drv, faults>>
+vars == <<chain, synced, receipt, kept, passed, off, safe, done, tx, drv, faults>>
 
 M(name) == Mutant = name
 
@@ -42,6 +45,7 @@ SinkOf(s) == s[1]
 Alike == Permutations(Sinks)  \* no sink differs from another: see SYMMETRY in the configurations
 
 Epochs == 1..LastEpoch
+None == -1
 First == 1      \* the attempt that Spark starts
 Second == 2     \* its twin, or the one after it failed
 Late == 3       \* a task that nobody waits for any more
@@ -51,12 +55,14 @@ Ended(t) == tx[t] \in {"committed", "aborted", "expired"}  \* aborted: by us; ex
 Last(c) == c[Len(c)]
 Output(l) == l.votes \cup l.carried
 NoLink == [kind |-> "none"]
-Link(kind, d, e, votes, carried) ==
-    [kind |-> kind, plan |-> <<d, e>>, votes |-> votes, carried |-> carried]
+Link(kind, d, e, votes, carried, end) ==  \* end: what a decision says of offsets/N
+    [kind |-> kind, plan |-> <<d, e>>, votes |-> votes, carried |-> carried, end |-> end]
 
-(* le, at: epoch and number of the link at hand; then: what its putting is for. *)
+(* le, at: epoch and number of the link at hand; then: what its putting is for. from, to: the range that Spark *)
+(* has in its memory. goes: it has run the epoch before. files: the offsets that are to be restored. *)
 Idle == [pc |-> "off", e |-> 0, mode |-> "none", link |-> NoLink, le |-> 0, at |-> 0, then |-> "none",
-         lost |-> {}, carried |-> {}, votes |-> {}, found |-> {}]
+         lost |-> {}, carried |-> {}, votes |-> {}, found |-> {},
+         from |-> 0, to |-> None, goes |-> FALSE, files |-> {}]
 Alive(d) == drv[d].pc \notin {"off", "dead", "end", "late", "overtaken"}
 
 Init ==
@@ -65,6 +71,8 @@ Init ==
     /\ receipt = [e \in 1..(LastEpoch + 2) |-> 0]
     /\ kept = {}
     /\ passed = {}
+    /\ off = [e \in 0..(LastEpoch + 2) |-> IF e = 0 THEN 0 ELSE None]
+    /\ safe = off
     /\ done = 0
     /\ tx = <<>>
     /\ drv = [d \in Drivers |-> Idle]
@@ -72,54 +80,89 @@ Init ==
 
 Fault == faults > 0 /\ faults' = faults - 1
 NoFault == UNCHANGED faults
-Log == <<chain, synced, receipt, kept, passed>>
+Files == <<off, safe>>
+Log == <<chain, synced, receipt, kept, passed, Files>>
 
 Go(d, new) == drv' = [drv EXCEPT ![d] = new]
-Dead(d) == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
+InEpoch(d, pc) == [Idle EXCEPT !.pc = pc, !.e = drv[d].e, !.from = drv[d].from, !.to = drv[d].to]
+Writes(d) == drv[d].mode \in {"run", "tentative"}
+Dead(d) ==
+    LET dead == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
+    IN IF Writes(d) THEN [dead EXCEPT !.from = drv[d].from, !.to = drv[d].to] ELSE dead
 Fenced(these) == [t \in DOMAIN tx |-> IF t \in these /\ tx[t] \in Pending THEN "aborted" ELSE tx[t]]
 
 -----------------------------------------------------------------------------
 (* Spark *)
 
-Start(d) ==
+Newest == CHOOSE e \in 0..LastEpoch : off[e] # None /\ \A o \in (e + 1)..LastEpoch : off[o] = None
+
+Start(d) ==  \* an epoch that has offsets and is not noted is run again, with the range that they say
     /\ drv[d].pc = "off" /\ \A o \in Drivers : o < d => drv[o].pc # "off"
     /\ IF \E o \in Drivers : Alive(o) THEN Fault ELSE done < LastEpoch /\ NoFault
     /\ done < LastEpoch
-    /\ Go(d, [Idle EXCEPT !.pc = "reading", !.e = done + 1])
+    /\ LET again == Newest # done /\ Newest # 0
+           e == IF again THEN Newest ELSE Newest + 1
+       IN Go(d, [Idle EXCEPT !.pc = IF off[e - 1] = None THEN "gap" ELSE IF again THEN "reading" ELSE "writing",
+                             !.e = e, !.from = off[e - 1], !.to = off[e]])
     /\ UNCHANGED <<Log, done, tx>>
 
-PassedBy ==  \* state repartitioned offline, a start with another sink: an epoch is noted that none of ours saw
+(* Spark keeps in its memory what it has read or written, and the planner reads the files. That nobody writes over *)
+(* them between these two is taken for granted. *)
+Steady(d, epochs) ==
+    \/ M("offsets written over before the planner reads them")
+    \/ \A o \in Drivers \ {d} :
+        /\ drv[o].pc = "reading" => {drv[o].e - 1, drv[o].e} \cap epochs = {}
+        /\ drv[o].pc = "writing" /\ ~drv[o].goes => drv[o].e - 1 \notin epochs
+
+WriteOffsets(d) ==  \* it looked, and there were none; its rename writes over what has come since. Who starts later sees more
+    /\ drv[d].pc = "writing"
+    /\ Steady(d, {drv[d].e})
+    /\ LET to == drv[d].from + d IN
+        /\ off' = [off EXCEPT ![drv[d].e] = to]
+        /\ Go(d, [drv[d] EXCEPT !.pc = "reading", !.to = to])
+    /\ UNCHANGED <<chain, synced, receipt, kept, passed, safe, done, tx>> /\ NoFault
+
+PassedBy ==  \* state repartitioned offline, a start with another sink: an epoch is noted that none of ours saw.
+             \* What was planned before has its range; else there is nothing new in it
     /\ Fault
     /\ done < LastEpoch
     /\ LET c == chain[done + 1] IN IF c = <<>> THEN TRUE ELSE Last(c).kind = "ABORT"
     /\ \A d \in Drivers : ~Alive(d) /\ drv[d].pc # "late"
     /\ done' = done + 1
     /\ passed' = passed \cup {done + 1}
-    /\ UNCHANGED <<chain, synced, receipt, kept, tx, drv>>
+    /\ off' = [off EXCEPT ![done + 1] = IF @ = None THEN off[done] ELSE @]
+    /\ UNCHANGED <<chain, synced, receipt, kept, safe, tx, drv>>
 
 Finish(d) ==  \* commits/N
     /\ drv[d].pc = "done"
     /\ LET e == drv[d].e IN
         /\ done' = IF e > done THEN e ELSE done
         /\ Go(d, IF e = LastEpoch THEN [Dead(d) EXCEPT !.pc = "end"]
-                 ELSE [Idle EXCEPT !.pc = "reading", !.e = e + 1])
+                 ELSE IF off[e + 1] # None THEN [Dead(d) EXCEPT !.pc = "overtaken"]  \* Spark itself finds that
+                 ELSE [Idle EXCEPT !.pc = "writing", !.e = e + 1, !.from = drv[d].to, !.goes = TRUE])
     /\ UNCHANGED <<Log, tx>> /\ NoFault
 
 -----------------------------------------------------------------------------
 (* Planning: what the chain says of an epoch *)
 
 Running(d, mode, at) == [drv[d] EXCEPT !.pc = "running", !.mode = mode, !.at = at, !.le = drv[d].e,
-                                       !.link = NoLink, !.then = "none", !.found = {}]
+                                       !.link = NoLink, !.then = "none", !.found = {}, !.goes = FALSE]
 Drained(d) == IF M("drain writes again") THEN Running(d, "run", Len(chain[drv[d].e]))
-              ELSE [Idle EXCEPT !.pc = "done", !.e = drv[d].e, !.mode = "drain"]
+              ELSE [InEpoch(d, "done") EXCEPT !.mode = "drain"]
 Putting(d, link, le, at, then) ==
     [drv[d] EXCEPT !.pc = "putting", !.link = link, !.le = le, !.at = at, !.then = then]
 ClaimingAt(d, le, at, then) ==
-    LET link == Link("ABORT", d, drv[d].e, {}, {})
+    LET link == Link("ABORT", d, drv[d].e, {}, {}, None)
     IN IF M("no ABORT link before the sweep")
        THEN [Putting(d, link, le, at - 1, then) EXCEPT !.pc = "listing"]
        ELSE Putting(d, link, le, at, then)
 Claiming(d, le, then) == ClaimingAt(d, le, Len(chain[le]), then)
+
+Restoring(d, files) == [InEpoch(d, "restoring") EXCEPT !.files = files]
+Differs(e) ==  \* what Spark's file says of an epoch, and what its decision says
+    /\ chain[e] # <<>> /\ Last(chain[e]).kind # "ABORT" /\ off[e] # Last(chain[e]).end
+    /\ ~M("offsets not compared with the decisions")
+AsDecided(e) == <<e, Last(chain[e]).end>>
 
 SameApplication(d, o) == d = o  \* in the model each run is an application of its own
 
@@ -134,30 +177,58 @@ Read(d) ==
            unsettled == c = <<>> /\ before /\ ~open /\ previous.kind = "SKIPPED" /\ receipt[e - 1] = 0
            gap == \/ before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT" \/ receipt[e - 1] = 0)
                   \/ receipt[e] # 0 /\ receipt[e] # Len(c)
-           unbroken == before /\ previous.plan = <<d, e - 1>>
-           goes_on == unbroken \/ \E i \in DOMAIN c : c[i].plan = <<d, e - 1>>
+           mine == drv[d].goes
+           unbroken == mine /\ before /\ previous.plan = <<d, e - 1>>
+           goes_on == unbroken \/ (mine /\ \E i \in DOMAIN c : c[i].plan = <<d, e - 1>>)
+           decided == c # <<>> /\ Last(c).kind # "ABORT"
+           wrong == {AsDecided(o) : o \in {o \in {e - 1, e} \cap Epochs : Differs(o)}}
+           planned_wrong == IF decided THEN {} ELSE {<<e, None>>}  \* what nobody decided is planned anew
+           overtaken == goes_on /\ c # <<>> /\ Last(c).plan # <<d, e - 1>> /\ ~SameApplication(d, Last(c).plan[1])
        IN Go(d,
-            IF is_passed THEN Putting(d, Link("SKIPPED", d, e, {}, {}), e - 1, Len(chain[e - 1]), "skip")
+            IF is_passed
+            THEN Putting(d, Link("SKIPPED", d, e, {}, {}, off[e - 1]), e - 1, Len(chain[e - 1]), "skip")
             ELSE IF unsettled THEN [Putting(d, previous, e - 1, Len(chain[e - 1]) - 1, "skip") EXCEPT !.pc = "noting"]
             ELSE IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
+            ELSE IF overtaken THEN [Dead(d) EXCEPT !.pc = "overtaken"]
+            ELSE IF wrong # {} THEN Restoring(d, wrong \cup planned_wrong)
             ELSE IF c = <<>> THEN IF unbroken THEN Running(d, "run", 0) ELSE Claiming(d, e, "claim")
-            ELSE IF Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
-            ELSE IF goes_on /\ ~SameApplication(d, Last(c).plan[1])
-                 THEN [Dead(d) EXCEPT !.pc = "overtaken"]
+            ELSE IF mine /\ Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
             ELSE IF Last(c).kind = "ABORT" \/ (M("claim over a decision") /\ receipt[e] = 0)
                  THEN Claiming(d, e, "claim")
             ELSE IF receipt[e] # 0 THEN [drv[d] EXCEPT !.pc = "draining"]
             ELSE [Putting(d, Last(c), e, Len(c) - 1, "resolve")
                     EXCEPT !.pc = IF M("found link not synced") THEN "sending" ELSE "syncing"])
     /\ kept' = IF receipt[drv[d].e] # 0 /\ ~M("found receipt not synced") THEN kept \cup {drv[d].e} ELSE kept
-    /\ UNCHANGED <<chain, synced, receipt, passed, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, synced, receipt, passed, Files, done, tx>> /\ NoFault
 
 Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothing
     /\ drv[d].pc = "draining"
     /\ LET next == chain[drv[d].e + 1] IN
-        Go(d, IF next # <<>> /\ Last(next).kind # "ABORT" THEN Drained(d)
+        Go(d, IF next # <<>> /\ Last(next).kind # "ABORT"  \* Spark has forgotten more than one epoch
+              THEN IF Differs(drv[d].e + 1) THEN Restoring(d, {AsDecided(drv[d].e + 1)}) ELSE Drained(d)
               ELSE Claiming(d, drv[d].e + 1, "next"))
     /\ UNCHANGED <<Log, done, tx>> /\ NoFault
+
+(* That nobody else decides an epoch between the look at its chain and the removal of its offsets is taken for granted. *)
+Alone(d) ==
+    \/ M("offsets removed while another driver decides")
+    \/ \A o \in Drivers \ {d} : Alive(o) => drv[o].pc \in {"reading", "writing", "restoring"}
+
+Restore(d) ==  \* as the decisions had them, durably; then the query starts again, as an application of its own
+    /\ drv[d].pc = "restoring"
+    /\ LET epochs == {file[1] : file \in drv[d].files}
+           end(e) == (CHOOSE file \in drv[d].files : file[1] = e)[2]
+           restored(now) == [e \in DOMAIN now |-> IF e \in epochs THEN end(e) ELSE now[e]]
+       IN /\ Steady(d, epochs) /\ Alone(d)
+          /\ IF M("offsets not restored") THEN UNCHANGED Files ELSE off' = restored(off) /\ safe' = restored(safe)
+    /\ Go(d, Idle)
+    /\ UNCHANGED <<chain, synced, receipt, kept, passed, done, tx>> /\ NoFault
+
+NotRestored(d) ==  \* a list of files was too long to be kept in a link, or the disk fails: somebody sees to it
+    /\ Fault
+    /\ drv[d].pc = "restoring"
+    /\ Go(d, Dead(d))
+    /\ UNCHANGED <<Log, done, tx>>
 
 -----------------------------------------------------------------------------
 (* The log *)
@@ -183,21 +254,22 @@ Put(d) ==  \* the link is seen by everybody; it is not durable yet
                         THEN After(d, w)
                         ELSE [w EXCEPT !.pc = "syncing", !.at = Len(chain[w.le])])
           ELSE /\ Go(d, Refused(d)) /\ UNCHANGED chain
-    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>> /\ NoFault
+    /\ safe' = IF drv[d].then = "skip" THEN off ELSE safe
+    /\ UNCHANGED <<synced, receipt, kept, passed, off, done, tx>> /\ NoFault
 
 Sync(d) ==  \* the folder, and with it every name in it
     /\ drv[d].pc = "syncing"
     /\ LET w == drv[d] IN
         /\ synced' = [synced EXCEPT ![w.le] = IF @ > w.at + 1 THEN @ ELSE w.at + 1]
         /\ Go(d, After(d, w))
-    /\ UNCHANGED <<chain, receipt, kept, passed, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, receipt, kept, passed, Files, done, tx>> /\ NoFault
 
 PutInDoubt(d) ==  \* the disk fails: put or not put, and the answer is lost
     /\ Fault
     /\ drv[d].pc = "putting" /\ Len(chain[drv[d].le]) = drv[d].at
     /\ Append1(d) \/ UNCHANGED chain
     /\ Go(d, IF drv[d].then = "decide" THEN [drv[d] EXCEPT !.pc = "abandoning"] ELSE Dead(d))
-    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>>
+    /\ UNCHANGED <<synced, receipt, kept, passed, Files, done, tx>>
 
 CrashInPut(d) ==  \* killed with its put on the way, as to a file server: what comes of it, comes later
     /\ Fault
@@ -209,7 +281,7 @@ LatePut(d) ==  \* put-if-absent holds for it, too; nobody hears the answer
     /\ drv[d].pc = "late"
     /\ IF Len(chain[drv[d].le]) = drv[d].at THEN Append1(d) ELSE UNCHANGED chain
     /\ Go(d, Dead(d))
-    /\ UNCHANGED <<synced, receipt, kept, passed, done, tx>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, passed, Files, done, tx>> /\ NoFault
 
 -----------------------------------------------------------------------------
 (* The sweep: list, look, fence *)
@@ -220,7 +292,7 @@ Swept(d) ==  \* where a driver goes after its sweep
             ELSE [Running(d, "tentative", drv[d].at + 1)
                     EXCEPT !.lost = drv[d].link.votes, !.carried = drv[d].link.carried]
       [] drv[d].then = "next" -> Drained(d)
-      [] drv[d].then = "decide" -> [Idle EXCEPT !.pc = "done", !.e = drv[d].e, !.mode = drv[d].mode]
+      [] drv[d].then = "decide" -> [InEpoch(d, "done") EXCEPT !.mode = drv[d].mode]
       [] drv[d].then = "void" -> Dead(d)
 NotSwept(d) ==
     IF drv[d].then \in {"claim", "next"} THEN Dead(d) ELSE Swept(d)
@@ -261,7 +333,7 @@ SweepFails(d) ==  \* the broker is down
 Owes(d, sink) == \E t \in drv[d].lost : SinkOf(t.s) = sink
 Wanted(d) == IF drv[d].mode = "tentative" /\ ~M("a repair writes everything")
              THEN {s \in Slots : Owes(d, SinkOf(s))} ELSE Slots
-Name(d, s, a) == [e |-> drv[d].e, s |-> s, d |-> d, a |-> a]
+Name(d, s, a) == [e |-> drv[d].e, s |-> s, d |-> d, a |-> a, r |-> <<drv[d].from, drv[d].to>>]
 Voted(d, s) == \E t \in drv[d].votes : t.s = s
 
 (* Each transaction has a producer epoch of its own. *)
@@ -288,7 +360,7 @@ BeginSecond(d, s) ==  \* an executor died, or Spark speculates
 
 BeginLate(d, s) ==  \* a task wakes up when its driver is gone or far ahead
     /\ Fault
-    /\ drv[d].pc \notin {"off", "running"} /\ drv[d].mode \in {"run", "tentative"}
+    /\ drv[d].pc \notin {"off", "running"} /\ Writes(d)
     /\ Name(d, s, Late) \notin DOMAIN tx
     /\ tx' = Opened({Name(d, s, Late)})
     /\ UNCHANGED <<Log, done, drv>>
@@ -331,10 +403,15 @@ Sent(these) == [t \in DOMAIN tx |-> IF t \in these /\ tx[t] = "prepared" THEN "s
 Decide(d) ==
     /\ drv[d].pc = "running"
     /\ \E votes \in Ballots(d) :
-        LET link == Link("COMMIT", d, drv[d].e, Matched(d, votes), drv[d].carried) IN
-        /\ Go(d, [Putting(d, link, drv[d].e, drv[d].at, "decide") EXCEPT !.votes = votes])
+        LET e == drv[d].e
+            link == Link("COMMIT", d, e, Matched(d, votes), drv[d].carried, off[e])
+            moved == off[e] # drv[d].to /\ ~M("moved offsets decided")
+        IN
+        /\ Go(d, IF moved THEN Overtaken(d)  \* somebody else plans this epoch
+                 ELSE [Putting(d, link, e, drv[d].at, "decide") EXCEPT !.votes = votes])
         /\ tx' = IF M("commit before its link") THEN Sent(votes) ELSE tx
-    /\ UNCHANGED <<Log, done>> /\ NoFault
+    /\ safe' = IF M("offsets not synced before the link") THEN safe ELSE off
+    /\ UNCHANGED <<chain, synced, receipt, kept, passed, off, done>> /\ NoFault
 
 Due(d) ==
     IF M("only one sink's handles committed")
@@ -360,7 +437,7 @@ Settling(d, lost) ==  \* what follows from the outcomes, in protocol/planning.py
        ELSE IF w.then = "decide" THEN [w EXCEPT !.pc = "abandoning"]  \* stops: Lost
        ELSE IF carried = {} \/ M("a part lost taken for all")
             THEN ClaimingAt(d, w.e, w.at + 1, "claim")  \* behind the link that it read, which may be the last no more
-       ELSE Putting(d, Link("COMMIT", d, w.e, lost, carried), w.e, w.at + 1, "claim")
+       ELSE Putting(d, Link("COMMIT", d, w.e, lost, carried, w.link.end), w.e, w.at + 1, "claim")
 
 Outcomes(d) ==
     /\ drv[d].pc = "committing"
@@ -386,27 +463,27 @@ PutReceipt(d) ==
     /\ receipt' = [receipt EXCEPT ![drv[d].e] = IF @ = 0 THEN drv[d].at + 1 ELSE @]
     /\ kept' = kept \cup {drv[d].e}
     /\ Go(d, [drv[d] EXCEPT !.pc = IF drv[d].then = "resolve" THEN "draining" ELSE "listing"])
-    /\ UNCHANGED <<chain, synced, passed, done, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, synced, passed, Files, done, tx>> /\ NoFault
 
 NoteSkip(d) ==  \* the receipt of an epoch that was passed by; then the chain is read again
     /\ drv[d].pc = "noting"
     /\ receipt' = [receipt EXCEPT ![drv[d].le] = drv[d].at + 1]
     /\ kept' = kept \cup {drv[d].le}
-    /\ Go(d, [Idle EXCEPT !.pc = "reading", !.e = drv[d].e])
-    /\ UNCHANGED <<chain, synced, passed, done, tx>> /\ NoFault
+    /\ Go(d, [InEpoch(d, "reading") EXCEPT !.goes = drv[d].goes])
+    /\ UNCHANGED <<chain, synced, passed, Files, done, tx>> /\ NoFault
 
 CrashInReceipt(d) ==  \* everybody sees the receipt, and its writer died before it was durable
     /\ Fault
     /\ drv[d].pc = "receipting" /\ receipt[drv[d].e] = 0
     /\ receipt' = [receipt EXCEPT ![drv[d].e] = drv[d].at + 1]
     /\ Go(d, Dead(d))
-    /\ UNCHANGED <<chain, synced, kept, passed, done, tx>>
+    /\ UNCHANGED <<chain, synced, kept, passed, Files, done, tx>>
 
 Abandon(d) ==  \* Spark calls abort after a failed commit, too: the chain is read first
     /\ drv[d].pc = "abandoning"
     /\ LET w == drv[d]
-           void == IF w.mode = "tentative" THEN Link("COMMIT", d, w.e, w.lost, w.carried)
-                   ELSE Link("ABORT", d, w.e, {}, {})
+           void == IF w.mode = "tentative" THEN Link("COMMIT", d, w.e, w.lost, w.carried, Last(chain[w.e]).end)
+                   ELSE Link("ABORT", d, w.e, {}, {}, None)
        IN /\ Go(d, IF Len(chain[w.e]) = w.at THEN Putting(d, void, w.e, w.at, "void") ELSE Dead(d))
           /\ tx' = IF M("abort after failed commit taken literally") THEN Fenced(w.votes) ELSE tx
     /\ UNCHANGED <<Log, done>> /\ NoFault
@@ -419,15 +496,32 @@ Crash(d) ==
     /\ Alive(d) /\ Go(d, Dead(d))
     /\ UNCHANGED <<Log, done, tx>>
 
-LosePower ==  \* what nobody synced is gone; Spark may forget any number of its last commits/N
+(* Of an epoch that nobody knows but Spark, commits/N is gone only with the offsets behind it, else there is a gap. *)
+Noted == \A e \in passed : e > done' /\ chain'[e] = <<>> => off'[e + 1] = None
+
+LosePower ==  \* what nobody synced is gone: Spark may forget any number of its last offsets/N, and of its commits/N
     /\ Fault
     /\ drv' = [d \in Drivers |-> IF Alive(d) \/ drv[d].pc = "late" THEN Dead(d) ELSE drv[d]]
     /\ receipt' = [e \in DOMAIN receipt |-> IF e \in kept THEN receipt[e] ELSE 0]
     /\ chain' = [e \in DOMAIN chain |-> SubSeq(chain[e], 1, synced[e])]
-    /\ done' \in 0..done
+    /\ \E last \in 0..LastEpoch : off' = [e \in DOMAIN off |-> IF e > last THEN safe[e] ELSE off[e]]
+    /\ safe' = off'  \* what is read after it is what the disk holds
+    /\ done' \in {e \in 0..done : off'[e] # None}
+    /\ Noted
     /\ passed' = {e \in passed : e <= done'}
-    /\ drv' # drv \/ chain' # chain \/ done' # done \/ receipt' # receipt
+    /\ drv' # drv \/ chain' # chain \/ done' # done \/ receipt' # receipt \/ off' # off
     /\ UNCHANGED <<synced, kept, tx>>
+
+PutBack ==  \* somebody puts back an older copy of Spark's files, or removes the newest
+    /\ Fault
+    /\ \A d \in Drivers : ~Alive(d) /\ drv[d].pc # "late"
+    /\ \E last \in 0..(Newest - 1) :
+        /\ off' = [e \in DOMAIN off |-> IF e > last THEN None ELSE off[e]]
+        /\ done' \in {IF done < last THEN done ELSE last, 0}
+    /\ safe' = off'
+    /\ UNCHANGED <<chain, synced, receipt, kept, tx, drv>>
+    /\ Noted
+    /\ passed' = {e \in passed : e <= done'}
 
 Expire(t) ==
     /\ Fault
@@ -439,9 +533,10 @@ Expire(t) ==
 Step(d) ==
     \/ Begin(d) \/ Read(d) \/ Drain(d) \/ Put(d) \/ Sync(d) \/ List(d) \/ Look(d) \/ Fence(d)
     \/ TaskFails(d) \/ Decide(d) \/ SendCommits(d) \/ Outcomes(d) \/ PutReceipt(d)
-    \/ Abandon(d) \/ Finish(d) \/ LatePut(d) \/ NoteSkip(d)
+    \/ Abandon(d) \/ Finish(d) \/ LatePut(d) \/ NoteSkip(d) \/ WriteOffsets(d) \/ Restore(d)
 Failure(d) ==
     \/ PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d) \/ CrashInPut(d) \/ CrashInReceipt(d)
+    \/ NotRestored(d)
 
 Settled == done = LastEpoch /\ \A d \in Drivers : ~Alive(d)
 (* One that was overtaken would start again, and the bound has no driver left. *)
@@ -453,7 +548,7 @@ Next ==
     \/ \E d \in Drivers : Start(d) \/ Step(d) \/ Failure(d)
     \/ \E d \in Drivers, s \in Slots : BeginSecond(d, s) \/ BeginLate(d, s)
     \/ \E t \in DOMAIN tx : Prepare(t) \/ Deliver(t) \/ Expire(t)
-    \/ LosePower \/ PassedBy
+    \/ LosePower \/ PassedBy \/ PutBack
     \/ Rest
 
 (* Faults are finite, and whatever can go on goes on. *)
@@ -480,6 +575,8 @@ Rows == {
     <<"SweepingNext", "Swept", {"Look", "Fence"}>>,
     <<"SweepingNext", "SweepFailed", {"SweepFails"}>>,
     <<"SweepingNext", "LinkTaken", {"Look"}>>,
+    <<"Restoring", "InputsRestored", {"Restore"}>>,
+    <<"Restoring", "InputsNotRestored", {"NotRestored"}>>,
     <<"Syncing", "LinkPersisted", {"Sync"}>>,
     <<"Resolving", "Resolved", {"Outcomes", "NoAnswer"}>>,
     <<"Receipting", "ReceiptPersisted", {"PutReceipt"}>>,
@@ -496,16 +593,14 @@ Rows == {
     <<"Voiding", "LinkTaken", {"Put"}>>
 }
 
-(* Rows that the model does not have: what Spark's own checkpoint says of an epoch's input. *)
-Outside == {
-    <<"Restoring", "InputsRestored">>,
-    <<"Restoring", "InputsNotRestored">>
-}
+(* Rows that the model does not have, each with its reason: none. *)
+Outside == {}
 
 (* What takes no row: Spark's and the tasks' own steps, commands that have no answer, and faults of the world. *)
 NoRow == {"Crash", "PutInDoubt",
           "Start", "Finish", "Begin", "BeginSecond", "BeginLate", "Prepare", "List", "SendCommits", "Deliver",
-          "Expire", "LosePower", "PassedBy", "CrashInPut", "LatePut", "CrashInReceipt", "Rest"}
+          "Expire", "LosePower", "PassedBy", "CrashInPut", "LatePut", "CrashInReceipt", "WriteOffsets", "PutBack",
+          "Rest"}
 
 -----------------------------------------------------------------------------
 (* The laws *)
@@ -514,11 +609,18 @@ Visible(e, s) == {t \in DOMAIN tx : t.e = e /\ t.s = s /\ tx[t] = "committed"}
 Whole(e) == \A s \in Slots : Cardinality(Visible(e, s)) = 1
 Nothing(e) == \A s \in Slots : Visible(e, s) = {}
 
-NoRowTwice == \A e \in Epochs, s \in Slots : Cardinality(Visible(e, s)) <= 1
+Input(t) == (t.r[1] + 1)..t.r[2]
+NoRowTwice ==  \* of the input, whichever epochs read it
+    \A t, u \in DOMAIN tx :
+        t # u /\ t.s = u.s /\ tx[t] = "committed" /\ tx[u] = "committed" => Input(t) \cap Input(u) = {}
 
 (* None is lost, and no epoch is left half: neither over slots nor over sinks. *)
 Skipped(e) == chain[e] # <<>> /\ Last(chain[e]).kind = "SKIPPED"
 FinishedIsWhole == \A e \in 1..done : Whole(e) \/ Skipped(e) \/ e \in passed
+Ends(e, s) == IF Skipped(e) THEN {Last(chain[e]).end} ELSE {t.r[2] : t \in Visible(e, s)}
+NoInputLost ==  \* what is visible begins where the epoch before ends
+    \A e \in Epochs, s \in Slots : \A t \in Visible(e, s) :
+        IF e = 1 THEN t.r[1] = 0 ELSE Ends(e - 1, s) = {t.r[1]}
 SettledIsWhole == \A e \in Epochs : receipt[e] # 0 => Whole(e) \/ Skipped(e)
 ReceiptLast ==
     \A e \in Epochs : receipt[e] # 0 => receipt[e] = Len(chain[e]) /\ Last(chain[e]).kind # "ABORT"
@@ -530,6 +632,13 @@ SkippedIsNothing == \A e \in Epochs : Skipped(e) \/ e \in passed => Nothing(e)
 DecisionFirst ==
     \A t \in DOMAIN tx : tx[t] \in {"sent", "committed"} =>
         \E i \in 1..synced[t.e] : chain[t.e][i].kind = "COMMIT" /\ t \in Output(chain[t.e][i])
+
+(* Nor does a driver decide before Spark's files say durably what the epoch reads; the link says what was read. *)
+InputsFirst ==
+    /\ \A d \in Drivers :
+        drv[d].then = "decide" /\ drv[d].pc \in {"putting", "syncing", "sending"} => safe[drv[d].e] # None
+    /\ \A e \in Epochs : \A i \in DOMAIN chain[e] :
+        \A t \in Output(chain[e][i]) : t.r[2] = chain[e][i].end
 
 (* What is visible is named by the last word on its epoch: no aborted attempt is. *)
 AbortedNeverVisible ==
@@ -550,6 +659,7 @@ RestIsWhole == Settled => \A e \in Epochs : Whole(e) \/ Skipped(e) \/ e \in pass
 (* Not laws, but what must be seen to happen, else the laws say little: TLC has to find each of them broken. *)
 NeverRepaired == \A e \in Epochs : receipt[e] # 0 => Last(chain[e]).carried = {}
 NeverTakenOver == \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : chain[e][i].plan[1] = 1
+NeverRestored == \A d \in Drivers : drv[d].pc # "restoring"
 NeverSkipped == \A e \in Epochs : receipt[e] # 0 => ~Skipped(e)
 NeverVoided ==
     \A e \in Epochs : receipt[e] # 0 => \A i \in DOMAIN chain[e] : i > 1 => chain[e][i].kind = "COMMIT"

@@ -45,7 +45,7 @@ TraceDecide(d) ==
     /\ drv[d].pc = "voted"
     /\ LET votes == IF drv[d].mode = "tentative" THEN Coming(d) ELSE drv[d].votes IN
         /\ votes \subseteq drv[d].votes
-        /\ Go(d, Putting(d, Link("COMMIT", d, drv[d].e, votes, drv[d].carried), drv[d].e, drv[d].at, "decide"))
+        /\ Go(d, Putting(d, Link("COMMIT", d, drv[d].e, votes, drv[d].carried, None), drv[d].e, drv[d].at, "decide"))
     /\ UNCHANGED <<Log, done, tx>> /\ NoFault
 
 LeaveFence(d) ==
@@ -85,10 +85,10 @@ Ev_d(pc) == drv[Ev.d].pc = pc /\ drv[Ev.d].e = Ev.e
 
 Started ==
     /\ Ev.k = "started"
-    /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e])
+    /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e, !.goes = TRUE])  \* one that begins has no links yet
     /\ done' = Ev.e - 1  \* commits/N is Spark's, and not in the log
     /\ passed' = {e \in Epochs : e < Ev.e /\ (chain[e] = <<>> \/ Last(chain[e]).kind = "ABORT")}
-    /\ UNCHANGED <<chain, synced, receipt, kept, tx>> /\ NoFault
+    /\ UNCHANGED <<chain, synced, receipt, kept, Files, tx>> /\ NoFault
 
 Planned ==
     /\ Ev.k = "planned"
@@ -195,7 +195,7 @@ Forget ==
     /\ tx' = [t \in {t \in DOMAIN tx : t.e \notin past} |-> tx[t]]
     /\ chain' = [e \in DOMAIN chain |-> IF e \notin past THEN chain[e]
                    ELSE [k \in DOMAIN chain[e] |-> [chain[e][k] EXCEPT !.votes = {}, !.carried = {}]]]
-    /\ UNCHANGED <<synced, receipt, kept, passed, done, drv, w, i>> /\ NoFault
+    /\ UNCHANGED <<synced, receipt, kept, passed, Files, done, drv, w, i>> /\ NoFault
 
 TraceNext ==
     IF \E d \in Drivers : Gone(d) THEN Bury

@@ -48,7 +48,7 @@ class Bound:
         lively: bool = False,
         instead: str = "",
         workers: int = 2,
-        timeout_s: float = 400.0,
+        timeout_s: float = 580.0,
     ) -> Checked:
         """Let TLC search it."""
         config = self.config(mutant=mutant, lively=lively, instead=instead)
