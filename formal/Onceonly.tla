@@ -166,16 +166,23 @@ AsDecided(e) == <<e, Last(chain[e]).end>>
 
 SameApplication(d, o) == d = o  \* in the model each run is an application of its own
 
+IsOpen(e) == chain[e] = <<>> \/ Last(chain[e]).kind = "ABORT"
+Opens(e) ==  \* the first epoch before it that lies open, 0 for none; of an empty log only the one before it
+    LET open == {o \in 1..(e - 1) : IsOpen(o)}
+    IN IF open = {} THEN 0
+       ELSE IF \A o \in 1..(e - 1) : chain[o] = <<>> THEN e - 1
+       ELSE CHOOSE o \in open : \A u \in open : o <= u
+
 Read(d) ==
     /\ drv[d].pc = "reading"
     /\ LET e == drv[d].e
            c == chain[e]
            before == e > 1
            previous == Last(chain[e - 1])
-           open == before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT")
-           is_passed == c = <<>> /\ open /\ e - 1 \in passed /\ ~M("a skipped epoch taken for a gap")
-           unsettled == c = <<>> /\ before /\ ~open /\ previous.kind = "SKIPPED" /\ receipt[e - 1] = 0
-           gap == \/ before /\ (chain[e - 1] = <<>> \/ previous.kind = "ABORT" \/ receipt[e - 1] = 0)
+           open == Opens(e)
+           is_passed == c = <<>> /\ open \in passed /\ ~M("a skipped epoch taken for a gap")
+           unsettled == c = <<>> /\ before /\ ~IsOpen(e - 1) /\ previous.kind = "SKIPPED" /\ receipt[e - 1] = 0
+           gap == \/ before /\ (IsOpen(e - 1) \/ receipt[e - 1] = 0)
                   \/ receipt[e] # 0 /\ receipt[e] # Len(c)
            mine == drv[d].goes
            unbroken == mine /\ before /\ previous.plan = <<d, e - 1>>
@@ -186,7 +193,7 @@ Read(d) ==
            overtaken == goes_on /\ c # <<>> /\ Last(c).plan # <<d, e - 1>> /\ ~SameApplication(d, Last(c).plan[1])
        IN Go(d,
             IF is_passed
-            THEN Putting(d, Link("SKIPPED", d, e, {}, {}, off[e - 1]), e - 1, Len(chain[e - 1]), "skip")
+            THEN Putting(d, Link("SKIPPED", d, e, {}, {}, off[open]), open, Len(chain[open]), "skip")
             ELSE IF unsettled THEN [Putting(d, previous, e - 1, Len(chain[e - 1]) - 1, "skip") EXCEPT !.pc = "noting"]
             ELSE IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
             ELSE IF overtaken THEN [Dead(d) EXCEPT !.pc = "overtaken"]

@@ -110,18 +110,29 @@ def test_a_run_that_crashes_everywhere_is_a_behaviour_of_the_model(recorded: Rec
     assert {"link.taken", "swept", "handle.resolved", "handle.aborted", "epoch.aborted"} <= kinds.keys()
 
 
-def test_what_follows_on_a_skipped_epoch_is_not_judged(recorded: Recorded) -> None:
-    recorded.job.finish(1)
-    before = recorded.lines()
-    found = recorded.job.coordinator().plan(
-        3, barrier=("3",), run="later", passed=lambda epoch: Passed(epoch=epoch, unchanged=True)
+def test_a_run_goes_on_past_epochs_that_were_skipped(recorded: Recorded) -> None:
+    job = recorded.job
+    job.finish(1)
+    later = job.coordinator().plan(
+        4, barrier=("4",), run="later", passed=lambda epoch: Passed(epoch=epoch, unchanged=True)
     )
-    assert (found.index, recorded.job.disk.links[2][-1].kind) == (1, LinkKind.SKIPPED)
+    recorded.job.coordinator().decide(later, recorded.votes(later))
+    assert [job.disk.links[epoch][-1].kind for epoch in (2, 3)] == [LinkKind.SKIPPED] * 2
+    lines = recorded.lines()
+    after = at(lines, "link.persisted", link=LinkKind.SKIPPED)
 
-    (verdict,) = traces.validate(recorded.folder)
+    verdict, *doctored = traces.judge(
+        [
+            lines,
+            without(lines, after),
+            without(lines, at(lines, "receipt.persisted", epoch=3)),
+            moved(lines, at(lines, "handle.committed", epoch=4), at(lines, "votes.collected", epoch=4)),
+        ]
+    )
 
     assert verdict.accepted, verdict
-    assert recorded.lines() == before
+    assert verdict.events > after + 10
+    assert [each.accepted for each in doctored] == [False] * 3
 
 
 # --- one event changed ------------------------------------------------------------------------------------------

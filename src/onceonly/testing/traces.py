@@ -2,8 +2,7 @@
 
 Tests, and anybody with Java: ``python -m onceonly.testing.traces DIR``. The log is what
 ``ONCEONLY_EVENTS=DIR`` made every process write, from the query's first epoch on. What is judged is
-exactly-once; a loss of power and a link that nobody synced leave no event, and are not judged, nor is what follows on
-an epoch that was skipped.
+exactly-once; a loss of power and a link that nobody synced leave no event, and are not judged.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 _TOLD = re.compile(r'<<"explained", (\d+), (\d+)>>')
+_UNDECIDING = {LinkKind.ABORT.value, LinkKind.SKIPPED.value}
 _OUTCOMES = {"Committed": "done", "AlreadyCommitted": "done", "Lost": "lost"}
 _KINDS = {
     "plan.started": "started",
@@ -89,21 +89,7 @@ def queries(lines: Iterable[Line]) -> dict[str, list[Line]]:
     for line in lines:
         if line["kind"] in _KINDS and line.get("plan"):
             found[line["query"]].append(line)
-    return {query: _before_skips(_ordered(each)) for query, each in found.items()}
-
-
-def _before_skips(lines: list[Line]) -> list[Line]:
-    """Leave out what follows on a skipped epoch, which the model does not know, and the plan that found it."""
-    skipped = next(
-        (
-            line["plan"]
-            for line in lines
-            if line["kind"] == "link.persisted" and line.get("link") == LinkKind.SKIPPED
-        ),
-        None,
-    )
-    begun = (at for at, line in enumerate(lines) if line["plan"] == skipped)
-    return lines[: next(begun, len(lines))]
+    return {query: _ordered(each) for query, each in found.items()}
 
 
 def judge(logs: Sequence[Sequence[Line]], *, timeout_s: float = 600.0) -> list[Verdict]:
@@ -267,7 +253,7 @@ class _Trace:
 
     def link(self, line: Line) -> dict[str, str]:
         return {
-            "kind": _text("ABORT" if line["link"] == "ABORT" else "COMMIT"),
+            "kind": _text(line["link"] if line["link"] in _UNDECIDING else "COMMIT"),
             "index": str(line["index"]),
             "names": self._set(line, "names"),
             "carried": self._set(line, "carried"),
