@@ -951,7 +951,7 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A group without a marker gets a computed seed: after a deletion it proves the loss of what was committed",
         file="sinks/kafka/marker.py",
-        before='    seed = f"{_former(admin, group)}seed:{uuid.uuid4().hex}"\n',
+        before='    seed = f"{_former(admin, group)}{_SEED}:{uuid.uuid4().hex}"\n',
         after='    seed = f"seed:{group}"\n',
         tests=(OUTCOMES + "test_a_group_without_a_marker_gets_a_seed_that_no_earlier_handle_can_name",),
     ),

@@ -221,6 +221,8 @@ def test_a_seed_tells_the_epoch_of_a_former_topics_marker_that_is_on_its_way(pen
 
     seed = marker.read_or_seed(Changed(shows=None), "g", "t")
     assert marker.epoch_of(seed) == (7 if pending_for < 2 else 6)
+    assert marker.is_seed(seed)
+    assert not marker.is_seed(OWN)
 
 
 # --- one producer, one transaction ------------------------------------------------------------------------------

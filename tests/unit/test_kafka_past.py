@@ -63,7 +63,12 @@ def test_the_user_may_go_on_and_is_told(caplog: pytest.LogCaptureFixture) -> Non
     assert "chk-5 to chk-7" in caplog.text
 
 
-@pytest.mark.parametrize("shows", [None, "seed:drawn later"])
+def test_a_seed_that_the_epoch_was_to_replace_shows_that_it_is_gone() -> None:
+    with pytest.raises(TargetBehindError):
+        look("5:seed:1", predecessor="5:seed:1")
+
+
+@pytest.mark.parametrize("shows", [None, "seed:drawn later", "5:seed:drawn later"])
 def test_a_marker_that_is_not_there_any_more_proves_nothing(
     shows: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:

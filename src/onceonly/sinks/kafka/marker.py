@@ -31,6 +31,7 @@ OFFSET = 0
 """What a marker commits beside its token: the end of a partition that stays empty, so it looks like nobody's lag."""
 
 _PARTITION = 0
+_SEED = "seed"
 _STABLE_S = 2.0
 _PLAIN_S = 10.0
 _NO_OFFSET = -1
@@ -57,9 +58,17 @@ def new_token(epoch: int) -> str:
 
 
 def epoch_of(token: str) -> int:
-    """Give the epoch in a token; -1 for a seed."""
+    """Return the epoch that its group has at least committed; -1 where the token tells none.
+
+    A transaction's token tells its own epoch, a seed that of a former marker, which may be far older than its group's.
+    """
     head = token.partition(":")[0]
     return int(head) if head.isdigit() else -1
+
+
+def is_seed(token: str) -> bool:
+    """Return whether a token was drawn outside any transaction, for a group that had none (``read_or_seed``)."""
+    return _SEED in token.split(":")[:2]
 
 
 def read(admin: Admin, group: str, topic: str, *, stable: bool, seconds: float = _PLAIN_S) -> str | None:
@@ -88,7 +97,7 @@ def is_pending(admin: Admin, group: str, topic: str) -> bool:
 
 
 def newest_epoch(admin: Admin, groups: str) -> int:
-    """Give the newest epoch that a slot has committed, -1 where none has.
+    """Return the newest epoch that a slot has committed by markers and seeds, -1 where none tells one.
 
     Markers of any topic count: which one they name may have changed. ``groups`` is what the names of the slots' groups
     begin with. Driver; two requests to each broker, which are asked side by side, more only for more than a thousand
@@ -101,8 +110,9 @@ def newest_epoch(admin: Admin, groups: str) -> int:
 def read_or_seed(admin: Admin, group: str, topic: str) -> str:
     """Give the token that the next transaction will replace. Executor, before the transaction begins.
 
-    A group without one gets a seed, so that "still the predecessor" can be shown later. A read that
-    is not stable in time gives what is visible: what is pending is a twin's, which no link names.
+    A group without one gets a seed, so that "still the predecessor" can be shown later: ``seed:…``, or
+    ``{epoch}:seed:…`` where markers of other topics tell an epoch. A read that is not stable in time gives what is
+    visible: what is pending is a twin's, which no link names.
     """
     try:
         found = read(admin, group, topic, stable=True, seconds=_STABLE_S)
@@ -112,13 +122,13 @@ def read_or_seed(admin: Admin, group: str, topic: str) -> str:
         return found
     # A seed is drawn, not computed: one that is written after the group was deleted must differ from
     # the one that a pending handle names. Of two twins the later seed stands; both read it back.
-    seed = f"{_former(admin, group)}seed:{uuid.uuid4().hex}"
+    seed = f"{_former(admin, group)}{_SEED}:{uuid.uuid4().hex}"
     admin.patiently(_PLAIN_S, f"the marker of group {group}", lambda: _write(admin, group, topic, seed))
     return read(admin, group, topic, stable=False) or seed
 
 
 def _former(admin: Admin, group: str) -> str:
-    """Give what a seed tells of markers that named another topic: the epoch, so that an older checkpoint is noticed.
+    """Return what a seed begins with: the newest epoch of other topics' markers; an older checkpoint is noticed by it.
 
     A commit that was answered a moment ago may not have come to the group yet, so a stable read is first tried.
     """

@@ -47,8 +47,10 @@ def look_back(
     for each, token in zip(written, shown, strict=True):
         if token == each.token or (token is not None and marker.epoch_of(token) >= epoch):
             continue
-        # A seed that is not its predecessor was drawn after the marker had gone.
-        is_older = token is not None and (marker.epoch_of(token) >= 0 or token == each.predecessor)
+        # A seed that is not its predecessor was drawn after the marker had gone, whatever epoch it tells.
+        is_older = token is not None and (
+            token == each.predecessor or (marker.epoch_of(token) >= 0 and not marker.is_seed(token))
+        )
         (behind if is_older else absent).append((each, token))
     who = f"Query {context.query}, sink {context.sink}"
     _tell_made_anew(admin, written, who, epoch)
