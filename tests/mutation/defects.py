@@ -947,6 +947,27 @@ DEFECTS: Final = (
         tests=(OUTCOMES + "test_no_answer_and_not_yet_are_asked_again_and_prove_nothing[51]",),
     ),
     Defect(
+        name="former-marker-taken-for-its-own",
+        group=KAFKA,
+        what="While a transaction is being ended, whatever its marker shows counts as its commit",
+        file="sinks/kafka/committer.py",
+        before="prepared.marker_topic, stable=False) == prepared.token\n",
+        after="prepared.marker_topic, stable=False) is not None\n",
+        tests=(OUTCOMES + "test_a_coordinator_that_never_ends_what_it_has_decided_holds_nobody_back",),
+        says="AlreadyCommitted",
+    ),
+    Defect(
+        name="stuck-id-taken-again",
+        group=KAFKA,
+        what="A transactional id whose last transaction does not end is tried again in every epoch",
+        file="sinks/kafka/producers.py",
+        before="            lease.rest()\n",
+        after="",
+        tests=(
+            OUTCOMES + "test_an_id_whose_last_transaction_never_ends_is_left_alone_and_another_one_is_taken",
+        ),
+    ),
+    Defect(
         name="computed-seed",
         group=KAFKA,
         what="A group without a marker gets a computed seed: after a deletion it proves the loss of what was committed",
