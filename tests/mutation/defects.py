@@ -1254,8 +1254,8 @@ DEFECTS: Final = (
         group=KAFKA,
         what="Each worker draws ids of its own: where Spark ends idle workers, they grow with every epoch",
         file="sinks/kafka/leases.py",
-        before='    return (folder / _NAME).read_text(encoding="ascii")\n',
-        after="    return token\n",
+        before='Lease(f"{self._prefix}{_token_in(file)}.{number}"',
+        after='Lease(f"{self._prefix}{self._token}.{number}"',
         tests=(LEASES + "test_what_a_living_process_has_no_other_takes_and_a_dead_ones_is_taken_over",),
     ),
     Defect(

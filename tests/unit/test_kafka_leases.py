@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,6 +150,64 @@ def test_what_runs_of_long_ago_have_left_is_removed(tmp_path: Path) -> None:
     os.utime(old, (1, 1))
     Leases("new.", tmp_path)
     assert old not in list(tmp_path.iterdir())
+
+
+def test_what_a_living_process_has_locked_is_not_removed_however_old(tmp_path: Path) -> None:
+    process, has = other(tmp_path, 0)
+    try:
+        (held,) = tmp_path.iterdir()
+        os.utime(held, (1, 1))
+        Leases("new.", tmp_path)
+        assert held.exists()
+    finally:
+        end(process)
+    assert Leases("p.", tmp_path).claim(1).transactional_id == has
+
+
+def test_a_folder_that_is_used_stays_young_without_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Leases("p.", tmp_path).claim(0)
+    (folder,) = tmp_path.iterdir()
+    os.utime(folder, (1, 1))
+    lease.use(1)
+    assert folder.stat().st_mtime == 1, "it is touched now and then only"
+    monkeypatch.setattr(leases, "_TOUCH_S", 0.0)
+    lease.use(2)
+    assert time.time() - folder.stat().st_mtime < 3600
+
+
+@pytest.mark.parametrize("removed", ["root", "folder", "files"])
+def test_what_a_cleaner_removes_is_made_again_and_no_two_have_one_id(tmp_path: Path, removed: str) -> None:
+    root = tmp_path / "root"
+    mine, others = Leases("p.", root), Leases("p.", root)
+    held = [mine.claim(0), others.claim(0)]
+    (folder,) = root.iterdir()
+    if removed == "files":
+        for path in folder.iterdir():
+            path.unlink()
+    else:
+        shutil.rmtree(root if removed == "root" else folder)
+    held += [mine.claim(1), others.claim(1), Leases("p.", root).claim(1)]
+    assert len({each.transactional_id for each in held}) == 5
+    last = held[-1]
+    held[0].use(2)
+    last.give_back()
+    assert mine.claim(2).transactional_id == last.transactional_id, "they are shared as before"
+
+
+def test_what_cannot_be_made_again_is_gone_on_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "root"
+    made = Leases("p.", root)
+    first = made.claim(0)
+    shutil.rmtree(root)
+    root.write_text("", encoding="ascii")
+    second = made.claim(1)
+    assert first.transactional_id != second.transactional_id != made.claim(1).transactional_id
+    first.use(2)
+    assert "not used again" in caplog.text
 
 
 def test_threads_of_a_worker_have_different_ones(tmp_path: Path) -> None:

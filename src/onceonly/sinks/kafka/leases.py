@@ -1,9 +1,12 @@
-"""Which process has which transactional id: a lock that ends with its process, on a file that tells its last use.
+"""Which process has which transactional id: a lock that ends with its process, on a file that tells id and last use.
 
 Kafka keeps each id for days, and Spark ends a worker that has been idle for a minute. So ids belong to the machine, not
 to a worker: whoever needs one takes the first that nobody has and that was not used in this epoch. By protocol every
 handle of an earlier epoch is resolved then. Ids are those of one run: what an older run lists can never be a newer
 one's.
+
+A file that is made draws an id of its own. So a lock whose file was removed, by a cleaner of temporary files perhaps,
+stays the only one on its id: whoever makes the file anew has another. A folder that is used is kept young.
 
 A process that sleeps keeps its locks, and what a dead one has sent is at its broker. After a restart of the machine, or
 in another container, other ids are drawn: the file may not be what was written last.
@@ -12,6 +15,7 @@ in another container, other ids are drawn: the file may not be what was written 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -21,9 +25,13 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onceonly import durable
 from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 try:
     import fcntl
@@ -40,26 +48,27 @@ REST_EPOCHS = 100
 
 _NEVER = -1
 _OLD_S = 7 * 86_400.0
-_NAME = "machine"
+_TOUCH_S = 3600.0
+# What a file tells: the epoch of the last use, then what is random in the id.
+_EPOCH_BYTES = 20
+_TOKEN_BYTES = 12
 
 
 class Lease:
     """One transactional id, of this process alone until it is given back. Any thread."""
 
-    def __init__(self, transactional_id: str, file: int | None, used: dict[int, int], number: int) -> None:
+    def __init__(self, transactional_id: str, file: int | None, note: Callable[[int], None]) -> None:
         self.transactional_id = transactional_id
         self._file = file
-        self._used = used
-        self._number = number
+        self._note = note
         self._epoch = _NEVER
 
     def use(self, epoch: int) -> None:
         """Note the epoch whose transaction it carries, before it carries it."""
         self._epoch = epoch
         if self._file is not None:
-            os.pwrite(self._file, f"{epoch:<20}".encode(), 0)
-        else:
-            self._used[self._number] = max(epoch, self._used.get(self._number, _NEVER))
+            os.pwrite(self._file, f"{epoch:<{_EPOCH_BYTES}}".encode(), 0)
+        self._note(epoch)
 
     def rest(self) -> None:
         """Keep it from being taken for ``REST_EPOCHS``: something is wrong with it, which may pass."""
@@ -81,23 +90,20 @@ class Leases:
     def __init__(self, prefix: str, root: Path | None = None) -> None:
         self._lock = threading.Lock()
         self._used: dict[int, int] = {}
-        folder = (
+        self._prefix = prefix
+        # Where nothing can be locked, ids are this process's.
+        self._token = _new_token()
+        self._root = (
             root or Path(tempfile.gettempdir()) / f"onceonly-{os.getuid() if hasattr(os, 'getuid') else ''}"
         )
         self._folder: Path | None = (
-            folder / hashlib.sha256((prefix + durable.boot()).encode()).hexdigest()[:32]
+            self._root / hashlib.sha256((prefix + durable.boot()).encode()).hexdigest()[:32]
         )
-        token = uuid.uuid4().hex[:12]
+        self._touched = time.monotonic()
         try:
-            token = _machine(folder, self._folder, token)
+            _make(self._root, self._folder)
         except OSError as error:
-            self._folder = None
-            log.warning(
-                "Transactional ids of this worker are not used again once it ends: %s cannot be locked (%s).",
-                folder,
-                error,
-            )
-        self._prefix = f"{prefix}{token}."
+            self._go_without(error)
 
     def claim(self, epoch: int) -> Lease:
         """Take an id for a transaction of ``epoch``: its last one belongs to an earlier, hence resolved, epoch."""
@@ -112,29 +118,81 @@ class Leases:
         )
 
     def _claim(self, number: int, epoch: int) -> Lease | None:
-        name = f"{self._prefix}{number}"
-        if self._folder is None:
+        file = self._open(number)
+        if file is None:
             if self._used.get(number, _NEVER) >= epoch:
                 return None
-            lease = Lease(name, None, self._used, number)
+            lease = Lease(
+                f"{self._prefix}{self._token}.{number}", None, functools.partial(self._count, number)
+            )
             lease.use(epoch)
             return lease
-        file = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            used = int(os.pread(file, 20, 0) or _NEVER)
+            used = int(os.pread(file, _EPOCH_BYTES, 0) or _NEVER)
         except BlockingIOError:
             used = epoch
         if used >= epoch:
             os.close(file)
             return None
-        lease = Lease(name, file, self._used, number)
+        lease = Lease(f"{self._prefix}{_token_in(file)}.{number}", file, self._keep_young)
         lease.use(epoch)
         return lease
 
+    def _open(self, number: int) -> int | None:
+        """Open the file of a number, and make its folder again where somebody has removed it; None without a folder."""
+        if self._folder is None:
+            return None
+        path = self._folder / str(number)
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except (FileNotFoundError, NotADirectoryError):
+            log.warning(
+                "%s was removed while its query runs; it is made again, with new transactional ids.",
+                self._folder,
+            )
+        try:
+            _make(self._root, self._folder)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            self._go_without(error)
+            return None
 
-def _machine(root: Path, folder: Path, token: str) -> str:
-    """Make the folder of the locks; give the token that all processes which share it have. Raises ``OSError``."""
+    def _go_without(self, error: OSError) -> None:
+        self._folder = None
+        log.warning(
+            "Transactional ids of this worker are not used again once it ends: %s cannot be locked (%s).",
+            self._root,
+            error,
+        )
+
+    def _count(self, number: int, epoch: int) -> None:
+        self._used[number] = max(epoch, self._used.get(number, _NEVER))
+
+    def _keep_young(self, _epoch: int) -> None:
+        """Show now and then that the folder is used: writing to its files does not."""
+        if self._folder is None or time.monotonic() - self._touched < _TOUCH_S:
+            return
+        self._touched = time.monotonic()
+        with contextlib.suppress(OSError):  # the next claim makes one that was removed
+            os.utime(self._folder)
+
+
+def _new_token() -> str:
+    return uuid.uuid4().hex[:_TOKEN_BYTES]
+
+
+def _token_in(file: int) -> str:
+    """Return the token of a file that is locked; one that has none gets one."""
+    token = os.pread(file, _TOKEN_BYTES, _EPOCH_BYTES).decode("ascii", "replace")
+    if len(token) != _TOKEN_BYTES or not token.isalnum():
+        token = _new_token()
+        os.pwrite(file, f"{_NEVER:<{_EPOCH_BYTES}}{token}".encode(), 0)
+    return token
+
+
+def _make(root: Path, folder: Path) -> None:
+    """Make the folder of the locks, or show that it is used. Raises ``OSError``."""
     if fcntl is None:
         raise OSError("no flock here")
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,20 +200,27 @@ def _machine(root: Path, folder: Path, token: str) -> str:
         raise PermissionError(f"{root} is somebody else's")
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)
-    own = folder / f".{token}"
-    own.write_text(token, encoding="ascii")
-    with contextlib.suppress(FileExistsError):
-        os.link(own, folder / _NAME)
-    own.unlink()
     os.utime(folder)
     if is_new:
         _remove_old(root)
-    return (folder / _NAME).read_text(encoding="ascii")
 
 
 def _remove_old(root: Path) -> None:
     """Remove what runs have left whose ids Kafka has forgotten."""
     for folder in root.iterdir():
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _OLD_S:
+            if time.time() - folder.stat().st_mtime > _OLD_S and not _is_held(folder):
                 shutil.rmtree(folder)
+
+
+def _is_held(folder: Path) -> bool:
+    """Return whether some process has one of the locks in a folder. Raises ``OSError``."""
+    for path in folder.iterdir():
+        file = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+    return False
