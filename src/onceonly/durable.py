@@ -37,10 +37,7 @@ _WORDS_S = 2.0
 
 
 def boot() -> str:
-    """Return what tells one life of this machine from another, empty where the system does not say. Any process.
-
-    What a process before this one has written without a sync is there as long as this is the same.
-    """
+    """Return what tells one life of this machine from another, empty where the system does not say. Any process."""
     try:
         return BOOT.read_text(encoding="ascii").strip()
     except OSError:

@@ -356,6 +356,10 @@ class InputFiles(Protocol):
         """Wait until that is done; say what kept it from being done, empty where all is durable."""
         ...
 
+    def sync_state(self) -> str:
+        """Make durable the state that an epoch's tasks have left, and wait; say what kept it from being."""
+        ...
+
     def sync(self) -> str:
         """Make all that is there now durable, and wait; say what kept it from being. Where no task runs meanwhile."""
         ...

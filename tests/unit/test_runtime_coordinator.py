@@ -20,6 +20,7 @@ from onceonly.model import (
     Capabilities,
     Guarantee,
     Handle,
+    Inputs,
     Link,
     LinkKind,
     Mode,
@@ -39,7 +40,7 @@ from onceonly.testing import MemoryDisk, MemoryLog
 from onceonly.testing.memory_sink import MemorySink, MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from onceonly.model import Outcome
 
@@ -78,6 +79,7 @@ class Job:
     seen: list[Exception] = field(default_factory=list)
     log_of: Callable[[MemoryDisk], MemoryLog] = MemoryLog
     application: str = ""
+    files: StateFiles | None = None
 
     def __post_init__(self) -> None:
         MemorySink.stores.clear()
@@ -93,6 +95,7 @@ class Job:
             application=self.application,
             commit_timeout_s=10.0,
             clock=self.clock,
+            inputs=self.files,
         )
         for name, sink in self.sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=self.guarantee))
@@ -1022,3 +1025,56 @@ def test_a_guarantee_that_a_sink_does_not_offer_is_refused_before_anything_is_re
         job.live(0)
 
     assert not job.disk.links
+
+
+class StateFiles:
+    """Spark's checkpoint, of which the state is what matters. ``why`` keeps it from being durable."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.why = ""
+        self.decided_then: list[bool] = []
+
+    def read(self, epoch: int, *, lists: bool = True) -> Inputs:
+        return Inputs()
+
+    def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:
+        return ()
+
+    def begin_sync(self, plan: Plan) -> None: ...
+
+    def synced(self, plan: Plan) -> str:
+        return ""
+
+    def sync_state(self) -> str:
+        chain = MemoryLog(self.disk).chain(0)
+        self.decided_then.append(any(link.kind is LinkKind.COMMIT for link in chain))
+        return self.why
+
+    def sync(self) -> str:
+        return ""
+
+
+def test_the_state_that_an_epoch_leaves_is_durable_before_its_decision_and_before_its_drain_ends() -> None:
+    job = Job()
+    job.files = StateFiles(job.disk)
+
+    def attempt(why: str) -> Plan:
+        assert job.files is not None
+        job.files.why = why
+        coordinator = job.coordinator()
+        plan = coordinator.plan(0, barrier=("0",), run=f"run{next(job.runs)}")
+        votes = [job.task(plan, sink, slot, run="r") for sink in SINKS for slot in range(len(DEALT))]
+        coordinator.decide(plan, votes)
+        return plan
+
+    with pytest.raises(errors.OnceonlyError, match="the disk is full"):
+        attempt("the disk is full")
+    assert job.files.decided_then == [False]
+    assert not any(link.kind is LinkKind.COMMIT for link in MemoryLog(job.disk).chain(0))
+    assert attempt("").mode is Mode.RUN
+    assert job.files.decided_then == [False, False], "before the link"
+    with pytest.raises(errors.UnavailableError, match="not durable: the disk is full"):
+        attempt("the disk is full")
+    assert attempt("").mode is Mode.DRAIN
+    assert job.files.decided_then == [False, False, True, True]

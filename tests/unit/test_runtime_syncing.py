@@ -13,6 +13,7 @@ import pytest
 from onceonly import durable
 from onceonly.model import Guarantee, Mode, Plan
 from onceonly.runtime import syncing
+from onceonly.runtime.inputs import SparkInputs
 from onceonly.runtime.syncing import CheckpointSync
 
 if TYPE_CHECKING:
@@ -243,3 +244,17 @@ def test_without_a_word_of_the_planner_nothing_is_decided(
     assert "does not tell" in CheckpointSync(checkpoint).wait(plan())
     CheckpointSync(checkpoint).begin(plan("app.2"))
     assert "does not tell" in CheckpointSync(checkpoint).wait(plan()), "another plan's is no answer"
+
+
+def test_the_state_that_the_tasks_left_is_synced_by_itself_with_the_folders_above_it(
+    checkpoint: Path, synced: Synced
+) -> None:
+    inputs = SparkInputs(checkpoint)
+    assert inputs.sync_state() == ""
+    state = {name for name in FILES if name.startswith("state/")}
+    assert state | {".", "state", "state/0", "state/0/0", "state/0/1", "state/0/_metadata"} <= synced.again()
+    write(checkpoint / "state/0/0/2.delta")
+    inputs.sync_state()
+    assert {"state/0/0/2.delta", "state/0/0"} <= synced.again()
+    assert SparkInputs(checkpoint / "elsewhere").sync_state() == "", "a query without state"
+    assert synced.again() == set()

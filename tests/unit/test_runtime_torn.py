@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly import durable
 from onceonly.log import codec, names
 from onceonly.log.identity import Identity
 from onceonly.model import Link, LinkKind
@@ -131,39 +130,6 @@ def test_the_state_of_a_first_epoch_that_begins_anew_is_taken_away_and_no_other(
     assert mend(tmp_path) == ()
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
     assert mend(tmp_path) == ()
-
-
-def note(checkpoint: Path, **what: object) -> None:
-    noted = {"plan": "p", "process": 1, "done": True, **what}
-    put(checkpoint, "onceonly/synced.app", json.dumps(noted).ljust(2048))
-
-
-def test_an_epoch_whose_state_may_be_lost_with_the_power_is_run_again(checkpoint: Path) -> None:
-    """Spark reads the state that the newest epoch left, which the next decision would have made durable."""
-    put(checkpoint, "state/0/0/1.delta", "rows")
-    note(checkpoint, boot="another life of this machine")
-    assert mend(checkpoint) == ("offsets/1", "commits/0"), "Spark takes up the newest barrier"
-    put(checkpoint, "commits/0", COMMIT)
-    (checkpoint / "onceonly/synced.app").unlink()
-    assert mend(checkpoint) == ("commits/0",), "a note that is lost, too"
-    put(checkpoint, "offsets/1", BARRIER % 1)
-    assert mend(checkpoint) == ("offsets/1",), "what notes it as complete was lost"
-    assert mend(checkpoint) == ()
-
-
-def test_an_epoch_whose_state_is_there_is_not_run_again(checkpoint: Path) -> None:
-    assert mend(checkpoint) == (), "no state"
-    put(checkpoint, "state/0/0/1.delta", "rows")
-    note(checkpoint, boot=durable.boot())
-    assert mend(checkpoint) == (), "only processes have died"
-    note(checkpoint)
-    assert mend(checkpoint) == (), "a note of an earlier version does not say"
-    note(checkpoint, boot="another life of this machine")
-    put(checkpoint, "commits/1", COMMIT)
-    assert mend(checkpoint) == (), "an epoch that Spark's repartition has added: it is nobody's to run again"
-    decide(checkpoint, 1)
-    decide(checkpoint, 2)
-    assert mend(checkpoint) == (), "durable before the decision of the epoch after it"
 
 
 def test_a_compacted_list_is_a_list(checkpoint: Path) -> None:

@@ -200,6 +200,9 @@ class Coordinator:
         )
         if plan.mode is not Mode.DRAIN:
             failpoints.hit("link.before_check")
+        elif self._inputs is not None:
+            # The tasks have left the state anew, over what was durable, and no other decision waits for it.
+            self._require(self._inputs.sync_state(), plan.epoch)
         state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
         self._drive(state, commands, epoch=plan.epoch, run=run)
         self._log.fold()
@@ -367,7 +370,9 @@ class Coordinator:
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
         # Last of all, as an older driver that wakes up may write the offsets over at any time.
-        unsynced = self._inputs.synced(plan) if self._inputs is not None else ""
+        unsynced = (
+            (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
+        )
         inputs = self._inputs.read(plan.epoch) if self._inputs is not None else None
         # The questions took time, too.
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
@@ -396,18 +401,21 @@ class Coordinator:
         sink = self._sinks[name]
         return sink.expiring(handles, facts, age_s), dict(sink.identity())
 
+    def _require(self, unsynced: str, epoch: int) -> None:
+        """See that nothing kept Spark's files from being made durable. Raises ``UnavailableError``."""
+        if unsynced:
+            raise UnavailableError(
+                f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
+                next_step="See to the checkpoint's file system and start the query again; nothing was decided.",
+            )
+
     def _put(self, link: Link) -> protocol.Event:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
         if not link.reason:
             failpoints.hit("link.before_put")
         if link.kind is LinkKind.SKIPPED and self._inputs is not None:
             # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
-            unsynced = self._inputs.sync()
-            if unsynced:
-                raise UnavailableError(
-                    f"Query {self._log.query}, chk-{link.epoch}: Spark's checkpoint is not durable: {unsynced}",
-                    next_step="See to the checkpoint's file system and start the query again; nothing was decided.",
-                )
+            self._require(self._inputs.sync(), link.epoch)
         link = replace(link, stamp=stamps.now())
         standing = self._log.put_link(link)
         if standing != link:

@@ -37,6 +37,7 @@ class SparkInputs:
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._sync = CheckpointSync(checkpoint)
+        self._state = CheckpointSync(checkpoint / "state")
 
     def begin_sync(self, plan: Plan) -> None:
         """Begin to make durable what a replay of a planned epoch reads. Planner or driver; does not wait."""
@@ -45,6 +46,14 @@ class SparkInputs:
     def synced(self, plan: Plan) -> str:
         """Wait until it is durable; say what kept it from being. Any process of the driver's machine."""
         return self._sync.wait(plan)
+
+    def sync_state(self) -> str:
+        """Make durable the state that an epoch's tasks have left; say what kept it from being. Once a try.
+
+        Commit process or driver, when all tasks have ended and before Spark can note the epoch as complete: it never
+        leaves that state again, and does not start without it.
+        """
+        return self._state.sync() if (self._checkpoint / "state").is_dir() else ""
 
     def sync(self) -> str:
         """Make all that is there now durable; say what kept it from being. Driver, before a link that skips."""

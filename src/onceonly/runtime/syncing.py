@@ -3,7 +3,8 @@
 Spark syncs none of its files. A decision of epoch N says "these rows, up to there", and a replay of N reads
 ``metadata``, ``offsets/N`` and the one before, ``commits/N-1``, the lists of files in ``sources`` and the state that
 epoch N-1 left. All of that is there when N is planned: so the syncs are begun then, in a thread beside the tasks, and
-the decision waits for their end.
+the decision waits for their end. The state that N's own tasks leave is read by whoever starts at N+1; it is there when
+they have ended, so that the decision of N, or its drain, waits for that, too.
 
 On the format road planner and commit process are two. The planner leaves a note of what became of its syncs, and the
 commit process decides on that note alone: to sync once more would prove nothing, as Linux tells of a failed write once,
@@ -61,7 +62,10 @@ class _Folder:
 
 
 class CheckpointSync:
-    """The syncs of one checkpoint in one process. Driver, planner or commit process; one epoch at a time."""
+    """The syncs of one checkpoint, or of a folder in it, in one process. Driver, planner or commit process.
+
+    One epoch at a time.
+    """
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
@@ -212,32 +216,11 @@ def _parents(checkpoint: Path) -> list[Path]:
     return [folder for folder in above if folder.stat().st_dev == device and os.access(folder, os.R_OK)]
 
 
-def may_have_lost(checkpoint: Path) -> bool:
-    """Say whether the machine may have lost its power since an epoch was planned here: no note is of this boot.
-
-    Driver, before a start. Notes of an earlier version do not say. Raises ``OSError``.
-    """
-    try:
-        paths = [path for path in (checkpoint / FOLDER).iterdir() if path.name.partition(".")[0] == _NOTE]
-    except FileNotFoundError:
-        return True
-    notes = map(_read, paths)
-    return not any(note is not None and note.boot in {"", durable.boot()} for note in notes)
-
-
 class _Noted(msgspec.Struct, frozen=True):
     plan: str
     process: int
     done: bool
     why: str = ""
-    boot: str = ""
-
-
-def _read(path: Path) -> _Noted | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Noted)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 class _Note:
@@ -250,7 +233,7 @@ class _Note:
 
     def put(self, *, done: bool, why: str = "") -> None:
         """Write it. Where it cannot be written, nobody reads it, and nothing is decided."""
-        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why[:_WHY_MAX], durable.boot()))
+        noted = msgspec.json.encode(_Noted(self._plan, os.getpid(), done, why[:_WHY_MAX]))
         # Written over in its place: a file system that is careful of power cuts would sync a rename here.
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -279,8 +262,11 @@ class _Note:
         return f"the syncs of the planner took more than {WAIT_S:g} s"
 
     def _read(self) -> _Noted | None:
-        noted = _read(self._path)
-        return noted if noted is not None and noted.plan == self._plan else None
+        try:
+            noted = msgspec.json.decode(self._path.read_bytes(), type=_Noted)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return noted if noted.plan == self._plan else None
 
 
 def _ends_soon() -> bool:

@@ -24,7 +24,6 @@ from onceonly.errors import OnceonlyError
 from onceonly.log import codec, identity, names
 from onceonly.log.local import LocalStore
 from onceonly.model import Link, LinkKind
-from onceonly.runtime.syncing import may_have_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,29 +78,10 @@ class _Torn:
             if _is_commit(_text(path)):
                 break
             yield _remove(path)
-        yield from self._mend_state()
         yield from self._mend_offsets()
         yield from self._mend_lists()
         yield from self._mend_id()
         yield from self._mend_beginning()
-
-    def _mend_state(self) -> Iterator[Path]:
-        """Have the newest epoch run again, where the state that it has left may be lost with the power.
-
-        That state is made durable for the next epoch's decision. Nobody can see from outside whether it is whole; the
-        state before it is, and so the epoch's replay leaves it again. Its rows are decided, and not written again.
-        """
-        commits = self._newest_first("commits")
-        newest = int(commits[0].name) if commits else -1
-        if self._decided < 0 or newest > self._decided or not _children(self._checkpoint / "state"):
-            return
-        if may_have_lost(self._checkpoint):
-            # First what is undecided: Spark takes up the newest barrier, whatever is noted as complete.
-            for barrier in self._newest_first("offsets"):
-                if int(barrier.name) > self._decided:
-                    yield _remove(barrier)
-            if newest == self._decided:
-                yield _remove(commits[0])
 
     def _mend_sums(self) -> Iterator[Path]:
         """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""

@@ -10,14 +10,12 @@ import logging
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import onceonly
-from onceonly import durable
 from onceonly.embedded.jars import spark_jars
 from onceonly.spark.local_session import local_session
 from onceonly.testing.parent import die_with_parent
@@ -123,12 +121,6 @@ def run(spark: SparkSession, task: Task) -> Done:
     return Done(ok=not code, code=code, what=what, starts=len(starts) - times + 1, took_s=took)
 
 
-def _boot_anew() -> None:
-    """Have this process take the machine for one that has lost its power: it lives on, and its memory with it."""
-    boot = uuid.uuid4().hex
-    durable.boot = lambda: boot
-
-
 def _rescale(spark: SparkSession, task: Task) -> None:
     """Deal the state to other partitions, if so told: to what follows, that is an epoch which no sink has seen."""
     if task.rescale:
@@ -185,7 +177,6 @@ def main() -> None:
         if not given.exists():
             time.sleep(_POLL_S)
             continue
-        _boot_anew()
         done = run(spark, msgspec.json.decode(given.read_bytes(), type=Task))
         _wait_unloaded(spark)
         written = folder / "done.tmp"
