@@ -54,8 +54,12 @@ MUTANTS = (
 
 @pytest.mark.parametrize(
     "bound",
-    [TWO_EPOCHS, TWO_SLOTS, TWO_FAULTS, LOST_RECEIPTS],
-    ids=["two epochs", "two slots", "two faults", "two epochs and two faults"],
+    [
+        pytest.param(TWO_EPOCHS, id="two epochs"),
+        pytest.param(TWO_SLOTS, id="two slots"),
+        pytest.param(TWO_FAULTS, id="two faults", marks=pytest.mark.long),
+        pytest.param(LOST_RECEIPTS, id="two epochs and two faults", marks=pytest.mark.long),
+    ],
 )
 def test_the_laws_hold_in_every_state_and_none_is_stuck(bound: Bound) -> None:
     found = bound.check()
