@@ -257,3 +257,20 @@ def test_what_a_process_left_that_died_in_its_first_epoch_is_taken_away_as_spark
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
     put(tmp_path, left[0], "v1")
     assert mend(tmp_path) == (), "Spark has begun: it looks at names only"
+
+
+@pytest.mark.parametrize("torn", ["state/0/_metadata/metadata", "state/0/0/_metadata/schema"])
+def test_a_first_epoch_with_state_is_planned_anew_as_what_describes_the_state_may_be_torn(
+    tmp_path: Path, torn: str
+) -> None:
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
+    put(tmp_path, torn, "")
+    assert mend(tmp_path) == ("offsets/0", "state")
+    put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
+    put(tmp_path, torn, "")
+    put(tmp_path, "commits/0", COMMIT)
+    assert mend(tmp_path) == (), "another sink has written it"
+    (tmp_path / "commits/0").unlink()
+    decide(tmp_path, 0)
+    assert mend(tmp_path) == (), "durable before the decision"

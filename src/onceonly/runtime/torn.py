@@ -175,18 +175,25 @@ class _Torn:
     def _mend_beginning(self) -> Iterator[Path]:
         """Take away what stands where Spark begins its first epoch: over empty folders only, and nobody decided it.
 
-        A process that dies in its first epoch leaves a temporary file there, too.
+        A process that dies in its first epoch leaves a temporary file there, too. What Spark writes of a state then may
+        be torn, which only Spark could tell: so a first epoch with state is planned anew.
         """
-        if self._decided >= 0 or self._newest_first("offsets") or self._newest_first("commits"):
+        if self._decided >= 0 or self._newest_first("commits"):
             return
+        state = self._checkpoint / "state"
+        versions = [_VERSION.match(path.name) for path in state.rglob("*")]
+        # States of later epochs are somebody's, though nothing says whose.
+        is_first = bool(versions) and all(int(found[1]) <= 1 for found in versions if found)
+        barriers = self._newest_first("offsets")
+        if barriers and not is_first:
+            return
+        for barrier in barriers:
+            yield _remove(barrier)
         for folder in ("offsets", "commits"):
             for path in _children(self._checkpoint / folder):
                 if _TEMPORARY_OF_SPARK.fullmatch(path.name):
                     yield _remove(path)
-        state = self._checkpoint / "state"
-        # States of later epochs are somebody's, though nothing says whose.
-        versions = [_VERSION.match(path.name) for path in state.rglob("*")]
-        if versions and all(int(found[1]) <= 1 for found in versions if found):
+        if is_first:
             shutil.rmtree(state)
             durable.sync(self._checkpoint)
             yield state
