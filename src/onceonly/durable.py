@@ -15,11 +15,11 @@ import os
 import secrets
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 log = logging.getLogger("onceonly")
 
@@ -27,21 +27,11 @@ EXIT = 74
 """The status of a process whose fsync failed: EX_IOERR of sysexits.h."""
 TEMPORARY = ".tmp"
 
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-
 # Nothing was tried: this descriptor, or this file system, has no fsync.
 _NOT_TRIED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 # A shared mount says so at fsync. What was written is thrown away and written anew, into another file.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _WORDS_S = 2.0
-
-
-def boot() -> str:
-    """Return what tells one life of this machine from another, empty where the system does not say. Any process."""
-    try:
-        return BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def fsync(descriptor: int, path: Path, *, fresh: bool = False) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly import durable
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import leases
 from onceonly.sinks.kafka.leases import Leases
@@ -109,7 +108,7 @@ def test_after_a_restart_of_the_machine_no_file_is_believed(
     before = Leases("p.", tmp_path).claim(0)
     boot = tmp_path / "boot"
     boot.write_text("another", encoding="ascii")
-    monkeypatch.setattr(durable, "BOOT", boot)
+    monkeypatch.setattr(leases, "_BOOT", boot)
     assert Leases("p.", tmp_path).claim(1).transactional_id != before.transactional_id
 
 

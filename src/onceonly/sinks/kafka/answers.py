@@ -10,7 +10,9 @@ from onceonly.errors import ConfigurationError
 NONE = 0
 UNKNOWN_TOPIC = 3
 COORDINATOR_CODES = frozenset({14, 15, 16})  # loading, not available, not this one
-NOT_YET_CODES = COORDINATOR_CODES | {7, 8, 13, 51, 56, 88}  # time-outs, 51 still ending, 88 unstable
+STILL_ENDING = 51
+"""CONCURRENT_TRANSACTIONS: one is being ended, either way. It takes milliseconds, unless a broker is down."""
+NOT_YET_CODES = COORDINATOR_CODES | {7, 8, 13, STILL_ENDING, 56, 88}  # time-outs, 88 unstable
 TOPIC_FORBIDDEN = 29
 FORBIDDEN = {
     29: "WRITE and DESCRIBE on topic {}",

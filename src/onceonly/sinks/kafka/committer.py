@@ -22,6 +22,7 @@ from onceonly.sinks.kafka.admin import (
     NotAnsweredError,
     refuse_forbidden,
 )
+from onceonly.sinks.kafka.answers import STILL_ENDING
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.transaction import init_request
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.end_txn import EndTxn
 
-# CONCURRENT_TRANSACTIONS of the protocol: it is being ended, one way or the other.
-_STILL_ENDING = 51
 _STABLE_S = 5.0
 _FENCE_S = 30.0
 _LOOK_UPS_MAX = 16
@@ -152,7 +151,7 @@ def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: A
     if code in NOT_YET_CODES:
         if code in COORDINATOR_CODES:
             admin.forget(TRANSACTION, prepared.transactional_id)
-        if code == _STILL_ENDING and _shows_its_token(admin, prepared):
+        if code == STILL_ENDING and _shows_its_token(admin, prepared):
             return AlreadyCommitted()
         return RetryLater(f"{prepared.transactional_id}: error {code}")
     return _look_up(admin, prepared, code)

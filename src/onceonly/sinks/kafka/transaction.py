@@ -22,6 +22,7 @@ from onceonly.sinks.kafka.admin import (
     UNKNOWN_TOPIC,
     NotAnsweredError,
 )
+from onceonly.sinks.kafka.answers import STILL_ENDING
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.record_batches import Identity
 
@@ -38,8 +39,6 @@ _ADD_OFFSETS_VERSION_MAX = 3
 # From 5 on, the group is added by the commit itself.
 _COMMIT_OFFSET_VERSION_MAX = 4
 _PARTITION = 0
-# CONCURRENT_TRANSACTIONS: the id's last transaction is being ended. Milliseconds, unless a broker is down.
-_STILL_ENDING = 51
 ENDING_S = 5.0
 """So long it is waited for where there are other ids."""
 
@@ -74,7 +73,7 @@ def take_id(
 
     def attempt() -> Identity:
         answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
-        if answer.error_code == _STILL_ENDING:
+        if answer.error_code == STILL_ENDING:
             ending.append(time.monotonic())
             if ending[-1] - ending[0] >= ending_s:
                 raise StillEndingError(
