@@ -114,14 +114,20 @@ def dies(action: Callable[[], object]) -> bool:
     return False
 
 
+def epochs(count: int) -> list[Manifest]:
+    """Return the manifests of so many epochs, of one file each."""
+    return [
+        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),))
+        for number in range(count)
+    ]
+
+
 @kills
 def test_merging_manifests_loses_and_doubles_none_at_any_step(
     quick: Path, monkeypatch: pytest.MonkeyPatch, *, kill: bool
 ) -> None:
     monkeypatch.setattr(ledger, "MERGED", 2)
-    manifests = [
-        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(10)
-    ]
+    manifests = epochs(10)
     for nth in count(1):
         kept = ledger.Ledger(LocalStore(), quick / str(nth))
         for manifest in manifests[:9]:
@@ -141,9 +147,7 @@ def test_a_manifest_that_was_put_outlives_a_power_loss_at_any_step(
     quick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MERGED", 2)
-    manifests = [
-        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(10)
-    ]
+    manifests = epochs(10)
     for nth in count(1):
         disk = Disk()
         kept = ledger.Ledger(disk, quick / str(nth))
@@ -183,9 +187,7 @@ def test_an_epoch_is_read_once_where_others_expired_and_merged_between_a_look_an
     quick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "MERGED", 2)
-    manifests = [
-        Manifest(epoch=number, layout="l", files=(DataFile(f"f{number}", 1, 4, "c"),)) for number in range(20)
-    ]
+    manifests = epochs(20)
     other = ledger.Ledger(LocalStore(), quick / "m")
 
     class Paused(LocalStore):

@@ -406,7 +406,7 @@ class Coordinator:
         if unsynced:
             raise UnavailableError(
                 f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
-                next_step="See to the checkpoint's file system and start the query again; nothing was decided.",
+                next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
             )
 
     def _put(self, link: Link) -> protocol.Event:

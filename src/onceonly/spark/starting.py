@@ -87,6 +87,7 @@ def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noq
 
 def _is_ours(function: object) -> bool:
     """Say whether a foreachBatch function is one of ``onceonly.sink``; one with ``onceonly.epoch`` looks like any."""
+    # By name, as its module imports this one.
     return type(function).__module__ == f"{__package__}.foreach_batch"
 
 
