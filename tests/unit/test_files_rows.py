@@ -135,6 +135,24 @@ def test_split_gives_every_row_to_its_folder_once() -> None:
         list(partitions.split(given, ["day"], who=""))
 
 
+def test_many_partition_columns_of_many_values_are_told_apart() -> None:
+    # 500 to the power of 8 does not fit into 64 bits.
+    columns = {f"k{power}": pa.array([n * (2 * power + 1) % 500 for n in range(500)]) for power in range(8)}
+    given = batch(n=pa.array(range(500)), **columns)
+    found = list(partitions.split(given, list(columns), who=""))
+    assert len(found) == 500
+    for folder, part in found:
+        (n,) = part["n"].to_pylist()
+        assert folder == "/".join(f"{name}={column[n]}" for name, column in columns.items())
+
+
+def test_the_folder_of_null_is_refused_where_its_name_is_too_long() -> None:
+    name = "c" * 230
+    assert dict(partitions.split(batch(n=pa.array([1]), **{name: pa.array(["v"])}), [name], who=""))
+    with pytest.raises(RecordRefusedError, match="257 bytes, and 255 is the most"):
+        list(partitions.split(batch(n=pa.array([1]), **{name: pa.array([None], pa.string())}), [name], who=""))
+
+
 def test_a_damaged_manifest_is_named_and_never_read_in_part(quick: Path) -> None:
     bench = Files(quick)
     bench.finish(0, bench.prepared(rows(1)))

@@ -48,19 +48,17 @@ def _codes(batch: pa.RecordBatch, keys: Sequence[str], who: str) -> tuple[pa.Arr
     import pyarrow.compute as pc
 
     codes = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
-    values: list[list[str | None]] = []
+    rows: list[tuple[str | None, ...]] = [()]
     for key in keys:
         encoded = batch.column(key).dictionary_encode(null_encoding="encode")
-        values.append(_texts(encoded.dictionary, key, who))
-        codes = pc.add(pc.multiply(codes, len(values[-1])), encoded.indices.cast(pa.int64()))
-    folders = {}
-    for code in codes.unique().to_pylist():
-        rest, row = code, []
-        for texts in reversed(values):
-            rest, index = divmod(rest, len(texts))
-            row.append(texts[index])
-        folders[code] = folder_of(keys, reversed(row), who=who)
-    return codes, folders
+        texts = _texts(encoded.dictionary, key, who)
+        joined = pc.add(pc.multiply(codes, len(texts)), encoded.indices.cast(pa.int64()))
+        # Counted anew for each column: what several of them make may be more than 64 bits hold, where it wraps around.
+        joined = joined.dictionary_encode()
+        pairs = (divmod(code, len(texts)) for code in joined.dictionary.to_pylist())
+        rows = [(*rows[row], texts[text]) for row, text in pairs]
+        codes = joined.indices.cast(pa.int64())
+    return codes, {code: folder_of(keys, row, who=who) for code, row in enumerate(rows)}
 
 
 def _found(column: str, names: Sequence[str]) -> str:

@@ -55,13 +55,12 @@ def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str)
 
 
 def _part(column: str, value: str | None, who: str) -> str:
-    if value is None or not value:
-        return f"{escape(column)}={NULL_FOLDER}"
     if value == NULL_FOLDER:
         raise RecordRefusedError(
             f"{who}: the value {value!r} of the partition column {column} stands for null in a folder name",
             next_step="change the value before it is written; the rows stay in the source",
         )
+    value = value or NULL_FOLDER
     part = f"{escape(column)}={escape(value)}"
     if len(part.encode()) > NAME_BYTES_MAX:
         raise RecordRefusedError(
