@@ -144,3 +144,36 @@ print(refused(fill))
     )
     assert said[0].startswith("WriteFailedError")
     assert "EFBIG" in said[0]
+
+
+def test_every_format_tells_a_full_disk_by_its_name_wherever_it_meets_it(tmp_path: Path) -> None:
+    said = in_namespace(
+        tmp_path,
+        """
+import os, random
+def fill(form, rows):
+    bench = Files(disk / f"{form}-{rows}", {"format": form, "compression": "none"}, columns=(("id", "bigint"),))
+    bench.options["partitionby"] = ""
+    sink, attempt = bench.begin()
+    (disk / "ballast").write_bytes(bytes(700_000))
+    try:
+        for start in range(0, rows, 20_000):
+            ids = [random.getrandbits(62) for _ in range(20_000)]
+            sink.write(attempt, pa.record_batch({"id": ids}))
+        sink.pre_commit(attempt)
+    finally:
+        sink.discard(attempt)
+        (disk / "ballast").unlink()
+        names = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        left = [name for name in names if name.startswith(str(disk))]
+        assert left == bench.staged() == [], left
+for form in ("parquet", "orc", "json", "csv"):
+    for rows in (60_000, 2_000_000):  # met at its end, and before
+        print(form, rows, refused(lambda: fill(form, rows)), flush=True)
+""",
+    )
+    assert len(said) == 8
+    for line in said:
+        assert "WriteFailedError" in line
+        assert "no space for" in line
+        assert "ENOSPC" in line

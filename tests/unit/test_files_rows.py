@@ -150,7 +150,9 @@ def test_the_folder_of_null_is_refused_where_its_name_is_too_long() -> None:
     name = "c" * 230
     assert dict(partitions.split(batch(n=pa.array([1]), **{name: pa.array(["v"])}), [name], who=""))
     with pytest.raises(RecordRefusedError, match="257 bytes, and 255 is the most"):
-        list(partitions.split(batch(n=pa.array([1]), **{name: pa.array([None], pa.string())}), [name], who=""))
+        list(
+            partitions.split(batch(n=pa.array([1]), **{name: pa.array([None], pa.string())}), [name], who="")
+        )
 
 
 def test_a_damaged_manifest_is_named_and_never_read_in_part(quick: Path) -> None:

@@ -96,6 +96,8 @@ class Sieve:
         if named is None:
             return
         count = self._about.count(topic)
+        if count is not None and int(named[rows].max()) >= count:
+            count = self._about.count(topic, anew=True)  # partitions may have been added
         wrong = named[rows] < columns.BY_KEY
         if count is not None:
             wrong |= named[rows] >= count
@@ -116,11 +118,17 @@ class Sieve:
             if self._codec.compress is not None:
                 # What cannot be made smaller grows, by a codec's frames; by no codec to the double.
                 sure = min(sure, limit // 2 - record_batches.BATCH_BYTES)
+        is_anew = False
         for row in rows[fields.sizes[rows] > sure]:
             size = int(fields.sizes[row])
             if size > self._record_bytes_max:
                 yield _too_large(row, size, f"kafka.max.request.size, {self._record_bytes_max}")
-            elif limit is not None and (alone := _alone(fields, int(row), self._codec)) > limit:
+                continue
+            if limit is None or (alone := _alone(fields, int(row), self._codec)) <= limit:
+                continue
+            if not is_anew:  # it may have been raised
+                limit, is_anew = self._about.limit(topic, anew=True), True
+            if limit is not None and alone > limit:
                 yield _too_large(row, alone, f"max.message.bytes of topic {topic}, {limit}")
 
 
@@ -134,21 +142,24 @@ def sieve(options: KafkaOptions, about: Told) -> Sieve:
 
 
 class Told:
-    """What the cluster says of topics, asked when first needed and again after a minute. Executor."""
+    """What the cluster says of topics, asked when first needed, again after a minute, and ``anew``. Executor.
+
+    A row is refused by what was asked for anew only: the topic may take it by now.
+    """
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._limits: dict[str, tuple[float, int | None]] = {}
         self._topics = Topics(admin, _AGE_S)
 
-    def limit(self, topic: str) -> int | None:
+    def limit(self, topic: str, *, anew: bool = False) -> int | None:
         """Give ``max.message.bytes``; None where this user may not see it, or nobody has answered yet.
 
         Where nobody answers now, it is the one before, and the next one who needs it asks again.
         """
         asked, limit = self._limits.get(topic, (-_AGE_S, None))
         now = time.monotonic()
-        if now - asked >= _AGE_S:
+        if anew or now - asked >= _AGE_S:
             try:
                 limit = limit_of(self._admin, topic)
             except NotAnsweredError:
@@ -156,8 +167,10 @@ class Told:
             self._limits[topic] = now, limit
         return limit
 
-    def count(self, topic: str) -> int | None:
+    def count(self, topic: str, *, anew: bool = False) -> int | None:
         """Give how many partitions there are; None where that cannot be told now."""
+        if anew:
+            self._topics.forget(topic)
         try:
             return len(self._topics.leaders(topic))
         except (NotAnsweredError, import_confluent().KafkaException):
