@@ -9,17 +9,20 @@ import ssl
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from kafka.errors import UnknownBrokerIdError
+from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.net.selector import NetworkSelector
 
+from onceonly.sinks.kafka import admin as admins
 from onceonly.sinks.kafka import client as clients
+from onceonly.sinks.kafka import plain_client as plain_clients
 from onceonly.sinks.kafka.admin import Admin, NotAnsweredError
 from onceonly.sinks.kafka.client import Client, limits
 from onceonly.sinks.kafka.manager import Manager
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.plain_client import PlainClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +176,7 @@ def test_servers_that_were_not_tried_come_before_those_that_were_in_vain() -> No
 def _unconnected() -> Client:
     client = Client.__new__(Client)
     client._net = SimpleNamespace(_closed=False, _exception=None)
-    client._silent_since = None
+    client._silent_since, client._heard = None, 0.0
     return client
 
 
@@ -193,6 +196,47 @@ def test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more(
     assert not client.is_usable()
     client._note(clock.now, is_answered=True)
     assert client.is_usable(), "somebody has answered"
+
+
+def test_one_broker_that_was_silent_for_long_does_not_hide_that_others_have_answered_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    client = _unconnected()
+    began = clock.now
+    clock.now += 9.9
+    client._note(clock.now, is_answered=True)
+    clock.now += 0.1
+    client._note(began, is_answered=False)
+    assert client.is_usable(), "its connections to the others would be closed with all that is on them"
+    clock.now += 5
+    assert not client.is_usable()
+
+
+def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(plain_clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    class Turn:
+        def __enter__(self) -> None:
+            clock.now += 9
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def refused(*_: object, **_more: object) -> None:
+        raise KafkaConnectionError("refused")
+
+    client = PlainClient.__new__(PlainClient)
+    client._lock, client._silent_since, client._is_closed = cast("Any", Turn()), None, False
+    client._kafka = SimpleNamespace(send_and_receive=refused)
+    with pytest.raises(NotAnsweredError):
+        client.send("request", 1)
+    assert client.is_usable()
 
 
 def test_one_that_is_lost_gives_way_to_a_new_one_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +278,33 @@ def test_who_comes_while_a_client_is_made_waits_for_that_one_and_not_for_his_own
     assert len(failed) == 8
     assert len(made) <= 2
     assert time.monotonic() - began < 1.5
+
+
+def test_a_client_that_comes_up_when_nobody_waits_for_it_any_more_is_closed_and_takes_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bootstrap server has answered at last, when another one had been found."""
+    free, closed = threading.Event(), threading.Event()
+    late = SimpleNamespace(is_usable=lambda: True, close=closed.set)
+    used = SimpleNamespace(is_usable=lambda: True, close=lambda: None)
+    made = iter([late, used])
+
+    def client(_options: KafkaOptions) -> Any:  # noqa: ANN401  a stand-in
+        found = next(made)
+        if found is late:
+            free.wait(10)
+        return found
+
+    monkeypatch.setattr(clients, "Client", client)
+    monkeypatch.setattr(admins, "_NEW_S", 0.1)
+    admin = Admin(OPTIONS)
+    with pytest.raises(NotAnsweredError, match=r"no connection within 0\.1 s"):
+        admin.client()
+    given: list[Any] = [admin.client()]
+    free.set()
+    assert closed.wait(10)
+    given.append(admin.client())
+    assert given == [used, used]
 
 
 def test_limits_of_connections_are_passed_on() -> None:

@@ -123,24 +123,30 @@ class Admin:
                 self._making = background.begin("onceonly-connect", self._make)
             making: Future[Client | PlainClient] = self._making
         try:
-            return making.result(_NEW_S)
-        except TimeoutError as error:
-            with self._lock:
-                if self._making is making:
-                    self._making = None
-            raise NotAnsweredError(f"no connection within {_NEW_S:g} s") from error
+            made = making.result(_NEW_S)
+        except BaseException as error:  # an interrupt, too
+            if self._take(None, making):
+                # It may come up yet, when another one is used.
+                making.add_done_callback(_close)
+            if isinstance(error, TimeoutError):
+                raise NotAnsweredError(f"no connection within {_NEW_S:g} s") from error
+            raise
+        self._take(made, making)
+        return made
+
+    def _take(self, made: Client | PlainClient | None, making: Future[Client | PlainClient]) -> bool:
+        """Use what was made, or none; say whether it was this one that was waited for: it is asked once."""
+        with self._lock:
+            is_waited_for = self._making is making
+            if is_waited_for:
+                self._client, self._making = made, None
+            return is_waited_for
 
     def _make(self) -> Client | PlainClient:
         from onceonly.sinks.kafka.client import Client
         from onceonly.sinks.kafka.plain_client import PlainClient
 
-        client: Client | PlainClient | None = None
-        try:
-            client = PlainClient(self._options) if names.missing() else Client(self._options)
-        finally:
-            with self._lock:
-                self._client, self._making = client, None
-        return client
+        return PlainClient(self._options) if names.missing() else Client(self._options)
 
     def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401  kafka-python is untyped
         """Send one request to a broker, any where none is named, and give its response.

@@ -84,6 +84,7 @@ class Client:
         self.leaders: list[int] = []
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent_since: float | None = None
+        self._heard = 0.0
         # How long an answer of a broker is waited for, where it was silent before.
         self._patience: dict[int, float] = {}
         self._paused: dict[int, Any] = {}
@@ -314,7 +315,7 @@ class Client:
 
         def answered(found: Any) -> None:  # noqa: ANN401
             if found is not _UNTOLD:
-                self._silent_since = None
+                self._note(began, is_answered=True)
             answer.set_result(found)
 
         def failed(error: BaseException) -> None:
@@ -335,9 +336,10 @@ class Client:
     def _note(self, began: float, *, is_answered: bool) -> None:
         """Keep since when nobody has answered."""
         if is_answered:
-            self._silent_since = None
+            self._silent_since, self._heard = None, time.monotonic()
         elif self._silent_since is None:
-            self._silent_since = began
+            # Others may have answered while this one was waited for.
+            self._silent_since = max(began, self._heard)
 
     def _in_its_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
         """Do a call in the thread of kafka-python, and wait. Raises ``NotAnsweredError`` within bounded time."""

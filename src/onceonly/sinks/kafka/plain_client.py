@@ -110,8 +110,8 @@ class PlainClient:
     def _ask(self, request: Any, node: int | None, timeout_s: float) -> Any:  # noqa: ANN401
         from kafka.errors import KafkaError
 
-        began = time.monotonic()
         with self._lock:
+            began = time.monotonic()
             try:
                 if node is None:
                     node = self._kafka.least_loaded_node(bootstrap_fallback=True)
