@@ -12,6 +12,7 @@ import pytest
 from onceonly.sinks.kafka import compression, record_batches, refusals
 from onceonly.sinks.kafka.admin import NotAnsweredError
 from onceonly.sinks.kafka.columns import rows
+from onceonly.sinks.kafka.delivery import Topics
 from onceonly.sinks.kafka.refusals import Sieve, Told
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -24,10 +25,10 @@ class Cluster:
     limits: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def limit(self, topic: str) -> int | None:
+    def limit(self, topic: str, *, anew: bool = False) -> int | None:
         return self.limits.get(topic)
 
-    def count(self, topic: str) -> int | None:
+    def count(self, topic: str, *, anew: bool = False) -> int | None:
         return self.counts.get(topic)
 
 
@@ -117,6 +118,45 @@ def test_what_is_left_is_what_the_producers_read() -> None:
     sieve = Sieve(None, 100, record_batches.PLAIN, Cluster())  # type: ignore[arg-type]
     taken, _ = sieve.part(pa.record_batch(columns))
     assert [row[:2] for row in rows(taken, None, 0)] == [("t", b"a")]
+
+
+def test_no_row_is_refused_by_what_the_topic_was_a_moment_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions were added, and its limit was raised, within the minute in which nobody asks again."""
+    counts, limits = [1], [300]
+    asked: list[str] = []
+
+    def leaders(topics: Topics, topic: str) -> list[int]:
+        if topic not in topics._leaders:
+            asked.append("count")
+            topics._leaders[topic] = (0.0, [1] * counts[-1])
+        return topics._leaders[topic][1]
+
+    def limit_of(_admin: object, _topic: str) -> int:
+        asked.append("limit")
+        return limits[-1]
+
+    monkeypatch.setattr(refusals, "limit_of", limit_of)
+    monkeypatch.setattr(Topics, "leaders", leaders)
+    sieve = Sieve("t", 1000, record_batches.PLAIN, Told(None))  # type: ignore[arg-type]
+    batch = pa.record_batch(
+        {"value": [b"a", b"b" * 400, b"c" * 450], "partition": pa.array([2, 0, 0], pa.int32())}
+    )
+
+    def refused() -> list[tuple[int, str]]:
+        return [(each.row, each.code) for each in sieve.part(batch)[1]]
+
+    assert refused() == [(0, "NO_PARTITION"), (1, "TOO_LARGE"), (2, "TOO_LARGE")]
+    counts.append(3)
+    assert refused() == [(1, "TOO_LARGE"), (2, "TOO_LARGE")]
+    limits.append(500)
+    asked.clear()
+    assert refused() == [(2, "TOO_LARGE")]
+    assert asked == ["limit"], "once a batch, and only where a row would be refused"
+    limits.append(600)
+    assert refused() == []
+    asked.clear()
+    assert refused() == []
+    assert asked == []
 
 
 def test_a_limit_that_nobody_tells_now_is_the_one_that_was_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,39 @@ class CountingFile(io.RawIOBase):
         return str(self._digest.hexdigest())
 
 
+class _Withheld(io.RawIOBase):
+    """Passes bytes on, and keeps an error until it is asked for.
+
+    The ORC writer says no more of an error than a text, and where its close meets one it ends the process.
+    """
+
+    def __init__(self, out: CountingFile) -> None:
+        self._out = out
+        self._error: Exception | None = None
+
+    def writable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  any buffer
+        """Write all of it; nothing after an error."""
+        if self._error is None:
+            try:
+                return self._out.write(data)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is raised by ``see``
+                self._error = error
+        return memoryview(data).nbytes
+
+    def tell(self) -> int:
+        """Give the position: the end."""
+        return self._out.tell()
+
+    def see(self) -> None:
+        """Raise the error that was kept."""
+        if self._error is not None:
+            raise self._error
+
+
 class Encoder(Protocol):
     """Writes tables into one file, at once; ``close`` writes its end."""
 
@@ -89,7 +122,8 @@ class OrcEncoder:
 
         codec = {"none": "uncompressed"}.get(options.compression, options.compression)
         stripe = min(_STRIPE_BYTES, options.file_bytes_max)
-        self._writer = orc.ORCWriter(out, compression=codec, stripe_size=stripe)
+        self._out = _Withheld(out)
+        self._writer = orc.ORCWriter(self._out, compression=codec, stripe_size=stripe)
         self._who = who
 
     def add(self, table: pa.Table) -> None:
@@ -97,10 +131,12 @@ class OrcEncoder:
         for batch in table.to_batches():
             stripes.check(batch, who=self._who)
         self._writer.write(table)
+        self._out.see()
 
     def close(self) -> None:
         """Write the last stripe, and the footer."""
         self._writer.close()
+        self._out.see()
 
 
 class _Deflated:
