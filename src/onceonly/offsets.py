@@ -6,7 +6,8 @@ import re
 
 # A version line and a line of metadata stand before the sources' lines (OffsetSeqLog.serialize).
 _HEADER_LINES = 2
-# Version 2 has "name:offsets" (PySpark 4.2). JSON that has a colon begins with a bracket or a quotation mark.
+# Version 1 has offsets alone, which may be any text of the source's. Later ones have "name:offsets" (PySpark 4.2).
+_WITHOUT_NAMES = "v1"
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+):(?=.)")
 
 
@@ -17,15 +18,27 @@ def barrier(text: str) -> tuple[str, ...]:
 
 def lines(text: str) -> tuple[tuple[str, str], ...]:
     """Give the name of each source, and its end offsets. In version 1 a source's name is its number."""
-    found = [line for line in text.split("\n")[_HEADER_LINES:] if line]
-    return tuple(_named(line, str(number)) for number, line in enumerate(found))
+    version, *others = text.split("\n")
+    found = [line for line in others[_HEADER_LINES - 1 :] if line]
+    return tuple(_named(line, version, str(number)) for number, line in enumerate(found))
 
 
-def plain(line: str) -> str:
-    """Take the source's name off, where there is one."""
-    return _named(line, "")[1]
+def plain(line: str, version: str) -> str:
+    """Take the source's name off a line, where files of this version line name their sources."""
+    return _named(line, version, "")[1]
 
 
-def _named(line: str, number: str) -> tuple[str, str]:
-    match = _NAMED.match(line)
+def is_same(noted: tuple[str, ...], barrier: tuple[str, ...]) -> bool:
+    """Say whether end offsets that a decision notes are those of a barrier.
+
+    The oldest decisions have sources' names, and others lack what looks like one in offsets that are text.
+    """
+    return len(noted) == len(barrier) and all(
+        line == end or plain(line, "") == end or line == plain(end, "")
+        for line, end in zip(noted, barrier, strict=True)
+    )
+
+
+def _named(line: str, version: str, number: str) -> tuple[str, str]:
+    match = None if version == _WITHOUT_NAMES else _NAMED.match(line)
     return (match["name"], line[match.end() :]) if match else (number, line)

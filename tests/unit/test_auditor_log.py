@@ -207,6 +207,16 @@ def test_a_barrier_with_the_names_of_sources_is_the_one_without(checkpoint: Chec
     assert any("not that of offsets/2" in example for example in checkpoint.mismatches())
 
 
+def test_offsets_that_are_text_are_no_names_of_sources(checkpoint: Checkpoint) -> None:
+    checkpoint.run(range(2))
+    checkpoint.link(2, barrier=(checkpoint.barrier(2), "2026-01-01T10:00"))
+    checkpoint.finish(2)
+    barrier = checkpoint.folder / "offsets" / "2"
+    for end, mismatches in ("2026-01-01T10:00", 0), ("2026-01-02T10:00", 1):
+        barrier.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{checkpoint.barrier(2)}\n{end}')
+        assert len(checkpoint.mismatches()) == mismatches
+
+
 def test_folded_epochs_are_read_from_history(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "checkpoint", keep=5)
     checkpoint.run(range(50))

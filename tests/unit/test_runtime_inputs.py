@@ -83,10 +83,23 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
         ('v1\n{}\n{"t":{"0":5}}\n-\n17', ('{"t":{"0":5}}', "-", "17")),
         ('v2\n{}\nsrc_a:{"logOffset":1}\n1:{"t":{"0":5}}\nb-2:-', ('{"logOffset":1}', '{"t":{"0":5}}', "-")),
         ('v1\n{}\n"2026-01-01 10:00:00"\n["a:b"]', ('"2026-01-01 10:00:00"', '["a:b"]')),
+        ("v1\n{}\n2026-01-01T10:00\nshard:5\n17", ("2026-01-01T10:00", "shard:5", "17")),
+        ("v2\n{}\nsrc_a:2026-01-01T10:00\n1:shard:5\n2:17", ("2026-01-01T10:00", "shard:5", "17")),
+        ("v1", ()),
     ],
 )
-def test_the_end_of_each_source_is_json_in_both_forms(text: str, ends: tuple[str, ...]) -> None:
+def test_the_end_of_each_source_is_what_the_source_says_in_both_forms(
+    text: str, ends: tuple[str, ...]
+) -> None:
     assert offsets.barrier(text) == ends
+
+
+def test_a_decision_is_compared_with_offsets_that_are_text_and_look_as_if_they_had_a_name() -> None:
+    assert offsets.is_same(("a:5", "17"), ("a:5", "17"))
+    assert not offsets.is_same(("a:5",), ("b:5",))
+    assert not offsets.is_same(("a:5",), ("a:5", "17"))
+    assert offsets.is_same(('src_a:{"t":{"0":5}}',), ('{"t":{"0":5}}',)), "the oldest decisions keep names"
+    assert offsets.is_same(("5",), ("a:5",)), "others were cut"
 
 
 def test_an_epoch_notes_its_barrier_and_the_lists_of_files_since_the_one_before(

@@ -108,6 +108,17 @@ def test_a_barrier_with_the_names_of_sources_is_whole_or_torn_as_one_without(tmp
         assert mend(tmp_path) == ("offsets/1",)
 
 
+@pytest.mark.parametrize("torn", ["", "\0" * 9])
+def test_offsets_that_are_text_are_whole_where_those_before_are(checkpoint: Path, torn: str) -> None:
+    put(checkpoint, "offsets/0", f"v1\n{METADATA}\n2026-01-01T10:09Z\n12")
+    for end in ("2026-01-01T10:10Z\n12", "2026-01-01T9:10Z\n13"):
+        put(checkpoint, "offsets/1", f"v1\n{METADATA}\n{end}")
+        assert mend(checkpoint) == ()
+    for end in (f"{torn}\n13", "2026-01-01T10:10Z\n1", "2026-01-01T10:10Z"):
+        put(checkpoint, "offsets/1", f"v1\n{METADATA}\n{end}")
+        assert mend(checkpoint) == ("offsets/1",)
+
+
 def test_a_first_barrier_without_what_its_source_keeps_is_taken_away(tmp_path: Path) -> None:
     put(tmp_path, "metadata", QUERY)
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n3")

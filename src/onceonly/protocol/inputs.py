@@ -28,7 +28,12 @@ def compare(context: s.Context, event: e.ChainRead) -> Move | None:
     wrong: list[Link] = []
     previous = event.previous
     before = event.inputs_before.barrier if event.inputs_before is not None else None
-    if previous is not None and previous.barrier and before is not None and _plain(previous) != before:
+    if (
+        previous is not None
+        and previous.barrier
+        and before is not None
+        and not offsets.is_same(previous.barrier, before)
+    ):
         wrong.append(previous)
     decided = event.links[-1] if event.links and event.links[-1].kind is not LinkKind.ABORT else None
     if decided is not None and differs(decided, event.inputs, context.barrier):
@@ -52,7 +57,7 @@ def differs(link: Link, now: Inputs | None, barrier: tuple[str, ...] = ()) -> bo
     if link.inputs is not None and now is not None:
         return link.inputs.digest != now.digest
     found = now.barrier if now is not None and now.files else barrier
-    return bool(link.barrier and found and _plain(link) != found)
+    return bool(link.barrier and found and not offsets.is_same(link.barrier, found))
 
 
 def restored(state: s.Restoring, event: e.InputsRestored) -> Move:
@@ -63,7 +68,3 @@ def restored(state: s.Restoring, event: e.InputsRestored) -> Move:
 def not_restored(_state: s.Restoring, event: e.InputsNotRestored) -> Move:
     """Stop by name."""
     return stop(StopReason.BARRIER, event.reason)
-
-
-def _plain(link: Link) -> tuple[str, ...]:
-    return tuple(map(offsets.plain, link.barrier))

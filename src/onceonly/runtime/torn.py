@@ -254,14 +254,26 @@ def _is_commit(text: str) -> bool:
 
 def _is_barrier(text: str, before: str) -> bool:
     """Say whether it is whole: as many sources as the one before, and none that went back."""
-    version, *lines = map(offsets.plain, text.split("\n"))
-    others = [offsets.plain(line) for line in before.split("\n")[1:]]
-    if not _is_version(version) or len(lines) < 2 or not all(map(_is_value, lines)):  # noqa: PLR2004  metadata, a source
+    version, *lines = _plain(text)
+    others = _plain(before)[1:]
+    if not _is_version(version) or len(lines) < 2:  # noqa: PLR2004  metadata, a source
         return False
     if not others:
-        return True
-    pairs = [(new, old) for new, old in zip(lines, others, strict=False) if new.isdigit() and old.isdigit()]
-    return len(lines) == len(others) and all(int(new) >= int(old) for new, old in pairs)
+        return all(map(_is_value, lines))
+    return len(lines) == len(others) and all(map(_follows, lines, others))
+
+
+def _plain(text: str) -> list[str]:
+    """Give the lines of a barrier without the names of sources."""
+    version, *lines = text.split("\n")
+    return [version, *(offsets.plain(line, version) for line in lines)]
+
+
+def _follows(new: str, old: str) -> bool:
+    """Say whether a line is whole, and not before the one of the former barrier: a number that is cut is smaller."""
+    if old and not _is_value(old):  # a source whose offsets are text: only what is no text can be told
+        return bool(new) and "\0" not in new
+    return _is_value(new) and (not (new.isdigit() and old.isdigit()) or int(new) >= int(old))
 
 
 def _is_list(text: str) -> bool:
@@ -281,11 +293,10 @@ def _is_version(line: str) -> bool:
 
 
 def _is_value(line: str) -> bool:
-    """Say whether a line is JSON, or a dash for a source that has said nothing, also behind a source's name."""
-    value = offsets.plain(line)
-    if value == "-":
+    """Say whether a line is JSON, or a dash for a source that has said nothing."""
+    if line == "-":
         return True
     with contextlib.suppress(ValueError):
-        json.loads(value)
+        json.loads(line)
         return True
     return False

@@ -27,9 +27,9 @@ Ends: TypeAlias = dict[str, int]
 
 # Format 2 has times more, which are for people.
 _VERSIONS = (1, 2)
-# Before the sources' lines of offsets/N stand a version and a line of metadata.
-_HEADER_LINES = 2
-# Its version 2 has "name:offsets"; links keep the offsets alone. JSON never begins like a name and a colon.
+# Before the sources' lines of offsets/N stand a version and a line of metadata. Version 1 has the offsets alone,
+# version 2 has "name:offsets"; links keep the offsets alone.
+_NAMELESS = "v1"
 _SOURCE_NAME = re.compile(r"^[A-Za-z0-9_.-]+:(?=.)")
 ALL_SLOTS = -1
 """The slot number of folded epochs, where the log keeps the sum of all slots."""
@@ -181,7 +181,9 @@ class _Log:
 
     def _spark_barrier(self, epoch: int) -> list[str]:
         text = (self._checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
-        return [_SOURCE_NAME.sub("", line, count=1) for line in text.split("\n")[_HEADER_LINES:] if line]
+        version, *lines = text.split("\n")
+        ends = [line for line in lines[1:] if line]
+        return ends if version == _NAMELESS else [_SOURCE_NAME.sub("", end, count=1) for end in ends]
 
 
 def _with_ranges(decisions: list[Decision], ends: Mapping[int, Ends]) -> Iterator[Decision]:
