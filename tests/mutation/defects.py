@@ -1259,6 +1259,15 @@ DEFECTS: Final = (
         tests=(LEASES + "test_what_a_living_process_has_no_other_takes_and_a_dead_ones_is_taken_over",),
     ),
     Defect(
+        name="id-that-is-held-without-locks",
+        group=KAFKA,
+        what="Where nothing can be locked, a worker takes an id in the next epoch that another of its attempts has",
+        file="sinks/kafka/leases.py",
+        before="        if number in self._held or self._used",
+        after="        if self._used",
+        tests=(LEASES + "test_where_nothing_can_be_locked_none_is_taken_that_this_process_has",),
+    ),
+    Defect(
         name="ids-end-with-their-worker",
         group=KAFKA,
         what="Each worker draws ids of its own: where Spark ends idle workers, they grow with every epoch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -9,16 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import leases
 from onceonly.sinks.kafka.leases import Leases
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROCESS = """
 import sys, time
@@ -124,6 +122,40 @@ def test_where_nothing_can_be_locked_they_are_this_processs(
     first.give_back()
     assert first.transactional_id not in {mine.claim(2).transactional_id for _ in range(3)}
     assert "not used again" in caplog.text
+
+
+def test_where_nothing_can_be_locked_none_is_taken_that_this_process_has(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="ascii")
+    made = Leases("p.", tmp_path / "file")
+    spare, attempt = made.claim(0), made.claim(0)
+    assert len({each.transactional_id for each in (spare, attempt, made.claim(1), made.claim(7))}) == 4
+    attempt.give_back()
+    attempt.give_back()
+    assert made.claim(0).transactional_id != attempt.transactional_id, "it may be prepared on"
+    again = made.claim(1)
+    assert again.transactional_id == attempt.transactional_id
+    attempt.use(9)  # it has another holder by now
+    again.give_back()
+    assert made.claim(2).transactional_id == attempt.transactional_id
+
+
+@pytest.mark.parametrize("call", ["os.open", "os.pread", "os.pwrite", "fcntl.flock"])
+def test_a_disk_that_takes_no_locks_is_gone_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    made = Leases("p.", tmp_path)
+    before = made.claim(0)
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"onceonly.sinks.kafka.leases.{call}", refuse)
+        opened = len(list(Path("/proc/self/fd").iterdir()))
+        held = [made.claim(epoch) for epoch in (1, 1, 2)]
+        assert len(list(Path("/proc/self/fd").iterdir())) == opened, "no file is left open"
+    assert len({each.transactional_id for each in (before, *held)}) == 4
+    assert caplog.text.count("not used again") == 1
 
 
 def test_what_somebody_else_has_made_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,18 +57,19 @@ _TOKEN_BYTES = 12
 class Lease:
     """One transactional id, of this process alone until it is given back. Any thread."""
 
-    def __init__(self, transactional_id: str, file: int | None, note: Callable[[int], None]) -> None:
+    def __init__(
+        self, transactional_id: str, note: Callable[[int], None], let_go: Callable[[], None]
+    ) -> None:
         self.transactional_id = transactional_id
-        self._file = file
         self._note = note
+        self._let_go: Callable[[], None] | None = let_go
         self._epoch = _NEVER
 
     def use(self, epoch: int) -> None:
         """Note the epoch whose transaction it carries, before it carries it."""
         self._epoch = epoch
-        if self._file is not None:
-            os.pwrite(self._file, f"{epoch:<{_EPOCH_BYTES}}".encode(), 0)
-        self._note(epoch)
+        if self._let_go is not None:
+            self._note(epoch)
 
     def rest(self) -> None:
         """Keep it from being taken for ``REST_EPOCHS``: something is wrong with it, which may pass."""
@@ -76,9 +77,9 @@ class Lease:
 
     def give_back(self) -> None:
         """Let others take it, in a later epoch. Idempotent."""
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+        let_go, self._let_go = self._let_go, None
+        if let_go is not None:
+            let_go()
 
 
 class Leases:
@@ -89,10 +90,11 @@ class Leases:
 
     def __init__(self, prefix: str, root: Path | None = None) -> None:
         self._lock = threading.Lock()
-        self._used: dict[int, int] = {}
         self._prefix = prefix
-        # Where nothing can be locked, ids are this process's.
+        # Where nothing can be locked, ids are this process's: those that it has, and the epochs of their last uses.
         self._token = _new_token()
+        self._held: set[int] = set()
+        self._used: dict[int, int] = {}
         self._root = (
             root or Path(tempfile.gettempdir()) / f"onceonly-{os.getuid() if hasattr(os, 'getuid') else ''}"
         )
@@ -116,15 +118,24 @@ class Leases:
         )
 
     def _claim(self, number: int, epoch: int) -> Lease | None:
+        """Take the id of a number; None where somebody has it, or it was used in this epoch."""
         file = self._open(number)
-        if file is None:
-            if self._used.get(number, _NEVER) >= epoch:
-                return None
-            lease = Lease(
-                f"{self._prefix}{self._token}.{number}", None, functools.partial(self._count, number)
-            )
-            lease.use(epoch)
-            return lease
+        if file is not None:
+            try:
+                return self._claim_locked(file, number, epoch)
+            except OSError as error:
+                os.close(file)
+                self._go_without(error)
+        if number in self._held or self._used.get(number, _NEVER) >= epoch:
+            return None
+        self._held.add(number)
+        note, let_go = functools.partial(self._count, number), functools.partial(self._held.discard, number)
+        lease = Lease(f"{self._prefix}{self._token}.{number}", note, let_go)
+        lease.use(epoch)
+        return lease
+
+    def _claim_locked(self, file: int, number: int, epoch: int) -> Lease | None:
+        """Take it by the lock on its file, which is closed where it is not free. Raises ``OSError``."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             used = int(os.pread(file, _EPOCH_BYTES, 0) or _NEVER)
@@ -133,12 +144,13 @@ class Leases:
         if used >= epoch:
             os.close(file)
             return None
-        lease = Lease(f"{self._prefix}{_token_in(file)}.{number}", file, self._keep_young)
+        note, let_go = functools.partial(self._write, file), functools.partial(os.close, file)
+        lease = Lease(f"{self._prefix}{_token_in(file)}.{number}", note, let_go)
         lease.use(epoch)
         return lease
 
     def _open(self, number: int) -> int | None:
-        """Open the file of a number, and make its folder again where somebody has removed it; None without a folder."""
+        """Open the file of a number, and make its folder again where somebody has removed it; None where none opens."""
         if self._folder is None:
             return None
         path = self._folder / str(number)
@@ -149,6 +161,9 @@ class Leases:
                 "%s was removed while its query runs; it is made again, with new transactional ids.",
                 self._folder,
             )
+        except OSError as error:
+            self._go_without(error)
+            return None
         try:
             _make(self._root, self._folder)
             return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -167,8 +182,9 @@ class Leases:
     def _count(self, number: int, epoch: int) -> None:
         self._used[number] = max(epoch, self._used.get(number, _NEVER))
 
-    def _keep_young(self, _epoch: int) -> None:
-        """Show now and then that the folder is used: writing to its files does not."""
+    def _write(self, file: int, epoch: int) -> None:
+        """Note an epoch in a file, and show now and then that the folder is used: writing to its files does not."""
+        os.pwrite(file, f"{epoch:<{_EPOCH_BYTES}}".encode(), 0)
         if self._folder is None or time.monotonic() - self._touched < _TOUCH_S:
             return
         self._touched = time.monotonic()
