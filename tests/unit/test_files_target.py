@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from tests.unit.files_bench import Disk, Files, PowerLostError, quick, rows
 
 from onceonly import files
-from onceonly.errors import ConfigurationError, LogError, UnavailableError
+from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import Committed, Guarantee, RetryLater
+from onceonly.sinks.files import moving
 from onceonly.sinks.files.store import LocalStore
 
 __all__ = ["quick"]  # a fixture
@@ -59,6 +61,15 @@ def test_a_target_that_is_not_mounted_is_not_written_to(bench: Files) -> None:
     mounted(bench, away)
     assert bench.finish(0, handle) == ["Committed"]
     assert (bench.ids(), bench.staged()) == ([1, 2], [])
+
+
+def test_an_executor_without_the_drivers_temporary_folder_writes_nothing(bench: Files) -> None:
+    bench.options["staging"] = str(bench.target.parent / "staging")
+    sink, attempt = bench.begin()
+    (bench.target.parent / "staging").rename(bench.target.parent / "mounted elsewhere")
+    with pytest.raises(WriteFailedError, match=f"not there any more on {socket.gethostname()}"):
+        sink.begin_transaction(attempt.context)
+    assert not (bench.target.parent / "staging").exists()
 
 
 def test_the_identity_is_of_the_folder_not_of_its_name(bench: Files) -> None:
@@ -132,6 +143,32 @@ def test_what_broken_off_checks_left_is_taken_away_once_it_is_old(bench: Files) 
     bench.sink().check(bench.context)
     assert not any(path.exists() for path in left)
     assert all(path.exists() for path in foreign)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_without_hard_links_is_refused_for_good(
+    bench: Files, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(source: Path, _name: Path) -> None:
+        raise OSError(number, os.strerror(number), str(source))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(ConfigurationError, match="has no hard links"):
+        bench.sink().check(bench.context)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
+@pytest.mark.parametrize("call", ["rename", "fsync"])
+def test_a_file_system_that_lacks_a_call_is_refused_for_good(
+    bench: Files, monkeypatch: pytest.MonkeyPatch, number: int, call: str
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(moving, "rename_noreplace", refuse)
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(ConfigurationError, match="does not do what every commit needs"):
+        bench.sink().check(bench.context)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.EROFS])

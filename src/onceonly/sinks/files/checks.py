@@ -27,6 +27,10 @@ _TOKEN = "target-id"  # noqa: S105  the name of a file
 _PROBE = ".probe-"
 _PROBE_BYTES = 4096
 _OLD_S = 3600.0
+# What a file system says that has no hard links.
+_UNLINKED = frozenset({errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP})
+# What it says that does not know a call at all, or no name of that length; it says so the next time, too.
+_LACKING = frozenset({errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.ENOTSUP})
 
 
 def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[str, str | int]:
@@ -148,7 +152,7 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
         try:
             store.put_if_absent(small, b"")
         except OSError as error:
-            if error.errno not in {errno.EPERM, errno.ENOTSUP}:
+            if error.errno not in _UNLINKED:
                 raise
             raise ConfigurationError(
                 f"The file system of {target} has no hard links ({reason(error)}), so a manifest could not be put "
@@ -173,5 +177,10 @@ def _refusal(options: FilesOptions, error: OSError) -> Exception:
         return ConfigurationError(
             f"{where} is in the way: a file where the sink needs a folder ({reason(error)}).",
             next_step="set path to a folder, or to a name that is free",
+        )
+    if error.errno in _LACKING:
+        return ConfigurationError(
+            f"The file system of {where} does not do what every commit needs: {reason(error)}. Nothing was written.",
+            next_step="put the target on another file system (ext4, xfs, NFS)",
         )
     return unavailable(f"the target {options.target} cannot be used", error)

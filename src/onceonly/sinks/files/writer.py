@@ -68,7 +68,9 @@ class Attempt:
         self._group_bytes = min(ROW_GROUP_BYTES, options.file_bytes_max)
         self._see_target()
         try:
-            store.make_folder(root)
+            if self.target in root.parents:
+                store.make_folder(root)
+            # Else it must be there: a machine that does not share it would write to a folder of its own.
             store.make_fenced(self.folder)
         except OSError as error:
             raise self._failed(self.folder, error) from error
