@@ -170,6 +170,15 @@ def test_servers_that_were_not_tried_come_before_those_that_were_in_vain() -> No
         assert len(manager.cluster.bootstrap_brokers()) == 3
 
 
+def test_a_client_that_does_not_come_up_says_what_befell_its_last_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka-python says only that it could not bootstrap."""
+    monkeypatch.setattr(clients, "CONNECT_S", 0.3)
+    with pytest.raises(NotAnsweredError, match=r"Unable to bootstrap .*127\.0\.0\.1:1: .*ECONNREFUSED"):
+        Client(KafkaOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}))
+
+
 # --- one client gives way to another -----------------------------------------------------------------------------
 
 

@@ -80,5 +80,6 @@ def judged(error: BaseException) -> Exception:
 
 
 def reason(error: BaseException) -> str:
-    """Spell an error with its kind."""
-    return f"{type(error).__name__}: {error}"
+    """Spell an error with its kind, which those of kafka-python tell themselves."""
+    kind, text = type(error).__name__, str(error)
+    return text if kind in text else f"{kind}: {text}"

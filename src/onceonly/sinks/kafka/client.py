@@ -107,6 +107,8 @@ class Client:
                 client.close()
                 client._manager._net.stop()  # noqa: SLF001
             why = reason(error)
+            if made and made[0]._manager.trouble:  # noqa: SLF001
+                why += f"; {made[0]._manager.trouble}"  # noqa: SLF001
             if configs["security_protocol"].startswith("SASL") and made and made[0]._manager.was_let_in:  # noqa: SLF001
                 # kafka-python often sees the closed connection before the refusal that came with it.
                 login = "kafka.sasl.username and kafka.sasl.password"

@@ -20,6 +20,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from onceonly import background
+from onceonly.sinks.kafka.answers import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
         self._family = family
         self.was_let_in = False
         """Whether any peer has taken a connection of ours, also one that it closed again."""
+        self.trouble = ""
+        """Why a connection did not come up or was lost last: kafka-python only logs that."""
         self._setup_s = self.config["socket_connection_setup_timeout_ms"] / 1000
         # How often a node was tried in vain since it was there, and when an address was.
         self._tried: dict[Any, int] = {}
@@ -127,6 +130,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
         return random.choice(hopeful) if hopeful else found  # noqa: S311  to spread load
 
     async def _connect(self, node: Any, conn: Any, **more: Any) -> None:  # noqa: ANN401
+        def lost(error: BaseException) -> None:
+            self.trouble = f"{node.host}:{node.port}: {reason(error)}"
+
+        conn.close_future.add_errback(lost)
         await super()._connect(node, conn, **more)
         address = self._at.pop(node.node_id, None)
         if not conn.connected:
