@@ -253,3 +253,18 @@ def test_options_of_sparks_source_are_ignored_and_named() -> None:
 def test_no_option_of_the_producer_is_taken_for_the_consumers() -> None:
     assert not CONSUMER_OPTIONS & OPTIONS.keys()
     assert not SOURCE_OPTIONS & {name.lower() for name in OWN_OPTIONS}
+
+
+@pytest.mark.parametrize("servers", ["h:abc", "h:1,h:", "h:0", "h:65536", "::1:9092", "[::1]9092", "h:1 h:2"])
+def test_servers_that_no_client_can_read_are_refused_by_name(servers: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"kafka\.bootstrap\.servers names '.*', which is no host:port"
+    ):
+        KafkaOptions.parse({**NEEDED, "kafka.bootstrap.servers": servers})
+
+
+@pytest.mark.parametrize(
+    "servers", ["h", "h:65535", "[::1]:9092", "[::1]", "SASL_SSL://h-1.x_y:9", "10.0.0.1:9,h"]
+)
+def test_servers_are_taken_as_javas_clients_read_them(servers: str) -> None:
+    assert KafkaOptions.parse({**NEEDED, "kafka.bootstrap.servers": servers}).servers == servers

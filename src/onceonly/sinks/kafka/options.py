@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,11 @@ DECLARED = (
 )
 
 
+# As Java's clients read it; a protocol before it is passed over.
+_SERVER = re.compile(r"(?:.*://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,5}))?")
+_PORT = "9092"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
     """The checked options. Its ``repr`` shows no secret.
@@ -166,6 +172,7 @@ class KafkaOptions:
                 "The option kafka.bootstrap.servers is missing.",
                 next_step="give it as host:port, several separated by commas",
             )
+        _check_servers(java["bootstrap.servers"])
         prefix = own.get(PREFIX_OPTION, "onceonly")
         if not prefix.strip():
             raise ConfigurationError(
@@ -209,6 +216,17 @@ def _refuse_unknown(own: Mapping[str, str], java: Mapping[str, str]) -> None:
     for name in (*own, *(f"kafka.{name}" for name in java)):
         if name not in known:
             raise unknown_option(name, known, who="the sink kafka")
+
+
+def _check_servers(text: str) -> None:
+    """Refuse servers whose ports no client can read: it would fail with an error of its own, again and again."""
+    for server in filter(None, map(str.strip, text.split(","))):
+        matched = _SERVER.fullmatch(server)
+        if matched is None or not 0 < int(matched["port"] or _PORT) < 1 << 16:
+            raise ConfigurationError(
+                f"The option kafka.bootstrap.servers names {server!r}, which is no host:port.",
+                next_step="give it as host:port, several separated by commas; an address of IPv6 in brackets",
+            )
 
 
 def _value(option: ProducerOption, text: str) -> str:
