@@ -12,9 +12,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, UnknownBrokerIdError
+from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 
+from onceonly import background
+from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import admin as admins
 from onceonly.sinks.kafka import client as clients
 from onceonly.sinks.kafka import plain_client as plain_clients
@@ -161,6 +164,24 @@ def test_a_name_that_is_slow_to_be_found_holds_back_nobody_else(monkeypatch: pyt
         free.set()
 
 
+def test_a_name_that_nobody_could_look_up_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread could be had; who came later waited for it until the process ended."""
+    begin, refused = background.begin, [RuntimeError("can't start new thread")]
+
+    def begun(*arguments: Any) -> Any:  # noqa: ANN401  as what it stands for
+        if refused:
+            raise refused.pop()
+        return begin(*arguments)
+
+    monkeypatch.setattr(background, "begin", begun)
+    with silent() as port, managed(f"localhost:{port}") as manager:
+        node = SimpleNamespace(node_id=1, host="localhost", port=port)
+        with pytest.raises(RuntimeError, match="new thread"):
+            manager._net.run(manager._build_transport, node, time.monotonic() + LONG_S)
+        transport = manager._net.run(manager._build_transport, node, time.monotonic() + LONG_S)
+        manager._net.run(transport.abort)
+
+
 def test_servers_that_were_not_tried_come_before_those_that_were_in_vain() -> None:
     with managed("127.0.0.1:1,127.0.0.2:1,127.0.0.3:1") as manager:
         manager.update_backoff("bootstrap-0")
@@ -246,6 +267,19 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
     with pytest.raises(NotAnsweredError):
         client.send("request", 1)
     assert client.is_usable()
+
+
+def test_an_answer_that_is_none_ends_the_wait_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken for one, and failed where its code was read."""
+    client = _unconnected()
+
+    def fails(_call: object, _kind: int, _requests: object, sent: dict[str, Future]) -> None:
+        sent["a"] = Future().success("answer")
+        sent["b"] = Future().failure(IncompatibleBrokerVersion("EndTxn 5"))
+
+    monkeypatch.setattr(client, "_in_its_thread", fails)
+    with pytest.raises(ConfigurationError, match=r"too old: .*EndTxn 5"):
+        client.send_all(1, {"a": "request", "b": "request"})
 
 
 def test_one_that_is_lost_gives_way_to_a_new_one_and_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

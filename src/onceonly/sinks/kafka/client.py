@@ -143,7 +143,10 @@ class Client:
         return self._begin(self._ask, request, node, timeout_s)
 
     def send_all(self, kind: int, requests: Mapping[str, Any]) -> dict[str, Any | NotAnsweredError]:
-        """Send each request to the coordinator of its key, and give the answers; none waits for another broker's."""
+        """Send each request to the coordinator of its key, and give the answers; none waits for another broker's.
+
+        Raises what is neither an answer nor that there was none, as ``send`` does.
+        """
         sent: dict[str, Any] = {}
         began = time.monotonic()
         # One broker that is silent shall not hide what the others have answered.
@@ -154,6 +157,9 @@ class Client:
             late = error
         answers = {key: _answer(sent.get(key), late) for key in requests}
         self._note(began, is_answered=any(not isinstance(each, Exception) for each in answers.values()))
+        for answer in answers.values():
+            if isinstance(answer, Exception) and not isinstance(answer, NotAnsweredError):
+                raise answer
         return answers
 
     def coordinator(self, kind: int, key: str) -> int:

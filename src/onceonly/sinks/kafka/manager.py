@@ -205,9 +205,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
             pass  # it is a name
         looking = self._looking.get(host)
         if looking is None:
-            looking = self._looking[host] = Future()
-            looking.add_both(lambda _: self._looking.pop(host, None))
+            looking = Future()
             background.begin("onceonly-names", self._look_up, host, port, looking)
+            # Once there is somebody who ends it.
+            self._looking[host] = looking
+            looking.add_both(lambda _: self._looking.pop(host, None))
         left_ms = max(timeout_at - time.monotonic(), 0) * 1000
         found: Sequence[Address] = await self.wait_for(looking, left_ms)
         return [(*each[:4], (each[4][0], port, *each[4][2:])) for each in found]
@@ -216,7 +218,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
         """In a thread of its own; the answer is taken in kafka-python's."""
         try:
             found = socket.getaddrinfo(host, port, self._family, socket.SOCK_STREAM)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, who waits is told
             failed = KafkaConnectionError(f"the name {host} is not found: {error}")
             self._net.call_soon_threadsafe(lambda: looking.failure(failed))
         else:
