@@ -8,8 +8,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee
@@ -127,6 +128,41 @@ def test_no_attempt_begins_before_the_clusters_are_compared(
         writer.begin(context, OPTIONS)
 
 
+def test_an_attempt_that_cannot_begin_gives_its_id_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock would be held, and its client live, as long as this process."""
+    left: list[str] = []
+
+    def begin(_group: str) -> None:
+        raise KafkaException(KafkaError(53))
+
+    producer = SimpleNamespace(
+        failures=SimpleNamespace(begin=lambda: 1),
+        begin_transaction=begin,
+        close=lambda: left.append("client"),
+    )
+    lease = SimpleNamespace(give_back=lambda: left.append("id"))
+    ready = SimpleNamespace(producer=producer, lease=lease, transactional_id="the-id")
+    pool = SimpleNamespace(expected=lambda _context: "seed:1", take=lambda _epoch: ready)
+    monkeypatch.setattr(writer, "_pool", lambda *_: pool)
+    facts: dict[str, str | int] = {"cluster_id": "c", "end_txn_version": 5, "transaction_timeout_ms": 60_000}
+    with pytest.raises(ConfigurationError, match="refuses access to the-id"):
+        TransactionalWrite(replace(CONTEXT, facts=facts), OPTIONS)
+    assert sorted(left) == ["client", "id"]
+
+
+def test_a_topic_whose_partitions_may_not_be_seen_is_named_with_the_permission() -> None:
+    made = attempt()
+    made.rows = 0
+
+    def partitions(_topic: str, _at_least: int) -> int:
+        raise KafkaException(KafkaError(FORBIDDEN))
+
+    made._partitions = partitions
+    batch = pa.record_batch({"value": ["x"], "partition": pa.array([0], pa.int32())})
+    with pytest.raises(ConfigurationError, match="refuses access to t"):
+        made._produce(batch)
+
+
 def test_a_full_buffer_says_why_it_is_full() -> None:
     made = attempt()
     made.rows, made._mark = 0, 1
@@ -135,16 +171,12 @@ def test_a_full_buffer_says_why_it_is_full() -> None:
         raise BufferError("t-0: Broker: Not enough in-sync replicas")
 
     made.producer = SimpleNamespace(write=write)
-    import pyarrow as pa
-
     with pytest.raises(WriteFailedError, match="Not enough in-sync replicas"):
         made._produce(pa.record_batch({"value": ["x"]}))
 
 
 @pytest.mark.parametrize("by", ["batch", "row"])
 def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard(by: str) -> None:
-    import pyarrow as pa
-
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.sinks.kafka.columns import check_columns, rows
+from onceonly.sinks.kafka.columns import check_columns, rows, topic_codes
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -74,3 +74,12 @@ def test_a_header_without_a_key_is_refused(entry: dict[str, bytes | None] | None
     )
     with pytest.raises(RecordRefusedError, match="Row 7"):
         list(rows(batch, "t", 7))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "..", ".", "x" * 250, "cut\0here"])
+def test_a_row_whose_topic_no_broker_ever_takes_is_refused(name: str) -> None:
+    batch = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [name]})
+    with pytest.raises(RecordRefusedError, match="no name of a topic"):
+        topic_codes(batch, 0)
+    with pytest.raises(RecordRefusedError, match="no name of a topic"):
+        list(rows(batch, None, 0))

@@ -39,6 +39,11 @@ def test_each_topic_has_partitions_of_its_own() -> None:
         refuse_unknown(batch([7, 7, 0], ["b", "a", "a"]), None, 0, has)
 
 
+def test_a_row_whose_topic_can_be_none_is_refused_before_anybody_is_asked_for_it() -> None:
+    with pytest.raises(RecordRefusedError, match="'no topic', which is no name of a topic"):
+        refuse_unknown(batch([0], ["no topic"]), None, 0, has)
+
+
 @pytest.mark.parametrize("partitions", [[None, None], [0, 1, None]])
 def test_what_is_there_or_left_to_the_key_passes(partitions: list[int | None]) -> None:
     refuse_unknown(batch(partitions), "a", 0, has)

@@ -7,6 +7,7 @@ option ``topic`` wins over the column, and a column ``headers`` is written where
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
@@ -27,8 +28,8 @@ _TYPES = {
 NAMES = frozenset(_TYPES)
 """Of the columns that are read."""
 
-# Kafka's own limit.
-_TOPIC_LENGTH_MAX = 249
+# org.apache.kafka.common.internals.Topic.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 BY_KEY = -1
 """In place of a partition: the key chooses it."""
@@ -81,7 +82,7 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     keys = _bytes(batch, "key") if "key" in batch.schema.names else [None] * count
     topics = [topic] * count if topic is not None else _topics(batch, first)
     for name in set(topics):
-        _check_topic(name)
+        check_topic(name)
     partitions = _partitions(batch) if "partition" in batch.schema.names else [-1] * count
     headers: list[Headers] = [None] * count
     if "headers" in batch.schema.names:
@@ -109,7 +110,7 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
     coded = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
     for name in names:
-        _check_topic(name)
+        check_topic(name)
     return names, coded.indices.to_numpy()
 
 
@@ -170,9 +171,17 @@ def _topics(batch: pa.RecordBatch, first: int) -> list[str]:
     return column
 
 
-def _check_topic(name: str) -> None:
-    # librdkafka would cut a name at a zero byte, and so write into another topic.
-    if not 0 < len(name) <= _TOPIC_LENGTH_MAX or "\0" in name:
+def is_topic(name: str) -> bool:
+    """Say whether Kafka takes this for the name of a topic."""
+    return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def check_topic(name: str) -> None:
+    """Refuse a row by the name of its topic. Raises ``RecordRefusedError``: no broker will ever take it.
+
+    librdkafka would cut a name at a zero byte, and so write into another topic.
+    """
+    if not is_topic(name):
         raise RecordRefusedError(
             f"A row names the topic {name[:40]!r}, which is no name of a topic.",
             next_step="Kafka's topics have 1 to 249 letters, digits, dots, dashes and underscores",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError
+from onceonly.sinks.kafka import columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,8 @@ def refuse_unknown(
     for name in names:
         if name is None:
             continue  # refused as a row without a topic
+        if topics is not None:
+            columns.check_topic(name)
         mine = named if topics is None else pc.if_else(pc.equal(topics, name), named, None)
         least, most = pc.min_max(mine).as_py().values()
         if most is None:

@@ -5,7 +5,6 @@ Executor, and only where there is a place for dead letters: else the producers s
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.record_batches import Codec
 
 _AGE_S = 60.0
-# org.apache.kafka.common.internals.Topic.
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BOTH = "raise both limits, or make the row smaller"
 
 
@@ -72,7 +69,9 @@ class Sieve:
         if self._topic is not None:
             return
         column = batch.column(batch.schema.get_field_index("topic")).dictionary_encode()
-        wrong = {name for name in column.dictionary.to_pylist() if not _is_topic(name)}
+        wrong = {
+            name for name in column.dictionary.to_pylist() if name is not None and not columns.is_topic(name)
+        }
         if not wrong and not column.null_count:
             return
         for row, name in enumerate(column.to_pylist()):
@@ -182,10 +181,6 @@ class Told:
 
 def _too_large(row: int | np.int64, size: int, limit: str) -> Refused:
     return Refused(row=int(row), code="TOO_LARGE", why=f"{size} bytes are more than {limit}", next_step=_BOTH)
-
-
-def _is_topic(name: str | None) -> bool:
-    return name is None or (_TOPIC.fullmatch(name) is not None and name not in {".", ".."})
 
 
 def _of_headers(batch: pa.RecordBatch) -> Iterator[Refused]:

@@ -108,8 +108,8 @@ class PlainWrite:
         return refused
 
     def _produce(self, batch: pa.RecordBatch) -> None:
-        named_partitions.refuse_unknown(batch, self.options.topic, self.rows, self._partitions)
         try:
+            named_partitions.refuse_unknown(batch, self.options.topic, self.rows, self._partitions)
             self.producer.write(
                 batch, self.options.topic, self.rows, mark=self._mark, wait_s=self.options.max_block_ms / 1000
             )
@@ -120,6 +120,8 @@ class PlainWrite:
                 next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
                 "bound this wait",
             ) from error
+        except import_confluent().KafkaException as error:  # of a topic whose partitions were asked for
+            self._raise_failure(Failure(error.args[0]))
         self._raise_failed()
         self.rows += batch.num_rows
 
@@ -241,9 +243,15 @@ class TransactionalWrite(PlainWrite):
         self._began = time.monotonic()
         self._marking: Future[None] = Future()
         self._marking.set_result(None)
-        super().__init__(context, options)
-        self._timeout_s = min(options.delivery_timeout_ms, self._timeout_ms) / 1000
-        self._call(self.producer.begin_transaction, self._group)
+        try:
+            super().__init__(context, options)
+            self._timeout_s = min(options.delivery_timeout_ms, self._timeout_ms) / 1000
+            self._call(self.producer.begin_transaction, self._group)
+        except BaseException:
+            # Nobody has this attempt, so nobody else would give its id back.
+            self._ready.lease.give_back()
+            self._ready.producer.close()
+            raise
 
     @property
     def name(self) -> str:
