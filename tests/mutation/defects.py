@@ -1287,6 +1287,15 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="seed-taken-for-a-transaction",
+        group=KAFKA,
+        what="Of a cluster that went back, an epoch is said to be missing that only a seed tells",
+        file="sinks/kafka/past.py",
+        before="    return not marker.is_seed(before) and marker",
+        after="    return marker",
+        tests=(PAST + "test_epochs_that_nothing_proves_to_be_missing_are_named_as_doubtful",),
+    ),
+    Defect(
         name="targets-never-looked-back-at",
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",

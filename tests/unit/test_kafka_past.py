@@ -15,7 +15,7 @@ from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.runtime.slot import run_slot
-from onceonly.sinks.kafka import past, topic_ids
+from onceonly.sinks.kafka import marker, past, topic_ids
 from onceonly.sinks.kafka.answers import UNKNOWN_TOPIC
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.testing import MemoryDisk, MemoryLog
@@ -28,12 +28,17 @@ CONTEXT = QueryContext(query="q", sink="kafka", guarantee=Guarantee.EXACTLY_ONCE
 GIVEN = {"kafka.bootstrap.servers": "nowhere:9", "topic": "t"}
 
 
-def look(shows: str | None, *, epoch: int = 7, predecessor: str = BEFORE, **options: str) -> None:
+def look(
+    shows: str | None, *, epoch: int = 7, predecessor: str = BEFORE, others: int = -1, **options: str
+) -> None:
+    """Look at a slot that shows a marker; the others of its sink have come to an epoch."""
     handle = replace(PREPARED, predecessor=predecessor).handle()
     named = {name.replace("_", "."): value for name, value in options.items()}
-    past.look_back(
-        Coordinators(shows=shows), KafkaOptions.parse({**GIVEN, **named}), CONTEXT, epoch, [handle]
-    )
+    cluster, given = Coordinators(shows=shows), KafkaOptions.parse({**GIVEN, **named})
+    with pytest.MonkeyPatch.context() as patched:
+        newest = max(marker.epoch_of(shows or ""), others)
+        patched.setattr(marker, "newest_epoch", lambda _admin, groups: {"onceonly.q.kafka.": newest}[groups])
+        past.look_back(cluster, given, CONTEXT, epoch, [handle])
 
 
 @pytest.mark.parametrize("shows", [OWN, "7:a later link of it", "8:newer"])
@@ -42,30 +47,66 @@ def test_what_is_there_is_gone_on_with(shows: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shows", "missing"), [("6:x", "chk-7 is not there"), ("4:x", "chk-5 to chk-7 are not there")]
+    ("shows", "predecessor", "missing", "ends"),
+    [
+        ("6:x", "6:x", "chk-7 is not there", 6),
+        ("5:x", "6:y", "chk-6 to chk-7 are not there", 5),
+        ("6:x", "6:y", "chk-7 is not there", 6),
+    ],
 )
-def test_markers_that_are_older_than_the_log_stop_before_the_first_record(shows: str, missing: str) -> None:
-    with pytest.raises(TargetBehindError, match=missing) as caught:
-        look(shows)
-    assert f"the offsets at which chk-{shows[0]} ends" in caught.value.next_step
+def test_markers_that_are_older_than_the_log_stop_before_the_first_record(
+    shows: str, predecessor: str, missing: str, ends: int
+) -> None:
+    with pytest.raises(TargetBehindError, match=rf"{missing}\. A backup") as caught:
+        look(shows, predecessor=predecessor)
+    assert f"from the offsets at which chk-{ends} ends" in caught.value.next_step
+    assert "would be there twice" in caught.value.next_step
     assert "onceonly.target.behind=go-on" in caught.value.next_step
     assert not caught.value.restartable
 
 
-def test_a_target_from_before_the_first_epoch_is_behind_by_all() -> None:
-    with pytest.raises(TargetBehindError, match="chk-0 to chk-7 are not there") as caught:
-        look("seed:1", predecessor="seed:1")
-    assert "chk-0 began" in caught.value.next_step
+@pytest.mark.parametrize(
+    ("shows", "predecessor", "missing"),
+    [
+        ("seed:1", "seed:1", "chk-7 is not there, and nothing shows that chk-0 to chk-6 are"),
+        ("5:seed:1", "5:seed:1", "chk-7 is not there, and nothing shows that chk-6 is"),
+        ("4:x", "4:x", "chk-7 is not there, and nothing shows that chk-5 to chk-6 are"),
+        ("4:x", "seed:1", "chk-7 is not there, and nothing shows that chk-5 to chk-6 are"),
+        ("4:x", "6:seed:1", "chk-7 is not there, and nothing shows that chk-5 to chk-6 are"),
+        ("4:x", "6:y", "chk-6 to chk-7 are not there, and nothing shows that chk-5 is"),
+        ("3:x", "5:y", "chk-5, chk-7 are not there, and nothing shows that chk-4, chk-6 are"),
+    ],
+)
+def test_epochs_that_nothing_proves_to_be_missing_are_named_as_doubtful(
+    shows: str, predecessor: str, missing: str
+) -> None:
+    with pytest.raises(TargetBehindError, match=rf"{missing}\. A backup") as caught:
+        look(shows, predecessor=predecessor)
+    assert "see whether rows of chk-" in caught.value.next_step
+    assert "at which chk-" not in caught.value.next_step
+
+
+@pytest.mark.parametrize("seed", ["seed:1", "4:seed:1"])
+def test_a_slot_that_had_its_first_rows_in_the_epoch_lacks_no_other(seed: str) -> None:
+    with pytest.raises(TargetBehindError, match=r"chk-7 is not there\. A backup") as caught:
+        look(seed, predecessor=seed, others=6)
+    assert "from the offsets at which chk-6 ends" in caught.value.next_step
+
+
+def test_a_target_from_before_the_first_epoch_begins_there_again() -> None:
+    with pytest.raises(TargetBehindError, match=r"chk-0 is not there\. A backup") as caught:
+        look("seed:1", predecessor="seed:1", epoch=0)
+    assert "from the offsets at which chk-0 began" in caught.value.next_step
+
+
+def test_of_many_epochs_some_are_named() -> None:
+    with pytest.raises(TargetBehindError, match="that chk-1, chk-2, chk-3, chk-4, chk-6 and 2 more are"):
+        look("0:x", predecessor="5:y", epoch=9)
 
 
 def test_the_user_may_go_on_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    look("4:x", onceonly_target_behind="go-on")
-    assert "chk-5 to chk-7" in caplog.text
-
-
-def test_a_seed_that_the_epoch_was_to_replace_shows_that_it_is_gone() -> None:
-    with pytest.raises(TargetBehindError):
-        look("5:seed:1", predecessor="5:seed:1")
+    look("5:x", onceonly_target_behind="go-on")
+    assert "chk-6 to chk-7" in caplog.text
 
 
 @pytest.mark.parametrize("shows", [None, "seed:drawn later", "5:seed:drawn later"])

@@ -3,6 +3,10 @@
 A cluster goes back when a backup is restored, or when clients are led to a mirror that lags. Its markers are offsets of
 groups, and go back with it: one that is older than what the log knows to be committed proves it. One that is not there
 proves nothing, as offsets expire and groups are deleted.
+
+What is proven of a slot: it lacks the epoch whose marker it should show; and where it shows an older one than the
+predecessor of that, also the epoch of the predecessor. Of epochs between nothing is proven, as the slot may have had no
+rows in them; those that no slot of the sink has come to are named as doubtful.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.errors import TargetBehindError
 from onceonly.sinks.kafka import marker, topic_ids
+from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.options import BEHIND_OPTION
 from onceonly.sinks.kafka.prepared import Prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _THREADS_MAX = 16
+_NAMED_MAX = 5
 
 
 def look_back(
@@ -66,23 +72,56 @@ def look_back(
         )
     if not behind:
         return
-    newest = max(marker.epoch_of(token or "") for _, token in behind)
-    missing = f"chk-{newest + 1}" + (f" to chk-{epoch}" if newest + 1 < epoch else "")
+    lost = {epoch} | {
+        marker.epoch_of(each.predecessor) for each, token in behind if _lacks_predecessor(each, token)
+    }
+    newest = marker.newest_epoch(admin, id_prefix(options, context.query, context.sink))
+    doubtful = set(range(newest + 1, epoch)) - lost
+    doubt = f", and nothing shows that {_named(doubtful)} {_are(doubtful)}" if doubtful else ""
     what = (
         f"{who}: the target went back. By the log chk-{epoch} is complete, and in cluster {admin.cluster_id} "
         f"{len(behind)} of {len(written)} markers are older (group {behind[0][0].group} shows {behind[0][1]}): "
-        f"{missing} {'is' if newest + 1 == epoch else 'are'} not there. A backup was restored, or another cluster "
-        f"answers that lags behind"
+        f"{_named(lost)} {_are(lost)} not there{doubt}. A backup was restored, or another cluster answers that lags "
+        f"behind"
     )
     if options.goes_on_behind:
         log.warning("%s. It goes on without these epochs, as %s says.", what, BEHIND_OPTION)
         return
-    start = f"the offsets at which chk-{newest} ends" if newest >= 0 else "the offsets at which chk-0 began"
     raise TargetBehindError(
         what,
-        next_step=f"to have them written again, start on a new checkpoint from {start} (onceonly checkpoints show); to "
-        f"go on without them, start once with {BEHIND_OPTION}=go-on",
+        next_step=f"{_advice(min(lost), doubtful)} (onceonly checkpoints show); what is there of the epochs from then "
+        f"on would be there twice. To go on without them, start once with {BEHIND_OPTION}=go-on",
     )
+
+
+def _lacks_predecessor(each: Prepared, token: str | None) -> bool:
+    """Say whether a marker is older than the transaction before; a seed is no transaction, whatever epoch it tells."""
+    before = each.predecessor
+    return not marker.is_seed(before) and marker.epoch_of(token or "") < marker.epoch_of(before)
+
+
+def _advice(first: int, doubtful: Collection[int]) -> str:
+    if doubtful:
+        return (
+            f"see whether rows of {_named(doubtful)} are in the target; to have what is missing written again, start "
+            "on a new checkpoint from the offsets at which the first epoch that is missing begins"
+        )
+    start = f"the offsets at which chk-{first - 1} ends" if first > 0 else "the offsets at which chk-0 began"
+    return f"to have them written again, start on a new checkpoint from {start}"
+
+
+def _named(epochs: Collection[int]) -> str:
+    first, last = min(epochs), max(epochs)
+    if first == last:
+        return f"chk-{first}"
+    if last - first + 1 == len(epochs):
+        return f"chk-{first} to chk-{last}"
+    more = f" and {len(epochs) - _NAMED_MAX} more" if len(epochs) > _NAMED_MAX else ""
+    return ", ".join(f"chk-{each}" for each in sorted(epochs)[:_NAMED_MAX]) + more
+
+
+def _are(epochs: Collection[int]) -> str:
+    return "is" if len(epochs) == 1 else "are"
 
 
 def _tell_made_anew(admin: Admin, written: Sequence[Prepared], who: str, epoch: int) -> None:
