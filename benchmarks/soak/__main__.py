@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from benchmarks import settings
-from benchmarks.contenders.base import prefixed
+from benchmarks.contenders.base import prefixed, python_path
 from benchmarks.contenders.onceonly import Onceonly
 from benchmarks.lives import Contending
 from benchmarks.soak.trend import trend
@@ -77,7 +77,8 @@ def run(minutes: float, every_s: float, heap_s: float) -> Soak:
         for topic in ("in", "out"):
             kafka.create_topic(topic, partitions=_PARTITIONS)
         contender.write_session(folder / "job", _PARTITIONS, few_rows=True)
-        job = Contending.start(contender.command(), folder / "job", {})
+        env = {"PYTHONPATH": python_path(), "SPARK_LOCAL_IP": "127.0.0.1"}
+        job = Contending.start(contender.command(), folder / "job", env)
         try:
             servers = kafka.bootstrap_servers
             checkpoint = folder / "checkpoint"
