@@ -201,11 +201,15 @@ def test_a_driver_that_is_paused_at_any_step_doubles_nothing(
             return
 
 
-def test_a_copy_to_another_file_system_is_taken_once_whatever_crashes(quick: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("former", [False, True], ids=["moved", "of the version that linked"])
+def test_a_copy_to_another_file_system_is_taken_once_whatever_crashes(
+    quick: Path, tmp_path: Path, *, former: bool
+) -> None:
     for nth in count(1):
         bench = Files(quick / str(nth))
         taker = Taker(bench, moves=False)
         handle = bench.prepared(rows(1, 2))
+        handle = linked(bench, handle) if former else handle
         other = tmp_path / str(nth)
         other.mkdir()
         (bench.target / "day=d1").symlink_to(other)
@@ -224,6 +228,59 @@ def test_a_copy_to_another_file_system_is_taken_once_whatever_crashes(quick: Pat
         if end is None:
             assert nth > 20
             return
+
+
+class Unlucky(LocalStore):
+    """A store whose first listing of what is committed shows neither name of a file that is renamed meanwhile."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = [meanwhile]
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        found = list(super().files(folder))
+        if folder.name.endswith(".committing") and self._meanwhile:
+            self._meanwhile.pop()()
+            found = []
+        return iter(found)
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+def test_a_copy_that_another_driver_left_unfinished_is_not_taken_for_published(
+    quick: Path, tmp_path: Path
+) -> None:
+    bench, other = Files(quick / "out"), Files(quick / "out")
+    handle = bench.prepared(rows(1))
+    (bench.target / "day=d1").symlink_to(tmp_path)
+
+    class Dying(LocalStore):
+        def publish(self, temporary: Path, final: Path) -> bool:
+            if temporary.name.endswith(".copying"):
+                raise KilledError
+            return super().publish(temporary, final)
+
+    other.store = Dying()
+
+    def meanwhile() -> None:
+        with pytest.raises(KilledError):
+            other.sink().commit(handle)
+
+    bench.store = Unlucky(meanwhile)
+    assert set(bench.finish(0, handle)) <= {"Committed", "AlreadyCommitted"}
+    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in bench.finals(handle)]
+    assert bench.staged() == []
+
+
+def test_what_was_published_is_not_read_again(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Files(quick / "out")
+    handle = bench.prepared(rows(1, 2))
+    assert bench.sink().commit(handle) == Committed()
+    read: list[Path] = []
+    monkeypatch.setattr(LocalStore, "checksum", lambda _self, path: read.append(path))
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert read == [], "it may be much"
 
 
 def test_without_a_rename_that_spares_the_law_is_the_same(

@@ -19,7 +19,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.staged import committing, copied_name, copy_name, epoch_of, token_of
+from onceonly.sinks.files.staged import committing, copied_name, copy_name, epoch_of, staged_name, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,10 @@ def begin(store: Store, prepared: Prepared) -> Path | None:
     What cannot be finished is not begun: raises ``UnsureError``, and the folder keeps its name.
     """
     there, folder = prepared.staging, committing(prepared.staging)
-    names = _names(store, there)
+    if store.size(there) is None:
+        # Somebody began before. What is published then is told by the folder, and not read again.
+        return folder if store.size(folder) is not None else None
+    names = _names(store, there, prepared)
     unsure = ""
     for file in prepared.files:
         name = prepared.name_of(file)
@@ -57,7 +60,7 @@ def begin(store: Store, prepared: Prepared) -> Path | None:
         if unsure:
             raise UnsureError(unsure)
         store.rename_folder(there, folder)
-    # Else somebody began before, or between the two looks.
+    # Else somebody began between the two looks.
     return folder if store.size(folder) is not None else None
 
 
@@ -76,7 +79,7 @@ def unpublished(store: Store, prepared: Prepared, folder: Path) -> dict[DataFile
 
     Raises ``UnsureError`` where one can never be published.
     """
-    names = _names(store, folder)
+    names = _names(store, folder, prepared)
     if store.size(folder) is None:
         # What was read of it may be a part. Whoever took it away has settled it, or was wrong to.
         raise OSError(errno.EAGAIN, "it was removed while it was read", str(folder))
@@ -85,7 +88,7 @@ def unpublished(store: Store, prepared: Prepared, folder: Path) -> dict[DataFile
     for file in prepared.files:
         staged, final = folder / prepared.name_of(file), prepared.target / file.path
         place = staged if prepared.name_of(file) in names else None
-        if place is None and (token := tokens.get(staged.name)) is not None:
+        if place is None and (token := tokens.get(staged_name(file.path))) is not None:
             place = final.with_name(copy_name(final.name, token))
             if store.size(place) is None:
                 _clear_copies(store, final)
@@ -118,13 +121,13 @@ def published(store: Store, prepared: Prepared) -> list[DataFile]:
     """List the files of a transaction that have, or had, their final names; for what is tried once."""
     folder = committing(prepared.staging)
     stands = store.size(folder) is not None and not prepared.linked
-    names = _names(store, folder)
+    names = _names(store, folder, prepared)
     tokens = _tokens(names)
     found = []
     for file in prepared.files:
         name, final = prepared.name_of(file), prepared.target / file.path
         waits = name in names
-        if not waits and (token := tokens.get(name)) is not None:
+        if not waits and (token := tokens.get(staged_name(file.path))) is not None:
             waits = store.size(final.with_name(copy_name(final.name, token))) is not None
         there = store.size(final) is not None
         if _has_content(store, final, file) if there else (stands and not waits):
@@ -153,7 +156,8 @@ def _waits(store: Store, prepared: Prepared, place: Path, file: DataFile) -> boo
 
 def _publish_copy(store: Store, folder: Path, staged: Path, final: Path) -> bool:
     token = secrets.token_hex(_TOKEN_BYTES)
-    copy, mark = final.with_name(copy_name(final.name, token)), folder / copied_name(staged.name, token)
+    copy = final.with_name(copy_name(final.name, token))
+    mark = folder / copied_name(staged_name(final.name), token)
     try:
         store.copy(staged, copy)
         store.sync_folder(copy.parent)
@@ -184,7 +188,25 @@ def _clear_copies(store: Store, final: Path) -> None:
                 store.delete(final.parent / name)
 
 
-def _names(store: Store, folder: Path) -> set[str]:
+def _names(store: Store, folder: Path, prepared: Prepared) -> set[str]:
+    """List a transaction's folder. What is missing is asked for by its name, and then the folder is listed once more.
+
+    A listing may show neither name of a file that another driver renames meanwhile, and be old on a shared mount.
+    """
+    names = _listing(store, folder)
+    tokens = _tokens(names)
+    missing = [
+        name
+        for file in prepared.files
+        if (name := prepared.name_of(file)) not in names and staged_name(file.path) not in tokens
+    ]
+    if missing:
+        names.update(name for name in missing if store.size(folder / name) is not None)
+        names |= _listing(store, folder)
+    return names
+
+
+def _listing(store: Store, folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in store.files(folder)}
 
 
