@@ -79,7 +79,6 @@ def page(
         _section(results, "empty", "An epoch without output", _EMPTY, ("epoch_triggerExecution_ms",)),
         _listed(results, "commit", "The commit phase", _COMMIT, _COMMIT_FIGURES) + _commit_floor(results),
         _listed(results, "recovery", "Recovery", _RECOVERY, _RECOVERY_FIGURES),
-        _settings(results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -174,56 +173,52 @@ def write(root: Path, results: Results) -> None:
 
 
 _RATIOS = (
-    "Ours is exactly once, and at a rate by Spark's default trigger. *Against Spark* is by its own sink with our "
-    "settings or as it is shipped, whichever is better; records/s, or ms of a wait."
+    "Records/s, or ms of a wait. Ours is exactly once, at a rate by Spark's default trigger. *Against Spark* is "
+    "against the better of its own sink with our settings and as it is shipped."
 )
 _MISSED = (
-    "Aims missed: {} of {}. *At best* is what would be left if the sink's own part took no time: for a row, any sink "
-    "in Python that sends (*What a row costs, and where*); for a wait, Spark's part of an epoch alone (*Where an "
-    "epoch's time goes*); for a commit, the decision and the broker (*The commit phase*)."
+    "Aims missed: {} of {}. *At best* is what is left if the sink's own part takes no time: any sink in Python that "
+    "sends (*What a row costs*), Spark's part of an epoch (*Where an epoch's time goes*), or the decision and the "
+    "broker (*The commit phase*)."
 )
 _HISTORY = (
-    "Beside the newest full benchmark stand the one before and the first, the range of the last ones, and how many of "
-    f"all that were published reached the aim; `{HISTORY}` has each. Hours of a machine differ: a figure moves also "
-    "where no code has changed that it depends on."
+    "Beside it stand the full benchmark before and the first, the range of the last, and how many of all reached the "
+    f"aim; `{HISTORY}` has each. Figures also move from hour to hour on the same code."
 )
 _ALL_MEMORY = "memory_mib_all"
 _LAST, _DRAWN_MAX = 5, 12
 _THROUGHPUT = (
-    "Kafka to Kafka, nothing changed: records a second, and in brackets the processor's seconds for a million of them, "
-    "of all processes of the contender. All records are in the input before; the clock runs from when an eighth of "
-    "them is visible until the last step but one, as seen with `read_committed`, so that no start or end counts."
+    "Kafka to Kafka, rows unchanged: records a second, and in brackets the processor's seconds for a million in "
+    "all processes. The input is complete before; the clock runs from when an eighth is visible (`read_committed`) to "
+    "the last step but one, so that no start or end counts."
 )
 _THROUGHPUT_FIGURES = ("records_per_s", "cpu_s_per_million")
 _COSTS = (
-    "Microseconds of a processor for each row. One Spark session writes with one sink after the other, so that all are "
-    "equally warm (above, processes are younger and still compile), and its start does not count. With both cores "
-    "busy, the sum over all processes bounds the speed. Reading alone (Spark's `noop` sink) is the floor of every sink "
-    "of Spark; rows that are handed to Python, and dropped there, that of every sink in Python."
+    "Microseconds of a processor for each row. One Spark session writes with one sink after the other, so all are "
+    "equally warm (above, processes still compile). Both cores are busy, so the sum over all processes bounds the "
+    "speed. Reading alone (Spark's `noop` sink) is the floor of every sink; rows handed to Python and dropped there, "
+    "of every sink in Python."
 )
 _WINDOW = (
-    "Kafka, counts by key and window of event time, Kafka; otherwise as above, of the records that went in. Every "
-    "window is compared with what must come out."
+    "Counts by key and window of event time, from Kafka to Kafka; records that went in. Every window is compared with "
+    "what must come out."
 )
 _LATENCY = (
-    "From when a record was due to be sent until a `read_committed` reader has it: ms, p50 and p99. The sender keeps "
-    "its rate whatever happens. `ms` behind the rate is Spark's trigger, or the time between Flink's checkpoints; "
-    "without it, Spark's default trigger.\n\n"
-    "A row waits for the next epoch, half of one on average. At least once, it is visible when its task has flushed "
-    "it, in the middle of that epoch; exactly once, when the epoch commits. That is the guarantee's price; what is "
-    "left to gain is in the epoch's length."
+    "From when a record was due to be sent until a `read_committed` reader has it: ms, p50 and p99. `ms` behind the "
+    "rate is Spark's trigger, or the time between Flink's checkpoints; without it, Spark's default trigger. At least "
+    "once, a row is visible when its task has flushed it; exactly once, when the epoch commits: that is the "
+    "guarantee's price."
 )
 _PHASES = (
-    "Ours, exactly once, by the default trigger: medians in milliseconds, from the event log of `ONCEONLY_EVENTS=DIR "
+    "Ours, exactly once, default trigger: medians in ms, from the events of `ONCEONLY_EVENTS=DIR "
     "python -m benchmarks --size quick --only latency --contender onceonly-exactly-once --rounds 15 --rate RATE "
     "--fresh`, by `python -m benchmarks.phases DIR --last 60 --warm 2`."
 )
 _LATENCY_FIGURES = ("p50_ms", "p99_ms")
-_EMPTY = "The median time of a micro-batch of which nothing comes out, at 200 records a second, as Spark reports it."
+_EMPTY = "Median ms of a micro-batch without output, at 200 records a second, as Spark reports it."
 _COMMIT = (
-    "Epochs of so many prepared transactions, without Spark, from the last vote: `decide` until everything is "
-    "committed, noted and swept, `until epoch.completed` until all is visible; `cpu` is the cores' time that the "
-    "broker and our process have meanwhile."
+    "Without Spark, from the last vote: `decide` until everything is committed, noted and swept, `until "
+    "epoch.completed` until all is visible; `cpu` is the processor time of broker and our process meanwhile."
 )
 _COMMIT_FIGURES = (
     "decide_ms",
@@ -233,8 +228,8 @@ _COMMIT_FIGURES = (
     "cpu_own_ms",
 )
 _RECOVERY = (
-    "From SIGKILL to the job's whole process tree until a new row is visible, with (`recovery`) and without (`query`) "
-    "the start of process and session. Rows again: rows that were visible more than once in the end."
+    "From SIGKILL to the job's process tree until a new row is visible, with (`recovery`) and without (`query`) the "
+    "start of process and session. Rows again: visible more than once in the end."
 )
 _RECOVERY_FIGURES = ("recovery_median_s", "recovery_worst_s", "query_median_s", "rows_again")
 _DRAWN = (
@@ -255,10 +250,10 @@ def _head(results: Results) -> str:
     left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
     return (
         "# Performance\n\n"
-        "What exactly-once costs: onceonly beside PyFlink and Spark's own Kafka sink, which is at least once. All in "
-        "one run, in turns, against one broker, on the same data and the same cores; each process warms up first"
-        f"{_paced(results)} and stays for all rounds.{_apart(results)} Figures are medians, and every record that came "
-        f"out was counted; `{RECORD}` has every run.\n\n"
+        "onceonly beside PyFlink and Spark's own Kafka sink, which is at least once: in one run, in turns, on one "
+        "broker, the same data and the same cores. Each process warms up first"
+        f"{_paced(results)} and stays for all rounds.{_apart(results)} Figures are medians; every record was "
+        f"counted. `{RECORD}` has every run, and what each contender was given (`settings`).\n\n"
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
@@ -432,8 +427,8 @@ def _memory(results: Results) -> str:
     if not found:
         return ""
     text = (
-        "The most that all processes of a contender have held at one moment of a run (resident), in MiB. The heap of "
-        "every JVM is bounded alike. The record has each kind of process."
+        "The most that all processes of a contender held at one moment (resident), in MiB. The heap of every JVM is "
+        "bounded alike. The record has each kind of process."
     )
     return f"## Memory\n\n{text}\n\n{_pivoted(found, [found[0].figure])}"
 
@@ -450,9 +445,8 @@ def _costs(results: Results, spent: Sequence[costs.Costs]) -> str:
     heads = "".join(f" {RECORD_BYTES[each.record]:,} bytes |" for each in spent)
     return (
         f"## What a row costs, and where\n\n{_COSTS}\n\n{sizes}\n\n"
-        "The parts of ours in Python are measured without Spark; the first two are "
-        "[compiled loops](../how-to/many-rows.md). Times as many records as Spark's own sink with our settings; in "
-        "brackets, as PyFlink exactly once, by the runs above.\n\n"
+        "Ours in Python, measured without Spark; the first two are [compiled loops](../how-to/many-rows.md). Times as "
+        "many records as Spark's own sink with our settings; in brackets, as PyFlink exactly once.\n\n"
         f"| |{heads}\n|---|{'--:|' * len(spent)}\n{rows.rstrip()}"
     )
 
@@ -516,7 +510,7 @@ def _epoch(epochs: Mapping[int, phases.Phases]) -> str:
     return (
         f"## Where an epoch's time goes\n\n{_PHASES}\n\n| phase | whose |{heads} what happens |\n"
         f"|---|---|{'--:|' * len(epochs)}---|\n{rows}\n"
-        "A row waits for the end of the epoch that runs when it is due, and until the next one is visible.\n\n"
+        "A row waits for the end of the running epoch, and until the next is visible.\n\n"
         f"| |{heads}\n|---|{'--:|' * len(epochs)}\n{least.rstrip()}"
     )
 
@@ -555,23 +549,6 @@ def _commit_floor(results: Results) -> str:
         f"time but for the decision, {floor.decided_ms:.1f} ms, at least {floor.ms:.1f} ms would pass: "
         f"{floor.ms / floor.few_ms:.1f} times as long as 4 take now."
     )
-
-
-def _settings(results: Results) -> str:
-    """Return each setting once, below the contenders that have it."""
-    owners: dict[str, list[str]] = {}
-    for name, settings in results.settings.items():
-        for key, value in settings.items():
-            owners.setdefault(f"{key} = {value}", []).append(name)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for setting, names in owners.items():
-        groups.setdefault(tuple(names), []).append(setting)
-    parts = ["## Settings\n\nWhat each contender was given beyond its defaults."]
-    for group, listed in groups.items():
-        parts.append(
-            ", ".join(f"`{name}`" for name in group) + ":\n\n```text\n" + "\n".join(listed) + "\n```"
-        )
-    return "\n\n".join(parts)
 
 
 def _commit_points(results: Results) -> dict[int, float]:

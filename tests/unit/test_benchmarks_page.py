@@ -45,7 +45,6 @@ def test_medians_ratios_and_their_directions_are_on_the_page() -> None:
     assert "| pass-100b-none | 3 | 600 | 500 | 400 | 300 |" in text
     assert "| pass-1kb-none | 3 | 200 | 80 | 100 | |" in text
     assert "| pass-100b-none-200rps | 3 | 60 (120) | 40 (80) | 80 (160) |" in text
-    assert "spark.a = b" in text
     assert "2 cores and 23 GiB" in text
     assert "## Memory" in text
 
@@ -144,14 +143,6 @@ def test_where_an_epochs_time_goes_is_told_phase_by_phase_with_what_happens_mean
     assert "| a row waits: p50, p95, p99, ms | 20, 30, 40 |  |" in text
     assert "| if onceonly took no time | 15, 21, 24 |  |" in text
     assert "| at best: if Kafka took none either | 10, 14, 16 |  |" in text
-
-
-def test_a_setting_stands_once_below_the_contenders_that_have_it() -> None:
-    settings = {ONCEONLY_EO: {"a": "1", "b": "2"}, SPARK_TUNED: {"a": "1", "b": "3"}}
-    text = page.page(msgspec.structs.replace(results(*runs()), settings=settings))
-    assert text.count("a = 1") == 1
-    assert f"`{ONCEONLY_EO}`, `{SPARK_TUNED}`:\n\n```text\na = 1\n```" in text
-    assert f"\n`{SPARK_TUNED}`:\n\n```text\nb = 3\n```" in text
 
 
 @pytest.mark.parametrize(
