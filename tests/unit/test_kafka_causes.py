@@ -175,6 +175,17 @@ def test_a_full_buffer_says_why_it_is_full() -> None:
         made._produce(pa.record_batch({"value": ["x"]}))
 
 
+@pytest.mark.parametrize("said", ["broker 2: refused", ""])
+def test_rows_that_are_not_acknowledged_come_with_what_was_heard_last(said: str) -> None:
+    made = attempt()
+    made._mark, made._timeout_s = 1, 120.0
+    made._give_up = lambda: None
+    failures = SimpleNamespace(first=lambda _mark: None, trouble=lambda: said)
+    made.producer = SimpleNamespace(flush=lambda _timeout_s: 5, failures=failures)
+    with pytest.raises(WriteFailedError, match=f"within 120 s(: {said}|, and no broker has said why)\\."):
+        made._flush()
+
+
 @pytest.mark.parametrize("by", ["batch", "row"])
 def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard(by: str) -> None:
     with socket.socket() as nobody:

@@ -693,6 +693,33 @@ def test_a_broker_that_never_answers_leaves_rows_of_which_nothing_is_known() -> 
     made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
     assert made.flush(0.05) == 1
     assert made.failures.first(mark) is None
+    assert made.failures.trouble().startswith("answer lost"), "what the attempt's error will say"
+
+
+def test_a_broker_that_is_silent_now_is_not_blamed_for_what_it_once_said() -> None:
+    made = producer(Broker([None, "moved"] + ["lost"] * 10_000))
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    assert made.flush(0.05) == 1
+    assert made.failures.first(mark) is None
+    assert made.failures.trouble().startswith("lost")
+
+
+def test_a_partition_that_nobody_leads_is_named_as_such_when_the_time_is_over() -> None:
+    class Leaderless(Broker):
+        def send(self, request: Any, node: int | None = None) -> Any:  # noqa: ANN401
+            answer = super().send(request, node)
+            for place in answer.topics[0].partitions:
+                place.leader_id = -1
+            return answer
+
+    made = producer(Leaderless([]))
+    mark = made.failures.begin()
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    assert made.flush(0.05) == 1
+    failure = made.failures.first(mark)
+    assert failure is not None
+    assert failure.error.name() == "LEADER_NOT_AVAILABLE"
 
 
 @pytest.mark.parametrize("fault", [None, "not enough replicas"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import columns, record_batches
-from onceonly.sinks.kafka.admin import NONE, NotAnsweredError, ThrottledError
+from onceonly.sinks.kafka.admin import NONE, UNKNOWN_TOPIC, NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.fields import Fields
@@ -39,6 +39,7 @@ _FENCED = frozenset({47, 90})
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 1.0
 _NO_LEADER = -1
+_LEADERLESS = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,7 @@ class Lane:
     pause_s: float = _PAUSE_S
     not_before: float = 0.0
     trouble: int | None = None
-    """The error that the first batch was put off for."""
+    """The error that the first batch was put off for last; None where nobody answered."""
 
 
 class Topics:
@@ -194,7 +195,7 @@ class Delivery:
             time.sleep(seconds)
 
     def trouble(self) -> str:
-        """Say why batches are not acknowledged: a broker's word on the first that was put off, or why none came."""
+        """Say why batches are not acknowledged: a broker's last word on one that was put off, or why none came."""
         kafka = import_confluent()
         for lane in self._lanes:
             if lane.waiting and lane.trouble is not None:
@@ -231,7 +232,7 @@ class Delivery:
             for lane in lanes:
                 leader = leaders[lane.partition] if lane.partition < len(leaders) else _NO_LEADER
                 if leader == _NO_LEADER:
-                    self._put_off(lane)
+                    self._put_off(lane, _why_none_leads(lane, leaders))
                 else:
                     by_leader.setdefault(leader, []).append(lane)
         for leader, lanes in by_leader.items():
@@ -290,6 +291,7 @@ class Delivery:
             # Nothing was sent, and who leads is known: it is there, and holds us back.
             self._silence = str(error)
             for lane in flight.lanes:
+                lane.trouble = None
                 self._wait_a_while(lane)
             return
         except NotAnsweredError as error:
@@ -329,7 +331,7 @@ class Delivery:
     def _put_off(self, lane: Lane, code: int | None = None) -> None:
         """Send its batch again a moment later, to whoever leads then."""
         self._topics.forget(lane.topic)
-        lane.trouble = lane.trouble if code is None else code
+        lane.trouble = code
         self._wait_a_while(lane)
 
     def _wait_a_while(self, lane: Lane) -> None:
@@ -346,6 +348,13 @@ class Delivery:
             size = columns.size((lane.topic, value, key, lane.partition, headers))
         error = import_confluent().KafkaError(code, fatal=code in _FENCED)
         self.failure = Failure(error, size, is_alone=batch.count == 1)
+
+
+def _why_none_leads(lane: Lane, leaders: Sequence[int]) -> int | None:
+    """Give the error that says why a partition has no leader; None where nobody has told who leads."""
+    if not leaders:
+        return None
+    return _LEADERLESS if lane.partition < len(leaders) else UNKNOWN_TOPIC
 
 
 def _is_retriable(code: int) -> bool:

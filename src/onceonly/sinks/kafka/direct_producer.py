@@ -222,6 +222,8 @@ class DirectProducer:
             while delivery.failure is None and (left := delivery.rows):
                 left_s = end - time.monotonic()
                 if left_s <= 0:
+                    if why := delivery.trouble():
+                        self.failures.hear(why)
                     delivery.give_up()
                     return left
                 delivery.wait(left_s, *self._send_offset())

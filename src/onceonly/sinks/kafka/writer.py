@@ -159,8 +159,10 @@ class PlainWrite:
         self._raise_failed()
         if left:
             self._give_up()
+            trouble = self.producer.failures.trouble()
+            why = f": {trouble}" if trouble else ", and no broker has said why"
             raise WriteFailedError(
-                f"{self.name}: {left} rows were not acknowledged within {self._timeout_s:g} s.",
+                f"{self.name}: {left} rows were not acknowledged within {self._timeout_s:g} s{why}.",
                 next_step="see that the brokers run; kafka.delivery.timeout.ms bounds this wait",
             )
 
