@@ -12,16 +12,22 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, UnknownBrokerIdError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    RequestTimedOutError,
+    UnknownBrokerIdError,
+)
 from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 
 from onceonly import background
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.kafka import admin as admins
 from onceonly.sinks.kafka import client as clients
 from onceonly.sinks.kafka import plain_client as plain_clients
-from onceonly.sinks.kafka.admin import Admin, NotAnsweredError
+from onceonly.sinks.kafka.admin import Admin, NotAnsweredError, PutOffError
 from onceonly.sinks.kafka.client import Client, limits
 from onceonly.sinks.kafka.manager import Manager
 from onceonly.sinks.kafka.options import KafkaOptions
@@ -267,6 +273,51 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
     with pytest.raises(NotAnsweredError):
         client.send("request", 1)
     assert client.is_usable()
+
+
+def test_a_client_whose_brokers_answer_with_an_error_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they do while the topic of transactions is made; its other connections would be closed each time."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    client = _unconnected()
+    client._coordinators = {}
+    failure: list[Exception] = [CoordinatorNotAvailableError("not yet")]
+    client._manager = SimpleNamespace(call_soon=lambda *_: Future().failure(failure[0]))
+    for _ in range(7):
+        with pytest.raises(PutOffError, match=r"error 15 \(CoordinatorNotAvailableError\) of not yet"):
+            client.coordinator(1, "id")
+        clock.now += 1
+    assert client.is_usable()
+    failure[0] = RequestTimedOutError("Request timed out after 10000 ms")
+    for _ in range(7):
+        with pytest.raises(NotAnsweredError) as caught:
+            client.coordinator(1, "id")
+        assert not isinstance(caught.value, PutOffError)
+        clock.now += 1
+    assert not client.is_usable()
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "next_step"),
+    [
+        (NotAnsweredError("refused"), "did not answer for 0 s: it: refused.", "see that the brokers run"),
+        (
+            PutOffError(3, "topic t"),
+            r"has put us off for 0 s: it: error 3 \(Unknown.*\) of topic t.",
+            "create it",
+        ),
+        (PutOffError(15), r"has put us off for 0 s: it: error 15 \(Coord.*\).", "in the brokers' logs"),
+    ],
+)
+def test_silence_is_said_to_be_one_and_an_answer_is_told(
+    error: NotAnsweredError, said: str, next_step: str
+) -> None:
+    def attempt() -> None:
+        raise error
+
+    with pytest.raises(UnavailableError, match=said) as caught:
+        Admin(OPTIONS).patiently(0, "it", attempt)
+    assert next_step in caught.value.next_step
 
 
 def test_an_answer_that_is_none_ends_the_wait_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

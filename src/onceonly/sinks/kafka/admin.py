@@ -26,6 +26,7 @@ from onceonly.sinks.kafka.answers import (
     NOT_YET_CODES,
     UNKNOWN_TOPIC,
     NotAnsweredError,
+    PutOffError,
     ThrottledError,
     refuse_forbidden,
 )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COORDINATOR_CODES", "GROUP", "NONE", "NOT_YET_CODES", "TRANSACTION", "UNKNOWN_TOPIC", "Admin", "NotAnsweredError",
-    "ThrottledError", "import_kafka", "refuse_forbidden", "transaction_partition",
+    "PutOffError", "ThrottledError", "import_kafka", "refuse_forbidden", "transaction_partition",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -222,12 +223,25 @@ class Admin:
                 return attempt()
             except NotAnsweredError as error:
                 if time.monotonic() >= deadline:
-                    raise UnavailableError(
-                        f"Kafka at {self._options.servers} did not answer for {seconds:g} s: {thing}: {error}.",
-                        next_step="see that the brokers run and are reached from here; the query may be restarted",
-                    ) from error
+                    raise self._unavailable(seconds, thing, error) from error
             time.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  to spread load
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _unavailable(self, seconds: float, thing: str, error: NotAnsweredError) -> UnavailableError:
+        """Say what was waited for in vain: brokers that are silent, or what they have answered last."""
+        servers = self._options.servers
+        if not isinstance(error, PutOffError):
+            return UnavailableError(
+                f"Kafka at {servers} did not answer for {seconds:g} s: {thing}: {error}.",
+                next_step="see that the brokers run and are reached from here; the query may be restarted",
+            )
+        look = "look for that error in the brokers' logs"
+        if error.code == UNKNOWN_TOPIC:
+            look = "see that the topic is there, or create it"
+        return UnavailableError(
+            f"Kafka at {servers} has put us off for {seconds:g} s: {thing}: {error}.",
+            next_step=f"{look}; the query may be restarted",
+        )
 
     def close(self) -> None:
         """Close the connection; a later call makes a new one. Idempotent."""

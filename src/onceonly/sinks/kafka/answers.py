@@ -9,6 +9,7 @@ from onceonly.errors import ConfigurationError
 # Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
 NONE = 0
 UNKNOWN_TOPIC = 3
+LEADERLESS = 5
 COORDINATOR_CODES = frozenset({14, 15, 16})  # loading, not available, not this one
 STILL_ENDING = 51
 """CONCURRENT_TRANSACTIONS: one is being ended, either way. It takes milliseconds, unless a broker is down."""
@@ -25,6 +26,17 @@ FORBIDDEN = {
 
 class NotAnsweredError(Exception):
     """No answer, or "not now": the request may or may not have been carried out."""
+
+
+class PutOffError(NotAnsweredError):
+    """An answer, and it is "not now": of a broker, with the code of an error; ``what`` says of what."""
+
+    def __init__(self, code: int, what: str = "") -> None:
+        from kafka.errors import for_code
+
+        self.code = code
+        name = getattr(for_code(code), "__name__", "unknown")
+        super().__init__(f"error {code} ({name}){' of ' if what else ''}{what}")
 
 
 class ThrottledError(NotAnsweredError):
@@ -61,7 +73,7 @@ def features(client: Any) -> dict[str, int]:  # noqa: ANN401  either client
 
 def judged(error: BaseException) -> Exception:
     """Tell what an error of kafka-python means: ``NotAnsweredError`` or ``ConfigurationError``; others as they are."""
-    from kafka.errors import IncompatibleBrokerVersion, KafkaError
+    from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
 
     found: Exception
     if isinstance(error, (NotAnsweredError, ConfigurationError)):
@@ -70,6 +82,9 @@ def judged(error: BaseException) -> Exception:
         found = ConfigurationError(
             f"The Kafka brokers are too old: {error}.", next_step="use brokers of version 3.0 or newer"
         )
+    elif isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError):
+        # The one left out is how kafka-python says that there was no answer.
+        found = PutOffError(error.errno, ", ".join(map(str, error.args)))
     elif isinstance(error, (KafkaError, OSError, RuntimeError, GeneratorExit)):
         # The last two: it was closed meanwhile.
         found = NotAnsweredError(reason(error))

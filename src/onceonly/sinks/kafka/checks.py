@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.sinks.kafka import marker, marker_topic
-from onceonly.sinks.kafka.admin import GROUP, NONE, UNKNOWN_TOPIC, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.admin import GROUP, NONE, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
 from onceonly.sinks.kafka.answers import TOPIC_FORBIDDEN
 from onceonly.sinks.kafka.columns import check_columns
 from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
@@ -121,7 +121,7 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
         topic = admin.send(request).topics[0]
         refuse_forbidden(topic.error_code, name)
         if topic.error_code not in {NONE, UNKNOWN_TOPIC, 17}:
-            raise NotAnsweredError(f"error {topic.error_code}")
+            raise PutOffError(topic.error_code)
         return topic
 
     # Asked with "create", as Spark's producer would at its first row: the broker's settings decide.
@@ -131,7 +131,7 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
         def appeared() -> Any:  # noqa: ANN401
             found = attempt(create=False)
             if found.error_code == UNKNOWN_TOPIC:
-                raise NotAnsweredError("it is not there yet")
+                raise PutOffError(UNKNOWN_TOPIC)
             return found
 
         topic = admin.patiently(_PATIENCE_S, f"creation of topic {name}", appeared)
@@ -157,7 +157,7 @@ def topic_id(admin: Admin, name: str) -> str:
         topic = admin.send(topics_request([name], create=False)).topics[0]
         refuse_forbidden(topic.error_code, name)
         if topic.error_code != NONE:
-            raise NotAnsweredError(f"error {topic.error_code}")
+            raise PutOffError(topic.error_code)
         return spelled_id(topic)
 
     return admin.patiently(_PATIENCE_S, f"topic {name}", attempt)
@@ -190,7 +190,7 @@ def _check_group(admin: Admin, group: str) -> None:
         refuse_forbidden(answer.error_code, group)
         if answer.error_code != NONE:
             admin.forget(GROUP, group)
-            raise NotAnsweredError(f"error {answer.error_code}")
+            raise PutOffError(answer.error_code)
         return answer
 
     answer = admin.patiently(_PATIENCE_S, f"group {group}", attempt)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceonly.sinks.kafka.answers import (
     NotAnsweredError,
+    PutOffError,
     ThrottledError,
     features,
     judged,
@@ -329,7 +330,7 @@ class Client:
         def failed(error: BaseException) -> None:
             wrapped = judged(error)
             if isinstance(wrapped, NotAnsweredError):
-                self._note(began, is_answered=isinstance(wrapped, ThrottledError))
+                self._note(began, is_answered=isinstance(wrapped, (PutOffError, ThrottledError)))
             answer.set_exception(wrapped)
 
         try:

@@ -20,9 +20,10 @@ from onceonly.sinks.kafka.admin import (
     NOT_YET_CODES,
     TRANSACTION,
     NotAnsweredError,
+    PutOffError,
     refuse_forbidden,
 )
-from onceonly.sinks.kafka.answers import STILL_ENDING
+from onceonly.sinks.kafka.answers import LEADERLESS, STILL_ENDING
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.transaction import init_request
 
@@ -185,7 +186,7 @@ def fence(admin: Admin, transactional_id: str, timeout_ms: int) -> int:
         if code in COORDINATOR_CODES:
             admin.forget(TRANSACTION, transactional_id)
         if code not in {NONE, INVALID_TIMEOUT}:
-            raise NotAnsweredError(f"error {code}")
+            raise PutOffError(code)
         return code
 
     return admin.patiently(_FENCE_S, f"fencing {transactional_id}", attempt)
@@ -219,7 +220,7 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
     # another has taken over; without permission to see the topic, this cannot be told.
     for partition in topology.topics[0].partitions:
         if partition.leader_id not in brokers:
-            raise NotAnsweredError(f"__transaction_state-{partition.partition_index} has no leader")
+            raise PutOffError(LEADERLESS, f"__transaction_state-{partition.partition_index}")
     partitions = sorted(topology.topics[0].partitions, key=lambda each: each.partition_index)
     admin.learn_leaders([partition.leader_id for partition in partitions])
 
@@ -229,7 +230,7 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
         )
         if answer.error_code != NONE:
             refuse_forbidden(answer.error_code, prefix)
-            raise NotAnsweredError(f"broker {broker} answers error {answer.error_code}")
+            raise PutOffError(answer.error_code, f"broker {broker}")
         names = [
             state.transactional_id
             for state in answer.transaction_states

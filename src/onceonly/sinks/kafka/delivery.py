@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import columns, record_batches
-from onceonly.sinks.kafka.admin import NONE, UNKNOWN_TOPIC, NotAnsweredError, ThrottledError
+from onceonly.sinks.kafka.admin import NONE, UNKNOWN_TOPIC, NotAnsweredError, PutOffError, ThrottledError
+from onceonly.sinks.kafka.answers import LEADERLESS
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure
 from onceonly.sinks.kafka.fields import Fields
@@ -39,7 +40,6 @@ _FENCED = frozenset({47, 90})
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 1.0
 _NO_LEADER = -1
-_LEADERLESS = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -113,12 +113,12 @@ class Topics:
         topic = self._admin.send(topics_request([name], create=True)).topics[0]
         if topic.error_code != NONE:
             if _is_retriable(topic.error_code):
-                raise NotAnsweredError(f"error {topic.error_code} for topic {name}")
+                raise PutOffError(topic.error_code, f"topic {name}")
             kafka = import_confluent()
             raise kafka.KafkaException(kafka.KafkaError(topic.error_code))
         found = sorted(topic.partitions, key=lambda each: each.partition_index)
         if not found:
-            raise NotAnsweredError(f"topic {name} has no partitions")
+            raise PutOffError(UNKNOWN_TOPIC, f"topic {name}, which has no partitions")
         self._ids[name] = spelled_id(topic)
         return [each.leader_id for each in found]
 
@@ -354,7 +354,7 @@ def _why_none_leads(lane: Lane, leaders: Sequence[int]) -> int | None:
     """Give the error that says why a partition has no leader; None where nobody has told who leads."""
     if not leaders:
         return None
-    return _LEADERLESS if lane.partition < len(leaders) else UNKNOWN_TOPIC
+    return LEADERLESS if lane.partition < len(leaders) else UNKNOWN_TOPIC
 
 
 def _is_retriable(code: int) -> bool:

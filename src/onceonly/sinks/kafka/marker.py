@@ -18,7 +18,7 @@ from onceonly.sinks.kafka.admin import (
     NONE,
     NOT_YET_CODES,
     UNKNOWN_TOPIC,
-    NotAnsweredError,
+    PutOffError,
     refuse_forbidden,
 )
 
@@ -136,7 +136,7 @@ def _former(admin: Admin, group: str) -> str:
     def look(*, stable: bool) -> list[str]:
         answer = admin.to_coordinator(GROUP, group, _request([group], None, stable=stable)).groups[0]
         if any(each.error_code == _UNSTABLE for entry in answer.topics for each in entry.partitions):
-            raise NotAnsweredError(f"error {_UNSTABLE}")
+            raise PutOffError(_UNSTABLE)
         return _tokens(admin, answer)
 
     what = f"the former marker of group {group}"
@@ -245,7 +245,7 @@ def _judge(admin: Admin, group: str, code: int, topic: str = "") -> None:
     if code in COORDINATOR_CODES:
         admin.forget(GROUP, group)
     if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
-        raise NotAnsweredError(f"error {code}")
+        raise PutOffError(code)
     raise UnavailableError(
         f"Kafka answers error {code} for the marker of group {group}.",
         next_step="look into the broker's log; the query may be restarted",

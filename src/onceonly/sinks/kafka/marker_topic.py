@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.sinks.kafka.answers import NONE, UNKNOWN_TOPIC, NotAnsweredError
+from onceonly.sinks.kafka.answers import NONE, UNKNOWN_TOPIC, PutOffError
 from onceonly.sinks.kafka.options import MARKER_OPTION
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def _ready(admin: Admin, name: str) -> str:
         code, message = _create(admin, name)
         if code not in {NONE, _EXISTS}:
             if code in _NOT_YET:
-                raise NotAnsweredError(f"error {code}")
+                raise PutOffError(code)
             return f"it does not exist, and to make it is refused: error {code}" + (
                 f", {message}" if message else ""
             )
-        raise NotAnsweredError("it was made, and is not there yet")
+        raise PutOffError(UNKNOWN_TOPIC, "a topic that was just made")
     if topic.error_code in _NOT_YET:
-        raise NotAnsweredError(f"error {topic.error_code}")
+        raise PutOffError(topic.error_code)
     if topic.error_code != NONE:
         return f"error {topic.error_code}"
     operations = topic.authorized_operations

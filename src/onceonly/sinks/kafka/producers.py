@@ -25,7 +25,7 @@ from onceonly import background
 from onceonly.errors import WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka import direct_producer, librdkafka
-from onceonly.sinks.kafka.admin import NONE, Admin, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.admin import NONE, Admin, PutOffError, refuse_forbidden
 from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.checks import id_prefix
 from onceonly.sinks.kafka.confluent import import_confluent
@@ -359,7 +359,7 @@ def _describe(admin: Admin, transactional_id: str) -> Identity:
     """Read the producer id and epoch that the coordinator has just given out for an id of ours."""
     state = describe(admin, transactional_id)
     if state.error_code != NONE:
-        raise NotAnsweredError(f"error {state.error_code}")
+        raise PutOffError(state.error_code)
     return Identity(state.producer_id, state.producer_epoch)
 
 

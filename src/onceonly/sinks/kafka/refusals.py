@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.ports import Refused
 from onceonly.sinks.kafka import columns, compression, record_batches
-from onceonly.sinks.kafka.admin import UNKNOWN_TOPIC, NotAnsweredError
+from onceonly.sinks.kafka.admin import UNKNOWN_TOPIC, NotAnsweredError, PutOffError
 from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.delivery import Topics
 from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, spelled
@@ -245,6 +245,6 @@ def limit_of(admin: Admin, topic: str) -> int | None:
     answer = admin.send(request)
     for result in answer.results:
         if result.error_code == UNKNOWN_TOPIC:  # a broker may be late to know it
-            raise NotAnsweredError(f"error {result.error_code} for topic {topic}")
+            raise PutOffError(result.error_code, f"topic {topic}")
     told = [entry.value for result in answer.results for entry in result.configs or ()]
     return int(told[0]) if told and told[0] else None

@@ -15,7 +15,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import NONE, TRANSACTION, UNKNOWN_TOPIC, NotAnsweredError, refuse_forbidden
+from onceonly.sinks.kafka.admin import NONE, TRANSACTION, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
+from onceonly.sinks.kafka.answers import LEADERLESS
 from onceonly.sinks.kafka.prepared import read_places
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka
     refuse_forbidden(state.error_code, transactional_id)
     if state.error_code not in {NONE, NOT_FOUND}:
         admin.forget(TRANSACTION, transactional_id)
-        raise NotAnsweredError(f"error {state.error_code}")
+        raise PutOffError(state.error_code)
     return state
 
 
@@ -125,9 +126,7 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
                 elif answer.error_code == _FORBIDDEN:
                     forbidden.add(place[0])
                 elif answer.error_code != UNKNOWN_TOPIC:
-                    raise NotAnsweredError(
-                        f"error {answer.error_code} of topic {place[0]}, partition {place[1]}"
-                    )
+                    raise PutOffError(answer.error_code, f"topic {place[0]}, partition {place[1]}")
         left = {place for place in left if place not in starts and place[0] not in forbidden}
         if left and time.monotonic() >= deadline:
             starts |= dict.fromkeys(left, _NOT_OPEN)  # deleted, with the rows in it
@@ -156,12 +155,12 @@ def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, lis
     leaders: dict[int, list[tuple[str, int]]] = {}
     for topic in answer.topics:
         if topic.error_code not in {NONE, UNKNOWN_TOPIC, _FORBIDDEN}:
-            raise NotAnsweredError(f"error {topic.error_code} of topic {topic.name}")
+            raise PutOffError(topic.error_code, f"topic {topic.name}")
         for each in topic.partitions:
             place = (topic.name, each.partition_index)
             if place in wanted:
                 if each.leader_id < 0:
-                    raise NotAnsweredError(f"topic {place[0]}, partition {place[1]} has no leader")
+                    raise PutOffError(LEADERLESS, f"topic {place[0]}, partition {place[1]}")
                 leaders.setdefault(each.leader_id, []).append(place)
     return leaders
 

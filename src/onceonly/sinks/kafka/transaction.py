@@ -21,6 +21,7 @@ from onceonly.sinks.kafka.admin import (
     TRANSACTION,
     UNKNOWN_TOPIC,
     NotAnsweredError,
+    PutOffError,
 )
 from onceonly.sinks.kafka.answers import STILL_ENDING
 from onceonly.sinks.kafka.confluent import import_confluent
@@ -262,6 +263,6 @@ def _judge(admin: Admin, kind: int, key: str, code: int) -> None:
     if code in COORDINATOR_CODES:
         admin.forget(kind, key)
     if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
-        raise NotAnsweredError(f"error {code}")
+        raise PutOffError(code)
     kafka = import_confluent()
     raise kafka.KafkaException(kafka.KafkaError(code))
