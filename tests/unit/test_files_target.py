@@ -7,16 +7,21 @@ import os
 import socket
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.files_bench import Disk, Files, PowerLostError, quick, rows
+from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import Committed, Guarantee, RetryLater
 from onceonly.sinks.files import moving
 from onceonly.sinks.files.store import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["quick"]  # a fixture
 
@@ -126,23 +131,44 @@ def test_what_check_has_made_outlives_a_power_loss_once_it_is_repeated(quick: Pa
 
 
 def test_what_broken_off_checks_left_is_taken_away_once_it_is_old(bench: Files) -> None:
-    bench.sink().check(bench.context)
-    staging = bench.target / "_onceonly" / "staging" / bench.query / "files"
-    left = [
-        bench.target / ".probe-1",
-        staging / ".probe-1",
-        bench.target / "_onceonly" / ".target-id.000000000000.tmp",
-    ]
     foreign = [bench.target / ".probes", bench.target / "_onceonly" / ".other.000000000000.tmp"]
-    for path in [*left, *foreign]:
-        path.write_bytes(b"")
+
+    def hidden() -> set[Path]:
+        # Beside the manifests, the next epoch clears up.
+        return {path for path in bench.target.rglob(".*") if "epochs" not in path.parts}
+
+    for nth in count(1):
+        end = crashed(lambda: bench.sink().check(bench.context), nth, bench.target.parent, kill=True)
+        if nth == 1:
+            continue  # the target is not there
+        for path in foreign:
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_bytes(b"")
+        left = hidden().difference(foreign)
+        bench.sink().check(bench.context)
+        assert left <= hidden(), "another process may be at it"
+        for path in [*left, *foreign]:
+            os.utime(path, (time.time() - 7200,) * 2)
+        bench.sink().check(bench.context)
+        assert hidden() == set(foreign)
+        if end is None:
+            assert nth > 25, "the steps are counted"
+            return
+
+
+def test_a_start_does_not_list_the_target(bench: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.sink().check(bench.context)
-    assert all(path.exists() for path in left), "another process may be at it"
-    for path in [*left, *foreign]:
-        os.utime(path, (time.time() - 7200,) * 2)
+    listed: list[Path] = []
+    scandir = os.scandir
+
+    def noted(folder: Path) -> Iterator[os.DirEntry[str]]:
+        listed.append(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", noted)
     bench.sink().check(bench.context)
-    assert not any(path.exists() for path in left)
-    assert all(path.exists() for path in foreign)
+    assert listed
+    assert bench.target not in listed, "it may have millions of files"
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Store
 
 _TOKEN = "target-id"  # noqa: S105  the name of a file
-_PROBE = ".probe-"
+_PROBE, _TWIN = ".probe-", "-2"
 _PROBE_BYTES = 4096
 _OLD_S = 3600.0
 # What a file system says that has no hard links.
@@ -103,21 +103,30 @@ def _sync(store: Store, folder: Path, top: Path) -> None:
 
 
 def _tidy(store: Store, staging: Path, target: Path) -> None:
-    """Take away what checks that were killed left; best effort. A younger one may be somebody's at work."""
-    places = (
-        (staging, _PROBE, ""), (target, _PROBE, ""), (target, f".{_PROBE}", ".tmp"),
-        (target / HIDDEN, f".{_TOKEN}.", ".tmp"),
-    )  # fmt: skip
+    """Take away what checks that were killed left; best effort. A younger one may be somebody's at work.
+
+    The target is not listed, as it may have millions of files: the twin tells what a probe has there.
+    """
+    hidden = target / HIDDEN
+    places = ((staging, _PROBE, ""), (hidden, f".{_PROBE}", ".tmp"), (hidden, f".{_TOKEN}.", ".tmp"))
     with contextlib.suppress(OSError):
         for folder, begin, end in places:
             for name in store.names(folder):
                 old = name.startswith(begin) and name.endswith(end) and store.age(folder / name) > _OLD_S
-                if old:
+                if old and name.endswith(_TWIN):
+                    for place in _places(staging, target, name.removesuffix(_TWIN)):
+                        store.delete(place)
+                elif old:
                     store.delete(folder / name)
 
 
+def _places(staging: Path, target: Path, name: str) -> tuple[Path, Path, Path, Path]:
+    """Give all names of a probe; its twin, which tells of the others, last."""
+    return target / name, target / HIDDEN / name, staging / name, staging / f"{name}{_TWIN}"
+
+
 def _refuse_foreign(store: Store, target: Path) -> None:
-    if SPARK_METADATA in store.names(target):
+    if store.size(target / SPARK_METADATA) is not None:
         raise ConfigurationError(
             f"The target {target} was written by Spark's own file sink: its {SPARK_METADATA} would hide our files "
             "from spark.read.",
@@ -128,9 +137,9 @@ def _refuse_foreign(store: Store, target: Path) -> None:
 def _probe(store: Store, staging: Path, target: Path) -> None:
     """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove."""
     name = f"{_PROBE}{uuid.uuid4().hex}"
-    temporary, twin, final, small = staging / name, staging / f"{name}-2", target / name, target / f"{name}-3"
+    places = final, small, temporary, twin = _places(staging, target, name)
     try:
-        for path in (temporary, twin):
+        for path in (twin, temporary):
             with store.create(path) as file:
                 file.write(bytes(_PROBE_BYTES))
                 store.finish(file)
@@ -160,7 +169,7 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
                 next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
             ) from error
     finally:
-        for path in (temporary, twin, final, small):
+        for path in places:
             with contextlib.suppress(OSError):
                 store.delete(path)
 
