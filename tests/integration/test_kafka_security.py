@@ -189,11 +189,29 @@ def test_a_marker_topic_that_may_not_be_read_is_named_before_the_first_record(
         options["topic"] = markers
     with pytest.raises(ConfigurationError) as caught:
         KafkaSink(options).check(context())
-    assert f"READ, WRITE and DESCRIBE on topic {markers}" in caught.value.next_step
+    assert f"READ and DESCRIBE on topic {markers}" in caught.value.next_step
     # Where it is taken away later, the topic is named, and no group.
     with pytest.raises(ConfigurationError, match=f"topic {markers}") as caught:
         marker.read_or_seed(Admin(KafkaOptions.parse(options)), "some-group", markers)
     assert "READ" in caught.value.next_step
+
+
+@pytest.mark.parametrize("producer", ["direct", "batch"])
+def test_a_topic_of_markers_need_only_be_read(guarded: EmbeddedKafka, producer: str) -> None:
+    """As their own one may be that an operator has made: writing to it is nobody's business."""
+    prefix, topic = f"p-{uuid.uuid4().hex}", f"t-{uuid.uuid4().hex}"
+    for name in (topic, f"{prefix}.markers"):
+        guarded.create_topic(name)
+    allow(guarded, ResourceType.TOPIC, f"{prefix}.markers", AclOperation.READ, AclOperation.DESCRIBE)
+    handle = round_trip(
+        KafkaSink(
+            {
+                "kafka.bootstrap.servers": guarded.bootstrap_servers, "topic": topic,
+                "onceonly.transactional.id.prefix": prefix, "onceonly.producer": producer,
+            }
+        )
+    )  # fmt: skip
+    assert handle.data["marker_topic"] == f"{prefix}.markers"
 
 
 def test_a_commit_that_is_refused_is_asked_for_again_and_names_the_transactional_id(

@@ -92,4 +92,4 @@ def test_a_topic_of_markers_must_be_readable_and_another_one_need_not(holds_mark
     with pytest.raises(ConfigurationError, match="topic t") as caught:
         checks._check_topic(admin, "t", holds_markers=True)
     assert "READ" in caught.value.next_step
-    checks._check_topic(cast("Any", Broker(READ, WRITE, DESCRIBE)), "t", holds_markers=True)
+    checks._check_topic(cast("Any", Broker(READ, DESCRIBE)), "t", holds_markers=True)

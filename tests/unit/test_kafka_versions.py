@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.net.compat import KafkaNetClient
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from onceonly.sinks.kafka.client import Client
+from onceonly.sinks.kafka.client import Client, settings
+from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.plain_client import PlainClient
 from onceonly.sinks.kafka.transaction import init_request
 
@@ -35,6 +37,16 @@ class Connection:
         if request.API_VERSION is None:
             request.API_VERSION = SPEAKS[self._node].api_version(request)
         return int(request.API_VERSION)
+
+
+def test_both_clients_take_answers_as_long_as_a_large_brokers_lists() -> None:
+    """The plain one stopped at 1 MB: some 20,000 groups, which are listed at each start."""
+    options = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
+    plain_one = KafkaNetClient(**settings(options))
+    try:
+        assert plain_one._manager.config["receive_message_max_bytes"] >= 100_000_000
+    finally:
+        plain_one.close()
 
 
 def quick(request: Any, node: int) -> Any:  # noqa: ANN401  kafka-python is untyped

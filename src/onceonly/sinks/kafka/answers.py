@@ -52,7 +52,7 @@ def refuse_forbidden(code: int, thing: str, *, topic: str = "") -> None:
     if code == TOPIC_FORBIDDEN and topic:
         raise ConfigurationError(
             f"Kafka refuses access to topic {topic}, whose partition 0 the markers name (error {code}).",
-            next_step=f"grant the client's user READ, WRITE and DESCRIBE on topic {topic}",
+            next_step=f"grant the client's user READ and DESCRIBE on topic {topic}",
         )
     if code in FORBIDDEN:
         raise ConfigurationError(

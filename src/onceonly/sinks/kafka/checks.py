@@ -46,14 +46,12 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
     check_columns(context.columns, options.topic)
     cluster_id = admin.patiently(_PATIENCE_S, "first connection", lambda: admin.cluster_id)
     facts: Facts = {"cluster_id": cluster_id}
-    at_least_once = context.guarantee is Guarantee.AT_LEAST_ONCE
-    given = options.marker_topic if options.marker_is_given else None
-    if options.topic is not None and (at_least_once or options.topic != given):
+    if options.topic is not None:
         _check_topic(admin, options.topic)
     _tell_ignored(options)
     if options.topic is not None and (limit := _topic_limit(admin, options.topic)) is not None:
         facts["max_message_bytes"] = limit
-    if at_least_once:
+    if context.guarantee is Guarantee.AT_LEAST_ONCE:
         return facts
     settings = _broker_settings(admin)
     _check_internal_topics(admin, settings)
@@ -105,7 +103,7 @@ def _check_internal_topics(admin: Admin, settings: dict[str, str]) -> None:
 def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> None:
     """Refuse a topic that neither exists nor is created by the broker, or that may not be written.
 
-    One that holds markers must be readable, too: an offset is committed only by who may read what it is of.
+    One that holds markers must be readable instead: an offset is committed by who may read what it is of.
     """
 
     def attempt(*, create: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
@@ -119,7 +117,7 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
             max_version=9,
         )
         topic = admin.send(request).topics[0]
-        refuse_forbidden(topic.error_code, name)
+        refuse_forbidden(topic.error_code, name, topic=name if holds_markers else "")
         if topic.error_code not in {NONE, UNKNOWN_TOPIC, 17}:
             raise PutOffError(topic.error_code)
         return topic
@@ -142,9 +140,10 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
         raise ConfigurationError(
             f"Topic {name} {wrong}.", next_step=f"create it: kafka-topics.sh --create --topic {name}"
         )
-    _check_operation(topic.authorized_operations, _WRITE, TOPIC_FORBIDDEN, name)
     if holds_markers:
         _check_operation(topic.authorized_operations, _READ, TOPIC_FORBIDDEN, name, topic=name)
+    else:
+        _check_operation(topic.authorized_operations, _WRITE, TOPIC_FORBIDDEN, name)
 
 
 def topic_id(admin: Admin, name: str) -> str:

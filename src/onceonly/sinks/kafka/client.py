@@ -47,6 +47,8 @@ _PAUSE_S = 0.01
 _PAUSE_S_MAX = 0.25
 # More than the threads that commit at a time have on the wire: beyond it kafka-python refuses to send.
 _IN_FLIGHT_MAX = 2048
+# A list of all groups or transactions of a broker may be long; without it, some of kafka-python's clients stop at 1 MB.
+_ANSWER_BYTES_MAX = 100_000_000
 _NEVER_MS = 2**31 - 1
 # Whether anybody has answered is said elsewhere.
 _UNTOLD = object()
@@ -412,5 +414,6 @@ def settings(options: KafkaOptions) -> dict[str, Any]:
         "reconnect_backoff_ms": backoff_ms,
         "reconnect_backoff_max_ms": int(client.get("reconnect.backoff.max.ms", "1000")),
         "max_in_flight_requests_per_connection": _IN_FLIGHT_MAX,
+        "receive_message_max_bytes": _ANSWER_BYTES_MAX,
         **security(options),
     }

@@ -47,11 +47,11 @@ def choose(admin: Admin, options: KafkaOptions) -> str:
     why = admin.patiently(_PATIENCE_S, f"topic {name}", lambda: _ready(admin, name))
     if not why:
         return name
-    advice = f"kafka-topics.sh --create --topic {name} --partitions 1, and READ, WRITE and DESCRIBE on it"
+    advice = f"kafka-topics.sh --create --topic {name} --partitions 1, and READ and DESCRIBE on it"
     if options.topic is None:
         raise ConfigurationError(
             f"The markers' topic {name} cannot be had ({why}), and as rows carry their topics, there is no other one.",
-            next_step=f"{advice}; or give {MARKER_OPTION}: any topic that this sink may read and write",
+            next_step=f"{advice}; or give {MARKER_OPTION}: any topic that this sink may read",
         )
     log.warning(
         "The markers' topic %s cannot be had (%s). Markers name topic %s instead, and monitors of lag show groups %s.* "
