@@ -16,6 +16,7 @@ from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.kafka import logins, tokens
 from onceonly.sinks.kafka.answers import NotAnsweredError
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.security import security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -280,3 +281,17 @@ def test_without_the_extra_amazons_provider_names_it(monkeypatch: pytest.MonkeyP
     with pytest.raises(SetupError) as caught:
         logins.msk_iam({"bootstrap.servers": "h:1"})
     assert "onceonly[msk]" in caught.value.next_step
+
+
+@pytest.mark.parametrize("mechanism", [{}, {"sasl__mechanism": "GSSAPI"}])
+def test_a_login_by_ticket_without_its_package_is_refused_and_no_broker_is_blamed(
+    monkeypatch: pytest.MonkeyPatch, mechanism: dict[str, str]
+) -> None:
+    """Each connection failed before, and the query was started again and again for brokers that were well."""
+    options = parse(security__protocol="SASL_PLAINTEXT", **mechanism)
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(SetupError, match="needs the Python package gssapi") as caught:
+        security(options)
+    assert "kafka.sasl.mechanism" in caught.value.next_step
+    monkeypatch.setitem(sys.modules, "gssapi", SimpleNamespace())
+    assert security(options)["sasl_mechanism"] == "GSSAPI"

@@ -115,6 +115,8 @@ class Client:
             if configs["security_protocol"].startswith("SASL") and made and made[0]._manager.was_let_in:  # noqa: SLF001
                 # kafka-python often sees the closed connection before the refusal that came with it.
                 login = "kafka.sasl.username and kafka.sasl.password"
+                if configs["sasl_mechanism"] == "GSSAPI":
+                    login = "the Kerberos ticket"
                 if options.token_provider:
                     login = f"the token of {options.token_provider}"
                 why += f" (brokers also hang up on a user that they refuse: check {login}, and kafka.sasl.mechanism)"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import platform
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.kafka.tokens import tokens
 
 if TYPE_CHECKING:
@@ -13,10 +15,14 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.options import KafkaOptions
 
 
+_BY_TICKET = "GSSAPI"
+
+
 def security(options: KafkaOptions) -> dict[str, Any]:
     """Give kafka-python's settings of TLS and SASL. Secrets stay wrapped (it logs them).
 
-    Raises ``ConfigurationError`` for certificates or keys that cannot be read here.
+    Raises ``ConfigurationError`` for certificates or keys that cannot be read here, ``SetupError`` for what is not
+    installed.
     """
     client = options.client
     protocol = client.get("security.protocol", "PLAINTEXT")
@@ -24,13 +30,30 @@ def security(options: KafkaOptions) -> dict[str, Any]:
     if protocol.endswith("SSL"):
         settings["ssl_context"] = _ssl_context(options)
     if protocol.startswith("SASL"):
-        settings["sasl_mechanism"] = client.get("sasl.mechanism", "GSSAPI")
+        settings["sasl_mechanism"] = client.get("sasl.mechanism", _BY_TICKET)
+        if settings["sasl_mechanism"] == _BY_TICKET:
+            _require_kerberos()
         settings["sasl_plain_username"] = client.get("sasl.username")
         settings["sasl_plain_password"] = client.get("sasl.password")
         if options.token_provider:
             settings["sasl_oauth_token_provider"] = _provider(options)
         settings["sasl_kerberos_service_name"] = client.get("sasl.kerberos.service.name", "kafka")
     return settings
+
+
+def _require_kerberos() -> None:
+    """See that kafka-python can log in by a ticket; without it each connection fails, as if brokers refused it."""
+    if platform.system() == "Windows":  # it has a way of its own there
+        return
+    try:
+        importlib.import_module("gssapi")
+    except (ImportError, OSError) as error:  # the library in C that it needs may be missing
+        raise SetupError(
+            f"kafka.sasl.mechanism={_BY_TICKET}, the one where none is given, needs the Python package gssapi, which "
+            f"cannot be used here: {error}.",
+            next_step="pip install gssapi on driver and executors (it needs the libraries of Kerberos), or give "
+            "kafka.sasl.mechanism as the brokers have it",
+        ) from error
 
 
 def _provider(options: KafkaOptions) -> Any:  # noqa: ANN401  kafka-python is untyped
