@@ -41,6 +41,7 @@ class Job:
     disk: Disk = field(default_factory=Disk)
     log: MemoryDisk = field(default_factory=MemoryDisk)
     finished: int = -1
+    epochs: int = EPOCHS
 
     def __post_init__(self) -> None:
         self.bench = Files(self.folder / "out", query="query", store=self.disk)
@@ -51,7 +52,7 @@ class Job:
         joined = Participant(sink=sink, guarantee=self.bench.guarantee, columns=self.bench.columns)
         coordinator.join("files", joined)
         continues = None
-        while self.finished < EPOCHS - 1:
+        while self.finished < self.epochs - 1:
             plan = coordinator.plan(self.finished + 1, run="r", continues=continues)
             votes = [self.task(sink, plan, slot) for slot in range(SLOTS)]
             coordinator.decide(plan, votes)

@@ -39,6 +39,8 @@ _FOR = {
     "encoding": _LINES,
 }
 """The formats that an option is for; one that is not here is for all."""
+BEHIND_OPTION = "onceonly.target.behind"
+STOP, GO_ON = "stop", "go-on"
 _NONE_YET = {
     # Spark's own file sinks know these; what of it we can write, we say by other means.
     "charset": "texts are UTF-8",
@@ -215,6 +217,11 @@ DECLARED = (
         "are deleted; by default all stay",
     ),
     Option(
+        name=BEHIND_OPTION, default=STOP, choices=(STOP, GO_ON),
+        doc=f"where the target has gone back behind the newest complete epoch (a backup was restored): {STOP}, the "
+        f"default; {GO_ON}: without the epochs that are not there any more, with a warning",
+    ),
+    Option(
         name="staging", read=local_path,
         doc="the folder of temporary files, on the target's file system; default _onceonly/staging in the target",
     ),
@@ -237,6 +244,7 @@ class FilesOptions:
     texts: Texts
     retention_s: float | None = None
     """None for ever."""
+    goes_on_behind: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any], given: Mapping[str, str]) -> FilesOptions:
@@ -270,6 +278,7 @@ class FilesOptions:
             header=values["header"],
             texts=Texts.of(values),
             retention_s=values["retention"],
+            goes_on_behind=values[BEHIND_OPTION] == GO_ON,
         )
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import checks, committer, leftovers
+from onceonly.sinks.files import checks, committer, leftovers, past
 from onceonly.sinks.files.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, staging_folder
@@ -92,6 +92,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
                 self._store, target, older_s=self._files.retention_s
             )
             self._retention.look(manifest_folder(target, context.query, context.sink), epoch)
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Compare the manifests with the newest epoch that is committed by the log: a backup may be restored."""
+        past.look_back(self._store, self._files, context, epoch, handles)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is in the staging folder; changes nothing."""

@@ -1,0 +1,55 @@
+"""Whether a target still holds an epoch that was committed to it. Driver, once a start; only looks.
+
+A target goes back when a backup or a snapshot of it is restored beside a newer checkpoint. Its manifests go back with
+it, and the newest of them never expire: one that is older than what the log knows to be complete proves it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from onceonly.errors import TargetBehindError
+from onceonly.sinks.files.committer import Prepared
+from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.options import BEHIND_OPTION, GO_ON
+from onceonly.sinks.files.paths import manifest_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.model import Handle
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.files.options import FilesOptions
+    from onceonly.sinks.files.store import Store
+
+log = logging.getLogger("onceonly")
+
+
+def look_back(
+    store: Store, options: FilesOptions, context: QueryContext, epoch: int, handles: Sequence[Handle]
+) -> None:
+    """See that the manifests have come to ``epoch``, all of whose ``handles`` were committed.
+
+    Raises ``TargetBehindError`` where they have not, unless the user has said to go on; ``UnavailableError``.
+    """
+    if not any(Prepared.of(handle).files for handle in handles):
+        return
+    folder = manifest_folder(options.target, context.query, context.sink)
+    newest = Ledger(store, folder).newest()
+    if newest is not None and newest >= epoch:
+        return
+    what = (
+        f"Query {context.query}, sink {context.sink}: the target {options.target} went back. By the log chk-{epoch} is "
+        f"complete, and {'no manifest' if newest is None else f'nothing newer than chk-{newest}'} is in {folder}: the "
+        "epochs since then are not there. A backup was restored, or manifests were removed"
+    )
+    if options.goes_on_behind:
+        log.warning("%s. It goes on without these epochs, as %s says.", what, BEHIND_OPTION)
+        return
+    raise TargetBehindError(
+        what,
+        next_step="to have them written again, start on a new checkpoint from the offsets at which chk-"
+        f"{'0 began' if newest is None else f'{newest} ends'} (onceonly checkpoints show); what is there of the epochs "
+        f"from then on would be there twice. To go on without them, start once with {BEHIND_OPTION}={GO_ON}",
+    )
