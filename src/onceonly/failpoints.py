@@ -53,8 +53,10 @@ NAMES: dict[str, str] = {
     "sweep.before": "commit: before the sweep",
     "commit.before_return": "commit: before it returns to Spark, commits/N is missing",
 }
-EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("letters."))
-"""Those that every query passes; the others only where rows are refused and become dead letters."""
+OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
+"""Those that are passed only where rows are refused and become dead letters."""
+EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if name not in OF_LETTERS)
+"""Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"
 _ENV_DIR = "ONCEONLY_FAILPOINTS_DIR"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from onceonly import failpoints
 from onceonly.model import Guarantee
 from onceonly.testing.campaign.faults import KINDS, AtPoint, Kind, Pause
 from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
+from onceonly.testing.campaign.queries import QUERIES, is_possible
 from onceonly.testing.campaign.run import CONNECTORS
 
 ROUNDS = range(1, 120)
@@ -51,6 +53,30 @@ def test_some_rounds_limit_their_epochs_far_above_what_these_take() -> None:
         limits = Counter(plan_round(1, number, connector).limit_s for number in ROUNDS)
         assert limits.keys() == {None, 120.0, 600.0}
         assert limits[None] > len(ROUNDS) / 3
+
+
+def test_what_a_query_does_is_drawn_and_leaves_the_rest_of_a_round_as_it_was() -> None:
+    for connector in CONNECTORS:
+        drawn = Counter(plan_round(1, number, connector).query for number in ROUNDS)
+        assert drawn.keys() == {query for query in QUERIES if is_possible(query, connector)}
+        assert drawn["unchanged"] > len(ROUNDS) / 3
+        for number in ROUNDS:
+            plan = plan_round(1, number, connector)
+            plain = plan_round(1, number, connector, query="unchanged")
+            assert plan.query == "letters" or plan.blows == plain.blows
+            assert plan.blows[:FAULTS_MIN] == plain.blows[:FAULTS_MIN]
+            assert replace(plan.workload, bytes_max=0, repeated=0) == replace(plain.workload, bytes_max=0)
+    assert plan_round(1, 2, "kafka", guarantee=Guarantee.AT_MOST_ONCE).query == "unchanged"
+    assert is_possible("letters", "kafka+files")
+    assert not is_possible("letters", "files")
+
+
+def test_where_rows_are_refused_workers_die_at_the_points_of_letters() -> None:
+    plans = [plan_round(1, number, "kafka", query="letters") for number in ROUNDS]
+    names = {blow.fault.name for plan in plans for blow in plan.blows}
+    assert {f"kill {point}" for point in failpoints.OF_LETTERS} <= names
+    others = [plan_round(1, number, "kafka", query="hdfs") for number in ROUNDS]
+    assert not [blow for plan in others for blow in plan.blows if "letters" in blow.fault.name]
 
 
 def test_a_recorded_round_has_the_workload_and_the_faults_that_it_had() -> None:
@@ -96,8 +122,9 @@ def test_without_handles_nothing_is_armed_where_handles_are_committed() -> None:
 
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
-        blows = plan_round(1, number, "kafka+files", each=True).blows
-        assert len(blows) == len(KINDS)
+        plan = plan_round(1, number, "kafka+files", each=True)
+        blows = plan.blows
+        assert len(blows) == sum(1 for kind in KINDS.values() if kind.query in {"", plan.query})
         names = {blow.fault.name for blow in blows}
         assert {"kill driver at a random moment", "kill worker at a random moment", "stop broker"} <= names
 

@@ -193,8 +193,9 @@ def test_an_interrupted_campaign_goes_on_with_the_next_round_of_its_seed() -> No
 
 def test_a_round_says_how_it_is_run_again() -> None:
     again = "onceonly verify --sink kafka --guarantee exactly-once --seed 7 --round 1"
-    assert CLEAN.command == again
-    assert like(dear=False).command == f"{again} --no-dear"
+    assert CLEAN.command == f"{again} --query unchanged", "the report is from before others were drawn"
+    assert like(query="letters").command == f"{again} --query letters"
+    assert like(dear=False).command == f"{again} --query unchanged --no-dear"
 
 
 # -------------------------------------------------------------------------------------------- on disk

@@ -84,6 +84,7 @@ class FakeWatch:
 @dataclass
 class FakeFeeder:
     ahead_of: int = 0
+    distinct: int = 1
 
     def start(self) -> None: ...
 
@@ -318,12 +319,12 @@ def test_a_round_is_settled_when_spark_has_noted_the_epoch_of_the_last_row(
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "offsets" / "3").write_text('v1\n{}\n{"in":{"0":4,"1":6}}', encoding="utf-8")
-    scene.settle(10)
+    scene.settle(10, 9)
     assert "not drained" in scene.trouble[0]
 
     (checkpoint / "commits" / "3").write_text("v1\n{}", encoding="utf-8")
-    scene.settle(10)
-    scene.settle(11)
+    scene.settle(10, 9)
+    scene.settle(11, 9)
 
     assert len(scene.trouble) == 2
 
@@ -346,7 +347,8 @@ class LateBroker:
     def start(self) -> None:
         self.started += 1
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+        assert configs == {}
         if self.codes:
             raise KafkaException(KafkaError(self.codes.pop(0)))
         self.created.append(f"{name}/{partitions}")
@@ -354,9 +356,9 @@ class LateBroker:
 
 def test_a_topic_is_created_on_a_broker_that_is_late() -> None:
     broker = LateBroker([KafkaError._TIMED_OUT])
-    rounds._create(cast("Any", broker), "out", 3)
+    rounds._create(cast("Any", broker), "out", 3, {})
     there = LateBroker([KafkaError._TIMED_OUT, KafkaError.TOPIC_ALREADY_EXISTS])
-    rounds._create(cast("Any", there), "out", 3)
+    rounds._create(cast("Any", there), "out", 3, {})
 
     assert broker.created == ["out/3"]
     assert broker.started == 1
@@ -365,4 +367,4 @@ def test_a_topic_is_created_on_a_broker_that_is_late() -> None:
 
 def test_a_topic_that_cannot_be_created_is_one_sentence() -> None:
     with pytest.raises(UnavailableError, match="topic out could not be created"):
-        rounds._create(cast("Any", LateBroker([KafkaError._TIMED_OUT] * 9)), "out", 3)
+        rounds._create(cast("Any", LateBroker([KafkaError._TIMED_OUT] * 9)), "out", 3, {})

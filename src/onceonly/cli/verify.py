@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 _CONNECTORS = ("kafka", "files", "kafka+files")
+_QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 # A mode is one run of its own kind, and takes these options alone.
 _MODES = {
     "is_unaligned": ("--unaligned", "--seed, --json and --picture", {"seed", "json_file", "picture"}),
@@ -109,6 +110,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     "--road", "roads", multiple=True,
     help="With --power-cuts: SOURCE-STATE-SINK, for example files-rocksdb-kafka. Can be given several times.",
 )  # fmt: skip
+@click.option(
+    "--query", type=click.Choice(_QUERIES),
+    help="What every query does: rows unchanged, dead letters, or a state in one of Spark's stores. Otherwise drawn.",
+)  # fmt: skip
 @click.option("--each", is_flag=True, help="In every round one fault of each kind, instead of a draw.")
 @click.option(
     "--trace", is_flag=True,
@@ -136,6 +141,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     kills: int,
     power_cuts: int | None,
     roads: tuple[str, ...],
+    query: str | None,
     trace: bool,
 ) -> int:
     """Kill jobs and brokers at every step of the protocol, and audit what readers see.
@@ -176,6 +182,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         broker=BrokerKind.parse(broker),
         trace=trace,
         number=number,
+        query=query or "",
     )
     found = run_campaign(options, Console(stderr=True))
     shared.show(tables.table(found), tables.faults_table(found))

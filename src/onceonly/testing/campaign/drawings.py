@@ -70,7 +70,7 @@ def strip(result: Result) -> str:
 
 def _tell(each: Round) -> str:
     lines = [
-        f"{each.name} · {each.connector}, {each.guarantee} · {each.verdict}",
+        f"{each.name} · {each.connector}, {each.guarantee}{each.query and f', {each.query}'} · {each.verdict}",
         f"{each.crashes:,} crashes, {each.rows:,} rows, {each.epochs:,} epochs in {each.seconds:.0f} s",
         f"fired: {listed(each.faults) or 'none'}",
         *([f"found: {listed(each.anomalies)}"] if sum(each.anomalies.values()) else []),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from onceonly import failpoints
+from onceonly.testing.campaign import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -332,7 +333,8 @@ class Kind:
     ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
     card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
     broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
-    numbers of its own and put behind the others, so that a recorded round can still be run again.
+    numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
+    one in which it is drawn, empty for any.
     """
 
     draw: Draw
@@ -340,6 +342,7 @@ class Kind:
     points: Callable[[str], Sequence[str]] = lambda _: ("",)
     dear: bool = False
     later: bool = False
+    query: str = ""
 
 
 def in_one_process(connector: str) -> bool:
@@ -427,6 +430,13 @@ KINDS: dict[str, Kind] = {
         draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
         weight=1,
         dear=True,
+    ),
+    "kill at letters": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
+        weight=10,
+        points=lambda _: failpoints.OF_LETTERS,
+        later=True,
+        query=queries.LETTERS,
     ),
 }
 

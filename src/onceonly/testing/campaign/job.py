@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import onceonly
+from onceonly.testing.campaign import queries
 from onceonly.testing.campaign.session import session
 from onceonly.testing.campaign.task import ERROR, EXIT_TYPED_ERROR, READY, SPARK, STOP, TASK, Task
 from onceonly.testing.parent import die_with_parent
@@ -33,7 +34,9 @@ _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
 
 
 def rows(spark: SparkSession, task: Task) -> DataFrame:
-    """Give key and value of the input, as texts: unchanged."""
+    """Give key and value of the input, as texts; a query with state drops those that came before."""
+    for name, value in queries.session(task.query).items():
+        spark.conf.set(name, value)
     source = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", task.servers)
@@ -46,7 +49,8 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
         .option("kafka.request.timeout.ms", 5_000)
         .load()
     )
-    return source.selectExpr("cast(key as string) as key", "cast(value as string) as value")
+    texts = source.selectExpr("cast(key as string) as key", "cast(value as string) as value")
+    return texts.dropDuplicates(["value"]) if task.query in queries.STATEFUL else texts
 
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:

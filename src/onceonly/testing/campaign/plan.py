@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee
+from onceonly.testing.campaign import queries
 from onceonly.testing.campaign.faults import KINDS
 from onceonly.testing.campaign.workload import Workload
 
@@ -50,9 +51,11 @@ class Plan:
     blows: tuple[Blow, ...]
     limit_s: float | None
     """How long an epoch may take, from its plan to its decision."""
+    query: str = queries.UNCHANGED
+    """What the query does with the rows."""
 
 
-def plan_round(
+def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     seed: int,
     number: int,
     connector: str,
@@ -61,12 +64,21 @@ def plan_round(
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     dear: bool = True,
     each: bool = False,
+    query: str = "",
 ) -> Plan:
-    """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind."""
+    """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
+
+    ``query`` is drawn, too, where it is not given, for what is exactly once.
+    """
+    if not query:
+        is_drawn = guarantee is Guarantee.EXACTLY_ONCE
+        query = queries.draw(seed, number, connector) if is_drawn else queries.UNCHANGED
     draw = random.Random(f"{seed}/{number}/{connector}")
-    workload = Workload.draw(draw)
+    workload = queries.adapt(Workload.draw(draw), query)
     offered = {
-        name: kind for name, kind in kinds.items() if (dear or not kind.dear) and kind.points(connector)
+        name: kind
+        for name, kind in kinds.items()
+        if (dear or not kind.dear) and kind.query in {"", query} and kind.points(connector)
     }
     decks: dict[str, list[str]] = {name: [] for name in offered}
 
@@ -97,6 +109,7 @@ def plan_round(
         blows=tuple(blows),
         # From numbers of its own: what the seed has always given stays as it was.
         limit_s=random.Random(f"{seed}/{number}/{connector}/limit").choice(LIMITS_S),
+        query=query,
     )
 
 

@@ -17,14 +17,14 @@ from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly.testing import traces
 from onceonly.testing.auditor import collect, judge
-from onceonly.testing.campaign import result, watch
+from onceonly.testing.campaign import queries, result, watch
 from onceonly.testing.campaign.result import Round
 from onceonly.testing.campaign.task import Task
 from onceonly.testing.campaign.watch import Watch
 from onceonly.testing.campaign.workload import Feeder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onceonly.embedded.kafka import EmbeddedKafka
     from onceonly.testing.auditor import Verdict, World
@@ -160,8 +160,8 @@ class Scene:
             recovered_s=self.now(),
         )
 
-    def settle(self, fed: int) -> None:
-        """Wait until everything that was fed is in an epoch that Spark has noted, and visible."""
+    def settle(self, fed: int, distinct: int) -> None:
+        """Wait until everything that was fed is in an epoch that Spark has noted, and so many rows are visible."""
         self.arena.display.step = "draining"
         checkpoint = Path(self.task.checkpoint)
 
@@ -176,7 +176,7 @@ class Scene:
             self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
         elif self.guarantee is not Guarantee.AT_MOST_ONCE:
             # What is missing after that is for the audit to say.
-            self.until(lambda: self.watch.holds(fed), _VISIBLE_TIMEOUT_S)
+            self.until(lambda: self.watch.holds(distinct), _VISIBLE_TIMEOUT_S)
 
     def end(self) -> None:
         """Stop the job in order."""
@@ -282,13 +282,13 @@ def run_round(
                 if crashes_max is not None and scene.crashes >= crashes_max:
                     break
                 scene.strike(blow)
-            scene.settle(feeder.stop())
+            scene.settle(feeder.stop(), feeder.distinct)
             scene.end()
             reader.close()
             arena.display.step = "audit"
             world = _world(task, reader, scene)
             scene.trouble += reader.blind(world.at_end)
-            verdict = judge(world, guarantee)
+            verdict = judge(watch.judged(task, world), guarantee)
             if arena.trace:
                 arena.display.step = "trace"
                 trace, stuck = _held_against_the_model(folder / _EVENTS, scene)
@@ -320,6 +320,7 @@ def run_round(
         each=plan.each,
         trace=trace,
         limit_s=plan.limit_s,
+        query=plan.query,
         broker=arena.broker,
         commit=arena.commit,
     )
@@ -344,15 +345,16 @@ def _task(kafka: Broker, plan: Plan, guarantee: Guarantee, name: str, folder: Pa
         guarantee=guarantee.value,
         per_epoch=plan.workload.per_epoch,
         limit_s=plan.limit_s,
+        query=plan.query,
         sink_servers=kafka.sink_servers,
         sink_options=kafka.sink_options,
     )
-    _create(kafka, task.source, plan.workload.partitions)
-    _create(kafka, task.target, plan.workload.targets)
+    _create(kafka, task.source, plan.workload.partitions, {})
+    _create(kafka, task.target, plan.workload.targets, queries.topic_configs(plan.query))
     return task
 
 
-def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
+def _create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
     """Create a topic on a broker that may have been killed a moment ago. Raises ``UnavailableError``."""
     from confluent_kafka import KafkaError, KafkaException
 
@@ -360,7 +362,7 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
     problem: KafkaException | None = None
     for _ in range(_CREATE_ATTEMPTS_MAX):
         try:
-            kafka.create_topic(topic, partitions=partitions)
+            kafka.create_topic(topic, partitions=partitions, configs=configs)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return  # the answer to an attempt before this one was late

@@ -14,7 +14,7 @@ from onceonly.embedded.jars import checker_jar, ensure_jars
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.testing.campaign import machine as host
-from onceonly.testing.campaign import page, result
+from onceonly.testing.campaign import page, queries, result
 from onceonly.testing.campaign.broker import Broker, BrokerKind
 from onceonly.testing.campaign.classes import ClassArchive
 from onceonly.testing.campaign.display import Display
@@ -52,6 +52,8 @@ class CampaignOptions:
     """Hold each round's event log against the model."""
     number: int | None = None
     """Run this round alone, again."""
+    query: str = ""
+    """What the queries of all rounds do; empty where it is drawn."""
 
 
 def run_campaign(options: CampaignOptions, console: Console) -> Result:
@@ -67,6 +69,12 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
     done = _report(options)
     if options.number is None and options.crashes is None and options.minutes is None:
         raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
+    for connector in options.connectors:
+        if options.query and not queries.is_possible(options.query, connector):
+            raise ConfigurationError(
+                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
+                next_step="name another --sink, or leave out --query",
+            )
     if options.trace:
         _require_model(options, console)
     ends = monotonic() + 60 * options.minutes if options.minutes else None
@@ -106,16 +114,22 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
 def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int) -> Result:
     connector = options.connectors[(number - 1) % len(options.connectors)]
     plan = plan_round(
-        options.seed, number, connector, guarantee=options.guarantee, dear=options.dear, each=options.each
+        options.seed,
+        number,
+        connector,
+        guarantee=options.guarantee,
+        dear=options.dear,
+        each=options.each,
+        query=options.query,
     )
-    arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}")
+    arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}, {plan.query}")
     wanted = options.crashes - done.crashes if options.crashes else None
     found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
     done = result.add(done, found)
     arena.display.crashes, arena.display.crashes_now = done.crashes, 0
     arena.display.anomalies = sum(done.anomalies.values())
     arena.display.say(
-        f"round {number}, {connector}: {found.verdict}; {found.crashes} crashes by "
+        f"round {number}, {connector}, {plan.query}: {found.verdict}; {found.crashes} crashes by "
         f"{sum(found.faults.values())} faults, {found.rows} rows in {found.epochs} epochs, {found.seconds:.0f} s"
         + (f"; kept in {kept}" if kept else "")
     )

@@ -7,6 +7,8 @@ from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run tim
 
 import msgspec
 
+from onceonly.testing.campaign import queries
+
 READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
 """Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
 EXIT_TYPED_ERROR = 3
@@ -15,7 +17,7 @@ SPARK = "spark"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One query: Kafka → unchanged → the sinks of ``connector``, which share a decision if they are several."""
+    """One query: Kafka → ``query`` → the sinks of ``connector``, which share a decision if they are several."""
 
     servers: str
     source: str
@@ -27,6 +29,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     per_epoch: int
     limit_s: float | None = None
     """How long an epoch may take."""
+    query: str = queries.UNCHANGED
+    """What it does with the rows."""
     sink_servers: str = ""
     sink_options: Mapping[str, str] = {}
     """Where a sink of ours finds the broker, where it is not as all others do, and what it needs there."""
@@ -34,6 +38,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sinks(self) -> tuple[str, ...]:
         return tuple(self.connector.split("+"))
+
+    @property
+    def letters(self) -> str:
+        """The folder of dead letters."""
+        return f"{self.files}-letters"
 
     def options(self, sink: str) -> dict[str, str]:
         """Give the options of one of its sinks."""
@@ -50,7 +59,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         # With several sinks, the limit is their decision's.
         limited = self.limit_s is not None and len(self.sinks) == 1
         limit = {"onceonly.epoch.timeout": f"{self.limit_s:g}"} if limited else {}
-        return {**own, **limit, "onceonly.guarantee": self.guarantee}
+        refused = self._of_letters() if sink == "kafka" and self.query == queries.LETTERS else {}
+        return {**own, **limit, **refused, "onceonly.guarantee": self.guarantee}
+
+    def _of_letters(self) -> dict[str, str]:
+        return {
+            "onceonly.refused": "deadletter",
+            "onceonly.deadletter.format": "onceonly.files",
+            "onceonly.deadletter.option.path": self.letters,
+            "onceonly.deadletter.option.format": "json",
+            "onceonly.deadletter.limit": str(self.per_epoch),
+        }
 
     def give(self, life: Path) -> None:
         """Give it to a job that waits for one."""

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onceonly.embedded.jars import NEWEST
+from onceonly.testing.campaign.queries import UNCHANGED
 
 VERSION = 2
 """Of the file. A reader takes older ones and refuses newer ones."""
@@ -56,6 +57,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trace: Trace = ""
     limit_s: float | None = None
     """How long an epoch was allowed to take."""
+    query: str = ""
+    """What the query did with the rows; empty where a report did not say it yet, and they went on unchanged."""
     broker: str = ""
     """The kind of the broker, as ``--broker`` takes it; empty where a report did not say it yet."""
     commit: str = ""
@@ -72,6 +75,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return (
             f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
             f"--seed {self.seed} --round {self.number}"
+            f" --query {self.query or UNCHANGED}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
             f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
         )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FLUSH_TIMEOUT_S = 60.0
 _TICK_S = 0.05
 _EPOCHS_AHEAD = 6
+# Of what is written, so much may come again.
+_KEPT_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class Workload:
     """How a round's input looks. Drawn once a round.
 
     ``rows_per_s`` on average, in bursts of up to ``burst`` times that; ``bytes_max`` of padding a row; an epoch
-    takes up to ``per_epoch`` rows.
+    takes up to ``per_epoch`` rows. Of the rows, ``repeated`` came before, in the same partition.
     """
 
     seed: int
@@ -40,6 +42,7 @@ class Workload:
     burst: int
     bytes_max: int
     per_epoch: int
+    repeated: float = 0.0
 
     @classmethod
     def draw(cls, draw: random.Random) -> Workload:
@@ -74,7 +77,7 @@ def is_whole(text: bytes) -> bool:
 
 
 class Feeder:
-    """A thread that writes rows until it is told to stop. ``fed`` is what the broker has taken.
+    """A thread that writes rows until it is told to stop. ``fed`` is what the broker has taken, with what came before.
 
     It waits out a broker that is down.
     """
@@ -95,9 +98,16 @@ class Feeder:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._positions = [0] * workload.partitions
+        self._former: list[tuple[int, str, bytes]] = []
+        self._repeated = 0
         self.fed = 0
         self.ahead_of = 0
         """How many rows the job has shown: the feeder keeps a bounded distance, so that a slow machine can drain."""
+
+    @property
+    def distinct(self) -> int:
+        """How many rows were written for the first time."""
+        return sum(self._positions)
 
     def start(self) -> None:
         """Begin to write."""
@@ -112,9 +122,10 @@ class Feeder:
         self._ended.set()
         self._thread.join()
         left = self._producer.flush(_FLUSH_TIMEOUT_S)
-        if left or self.fed != sum(self._positions):
+        written = self.distinct + self._repeated
+        if left or self.fed != written:
             raise UnavailableError(
-                f"the broker took {self.fed} of {sum(self._positions)} rows of the workload",
+                f"the broker took {self.fed} of {written} rows of the workload",
                 next_step="read the broker's log in the kept folder",
             )
         return self.fed
@@ -124,7 +135,7 @@ class Feeder:
         while not self._ended.wait(_TICK_S):
             # Bursts and lulls, the same on average.
             lucky = self._draw.randrange(workload.burst) == 0
-            if sum(self._positions) - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
+            if self.distinct - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
                 lucky = False
             for _ in range(int(workload.rows_per_s * _TICK_S * workload.burst) if lucky else 0):
                 self._write()
@@ -132,21 +143,28 @@ class Feeder:
 
     def _write(self) -> None:
         draw, workload = self._draw, self._workload
+        if self._former and draw.random() < workload.repeated:
+            self._repeated += self._produce(*draw.choice(self._former))
+            return
         partition = draw.randrange(workload.partitions)
-        number = sum(self._positions)
+        number = self.distinct
         padding = "x" * draw.randint(0, workload.bytes_max)
         value = row(number, partition, self._positions[partition], padding)
+        key = str(draw.randrange(workload.keys))
+        taken = self._produce(partition, key, value)
+        self._positions[partition] += taken
+        if taken and workload.repeated and number % _KEPT_EVERY == 0:
+            self._former.append((partition, key, value))
+
+    def _produce(self, partition: int, key: str, value: bytes) -> int:
+        """Give how many were taken: none while the broker is down for long, which is not counted."""
         try:
             self._producer.produce(
-                self._topic,
-                key=str(draw.randrange(workload.keys)),
-                value=value,
-                partition=partition,
-                on_delivery=self._delivered,
+                self._topic, key=key, value=value, partition=partition, on_delivery=self._delivered
             )
         except BufferError:
-            return  # the broker is down for long; what was not taken is not counted
-        self._positions[partition] += 1
+            return 0
+        return 1
 
     def _delivered(self, error: object, _message: object) -> None:
         if error is None:
