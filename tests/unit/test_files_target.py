@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, rows
+from tests.unit.test_files_consumers import Overtaken
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
@@ -66,6 +67,25 @@ def test_a_target_that_is_not_mounted_is_not_written_to(bench: Files) -> None:
     mounted(bench, away)
     assert bench.finish(0, handle) == ["Committed"]
     assert (bench.ids(), bench.staged()) == ([1, 2], [])
+
+
+def test_a_target_that_goes_away_at_any_step_of_a_commit_is_waited_for(quick: Path) -> None:
+    for nth in count(1):
+        bench = Files(quick / str(nth) / "out")
+        bench.target.parent.mkdir()
+        handle = bench.prepared(rows(1, 2))
+        away: list[Path] = []
+        store = bench.store = Overtaken(nth, lambda bench=bench, away=away: away.append(unmounted(bench)))
+        outcome = bench.sink().commit(handle)
+        if store.steps < nth:
+            assert outcome == Committed()
+            assert nth > 10, "the steps are counted"
+            return
+        assert isinstance(outcome, RetryLater | Committed)
+        mounted(bench, *away)
+        bench.store = LocalStore()
+        assert set(bench.finish(0, handle)) <= {"Committed", "AlreadyCommitted"}
+        assert (bench.ids(), bench.staged()) == ([1, 2], [])
 
 
 def test_an_executor_without_the_drivers_temporary_folder_writes_nothing(bench: Files) -> None:

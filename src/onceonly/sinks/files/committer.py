@@ -133,6 +133,8 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
         for file, place in missing.items():
             publish(store, prepared, folder, file, place)
     except UnsureError as unsure:
+        if lost := _lost(store, target, (prepared,)):  # it went away while it was looked at
+            return RetryLater(f"transaction {handle.transaction}: {lost}")
         return Unknown(f"transaction {handle.transaction}: {unsure}")
     except UnavailableError as error:
         return RetryLater(f"transaction {handle.transaction}: {error.what}")
