@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -75,7 +76,11 @@ def test_a_target_that_goes_away_at_any_step_of_a_commit_is_waited_for(quick: Pa
         bench.target.parent.mkdir()
         handle = bench.prepared(rows(1, 2))
         away: list[Path] = []
-        store = bench.store = Overtaken(nth, lambda bench=bench, away=away: away.append(unmounted(bench)))
+
+        def meanwhile(bench: Files = bench, away: list[Path] = away) -> None:
+            away.append(unmounted(bench))
+
+        store = bench.store = Overtaken(nth, meanwhile)
         outcome = bench.sink().commit(handle)
         if store.steps < nth:
             assert outcome == Committed()
@@ -86,6 +91,50 @@ def test_a_target_that_goes_away_at_any_step_of_a_commit_is_waited_for(quick: Pa
         bench.store = LocalStore()
         assert set(bench.finish(0, handle)) <= {"Committed", "AlreadyCommitted"}
         assert (bench.ids(), bench.staged()) == ([1, 2], [])
+
+
+class Stepping(Overtaken):
+    """A store that counts the steps of what completes an epoch."""
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        super().sync_folder(folder)
+
+    def names(self, folder: Path) -> list[str]:
+        self._step()
+        return super().names(folder)
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        self._step()
+        return super().put_if_absent(path, data)
+
+
+def test_an_epoch_is_not_complete_while_its_manifest_lies_below_a_mount_point(quick: Path) -> None:
+    for nth in count(1):
+        bench = Files(quick / str(nth) / "out")
+        bench.target.parent.mkdir()
+        handle = bench.prepared(rows(1, 2))
+        assert bench.sink().commit(handle) == Committed()
+        away: list[Path] = []
+
+        def meanwhile(bench: Files = bench, away: list[Path] = away) -> None:
+            away.append(unmounted(bench))
+
+        store = bench.store = Stepping(nth, meanwhile)
+        done = False
+        with contextlib.suppress(UnavailableError):
+            bench.sink().complete(bench.context, 0, [handle])
+            done = True
+        if store.steps < nth:
+            assert done
+            assert nth > 5, "the steps are counted"
+            return
+        mounted(bench, *away)
+        if done:
+            assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2], f"at step {nth}"
+        bench.store = LocalStore()
+        bench.sink().complete(bench.context, 0, [handle])
+        assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2]
 
 
 def test_an_executor_without_the_drivers_temporary_folder_writes_nothing(bench: Files) -> None:

@@ -155,10 +155,7 @@ def complete(
     decided = [file for each in prepared for file in each.files]
     once = context.guarantee is Guarantee.AT_MOST_ONCE
     try:
-        if lost := _lost(store, target, prepared):
-            raise UnavailableError(
-                f"chk-{epoch} could not be completed: {lost}", next_step="mount it and start the query again"
-            )
+        _see(store, target, prepared, epoch)
         # At most once, one try each: what was not published then never will be.
         files = [file for each in prepared for file in published(store, each)] if once else decided
         if not files:
@@ -167,20 +164,22 @@ def complete(
             # A reader may have taken a folder away with what was in it.
             with contextlib.suppress(FileNotFoundError):
                 store.sync_folder(folder)
+        ledger = Ledger(store, manifest_folder(target, context.query, context.sink))
+        ledger.put(
+            Manifest(
+                epoch=epoch,
+                layout=prepared[0].layout,
+                files=tuple(sorted(files, key=lambda file: file.path)),
+            ),
+            # Repeated at most once, it may find less than the first time.
+            among=frozenset(decided) if once else frozenset(),
+        )
+        # Had it gone away before, the manifest would lie below the mount point.
+        _see(store, target, prepared, epoch)
     except OSError as error:
         raise unavailable(
             f"the names of chk-{epoch} could not be made durable in {error.filename or target}", error
         ) from error
-    ledger = Ledger(store, manifest_folder(target, context.query, context.sink))
-    ledger.put(
-        Manifest(
-            epoch=epoch,
-            layout=prepared[0].layout,
-            files=tuple(sorted(files, key=lambda file: file.path)),
-        ),
-        # Repeated at most once, it may find less than the first time.
-        among=frozenset(decided) if once else frozenset(),
-    )
 
 
 def of_target(handle: Handle, token: str) -> Handle:
@@ -197,6 +196,14 @@ def _lost(store: Store, target: Path, prepared: Sequence[Prepared]) -> str:
     """Say that the target is not the one that some files were prepared for; empty where it is."""
     tokens = {each.token for each in prepared if each.token}
     return not_mounted(target) if tokens - {read_token(store, target)} else ""
+
+
+def _see(store: Store, target: Path, prepared: Sequence[Prepared], epoch: int) -> None:
+    """See that the target is the one that the files were prepared for. Raises ``UnavailableError``."""
+    if lost := _lost(store, target, prepared):
+        raise UnavailableError(
+            f"chk-{epoch} could not be completed: {lost}", next_step="mount it and start the query again"
+        )
 
 
 def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:
