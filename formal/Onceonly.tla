@@ -89,6 +89,7 @@ Writes(d) == drv[d].mode \in {"run", "tentative"}
 Dead(d) ==
     LET dead == [Idle EXCEPT !.pc = "dead", !.e = drv[d].e, !.mode = drv[d].mode]
     IN IF Writes(d) THEN [dead EXCEPT !.from = drv[d].from, !.to = drv[d].to] ELSE dead
+Overtaken(d) == [Dead(d) EXCEPT !.pc = "overtaken"]  \* starts again, as a driver of its own
 Fenced(these) == [t \in DOMAIN tx |-> IF t \in these /\ tx[t] \in Pending THEN "aborted" ELSE tx[t]]
 
 -----------------------------------------------------------------------------
@@ -106,17 +107,8 @@ Start(d) ==  \* an epoch that has offsets and is not noted is run again, with th
                              !.e = e, !.from = off[e - 1], !.to = off[e]])
     /\ UNCHANGED <<Log, done, tx>>
 
-(* Spark keeps in its memory what it has read or written, and the planner reads the files. That nobody writes over *)
-(* them between these two is taken for granted. *)
-Steady(d, epochs) ==
-    \/ M("offsets written over before the planner reads them")
-    \/ \A o \in Drivers \ {d} :
-        /\ drv[o].pc = "reading" => {drv[o].e - 1, drv[o].e} \cap epochs = {}
-        /\ drv[o].pc = "writing" /\ ~drv[o].goes => drv[o].e - 1 \notin epochs
-
 WriteOffsets(d) ==  \* it looked, and there were none; its rename writes over what has come since. Who starts later sees more
     /\ drv[d].pc = "writing"
-    /\ Steady(d, {drv[d].e})
     /\ LET to == drv[d].from + d IN
         /\ off' = [off EXCEPT ![drv[d].e] = to]
         /\ Go(d, [drv[d] EXCEPT !.pc = "reading", !.to = to])
@@ -138,7 +130,7 @@ Finish(d) ==  \* commits/N
     /\ LET e == drv[d].e IN
         /\ done' = IF e > done THEN e ELSE done
         /\ Go(d, IF e = LastEpoch THEN [Dead(d) EXCEPT !.pc = "end"]
-                 ELSE IF off[e + 1] # None THEN [Dead(d) EXCEPT !.pc = "overtaken"]  \* Spark itself finds that
+                 ELSE IF off[e + 1] # None THEN Overtaken(d)  \* Spark itself finds that
                  ELSE [Idle EXCEPT !.pc = "writing", !.e = e + 1, !.from = drv[d].to, !.goes = TRUE])
     /\ UNCHANGED <<Log, tx>> /\ NoFault
 
@@ -163,6 +155,11 @@ Differs(e) ==  \* what Spark's file says of an epoch, and what its decision says
     /\ chain[e] # <<>> /\ Last(chain[e]).kind # "ABORT" /\ off[e] # Last(chain[e]).end
     /\ ~M("offsets not compared with the decisions")
 AsDecided(e) == <<e, Last(chain[e]).end>>
+Withdrawing(d, files) ==  \* what nobody decided was planned from a wrong start: it goes, under a claim
+    LET found == <<drv[d].e, off[drv[d].e]>>
+        claiming == IF M("offsets removed without a claim") THEN InEpoch(d, "discarding")
+                    ELSE Claiming(d, drv[d].e, "withdraw")
+    IN [claiming EXCEPT !.files = files \cup {found}]
 
 SameApplication(d, o) == d = o  \* in the model each run is an application of its own
 
@@ -189,15 +186,21 @@ Read(d) ==
            goes_on == unbroken \/ (mine /\ \E i \in DOMAIN c : c[i].plan = <<d, e - 1>>)
            decided == c # <<>> /\ Last(c).kind # "ABORT"
            wrong == {AsDecided(o) : o \in {o \in {e - 1, e} \cap Epochs : Differs(o)}}
-           planned_wrong == IF decided THEN {} ELSE {<<e, None>>}  \* what nobody decided is planned anew
+           start == IF e = 1 THEN 0 ELSE previous.end
+           strayed == /\ ~unbroken /\ drv[d].from # start
+                      /\ ~M("Spark not asked where it began") /\ ~M("offsets not compared with the decisions")
+           moved == ~unbroken /\ drv[d].to # off[e]
            overtaken == goes_on /\ c # <<>> /\ Last(c).plan # <<d, e - 1>> /\ ~SameApplication(d, Last(c).plan[1])
        IN Go(d,
             IF is_passed
             THEN Putting(d, Link("SKIPPED", d, e, {}, {}, off[open]), open, Len(chain[open]), "skip")
             ELSE IF unsettled THEN [Putting(d, previous, e - 1, Len(chain[e - 1]) - 1, "skip") EXCEPT !.pc = "noting"]
             ELSE IF gap THEN [Dead(d) EXCEPT !.pc = "gap"]
-            ELSE IF overtaken THEN [Dead(d) EXCEPT !.pc = "overtaken"]
-            ELSE IF wrong # {} THEN Restoring(d, wrong \cup planned_wrong)
+            ELSE IF overtaken THEN Overtaken(d)
+            ELSE IF (wrong # {} \/ strayed) /\ ~decided /\ off[e] # None /\ ~M("offsets not restored")
+                 THEN Withdrawing(d, wrong)
+            ELSE IF wrong # {} THEN Restoring(d, wrong)
+            ELSE IF strayed \/ moved THEN Overtaken(d)  \* starts again, and reads the files anew
             ELSE IF c = <<>> THEN IF unbroken THEN Running(d, "run", 0) ELSE Claiming(d, e, "claim")
             ELSE IF mine /\ Last(c).plan = <<d, e - 1>> THEN Running(d, "run", Len(c))
             ELSE IF Last(c).kind = "ABORT" \/ (M("claim over a decision") /\ receipt[e] = 0)
@@ -216,24 +219,27 @@ Drain(d) ==  \* claims the next epoch, sweeps under the claim, and writes nothin
               ELSE Claiming(d, drv[d].e + 1, "next"))
     /\ UNCHANGED <<Log, done, tx>> /\ NoFault
 
-(* That nobody else decides an epoch between the look at its chain and the removal of its offsets is taken for granted. *)
-Alone(d) ==
-    \/ M("offsets removed while another driver decides")
-    \/ \A o \in Drivers \ {d} : Alive(o) => drv[o].pc \in {"reading", "writing", "restoring"}
+Discard(d) ==  \* the offsets that it found are taken away, unless somebody else has planned or claimed the epoch since
+    /\ drv[d].pc = "discarding"
+    /\ LET e == drv[d].e
+           last == Len(chain[e]) = drv[d].at + 1 \/ M("offsets removed without a claim") \/ M("offsets removed under an old claim")
+           same == <<e, off[e]>> \in drv[d].files /\ last
+       IN /\ IF same THEN off' = [off EXCEPT ![e] = None] /\ safe' = [safe EXCEPT ![e] = None] ELSE UNCHANGED Files
+          /\ Go(d, Restoring(d, {file \in drv[d].files : file[1] # e}))
+    /\ UNCHANGED <<chain, synced, receipt, kept, passed, done, tx>> /\ NoFault
 
 Restore(d) ==  \* as the decisions had them, durably; then the query starts again, as an application of its own
     /\ drv[d].pc = "restoring"
     /\ LET epochs == {file[1] : file \in drv[d].files}
            end(e) == (CHOOSE file \in drv[d].files : file[1] = e)[2]
            restored(now) == [e \in DOMAIN now |-> IF e \in epochs THEN end(e) ELSE now[e]]
-       IN /\ Steady(d, epochs) /\ Alone(d)
-          /\ IF M("offsets not restored") THEN UNCHANGED Files ELSE off' = restored(off) /\ safe' = restored(safe)
+       IN IF M("offsets not restored") THEN UNCHANGED Files ELSE off' = restored(off) /\ safe' = restored(safe)
     /\ Go(d, Idle)
     /\ UNCHANGED <<chain, synced, receipt, kept, passed, done, tx>> /\ NoFault
 
 NotRestored(d) ==  \* a list of files was too long to be kept in a link, or the disk fails: somebody sees to it
     /\ Fault
-    /\ drv[d].pc = "restoring"
+    /\ drv[d].pc \in {"discarding", "restoring"}
     /\ Go(d, Dead(d))
     /\ UNCHANGED <<Log, done, tx>>
 
@@ -243,10 +249,10 @@ NotRestored(d) ==  \* a list of files was too long to be kept in a link, or the 
 After(d, new) ==  \* where a driver goes when its link is durable
     [new EXCEPT !.pc = CASE new.then \in {"decide", "resolve"} -> "sending"
                          [] new.then = "skip" -> "noting"
+                         [] new.then = "withdraw" -> "discarding"
                          [] OTHER -> "listing"]
-Overtaken(d) == [Dead(d) EXCEPT !.pc = "overtaken"]  \* starts again, as a driver of its own
 Refused(d) ==  \* taken: overtaken in a claim; else superseded for good, or somebody else has had the last word
-    IF drv[d].then \in {"claim", "next", "skip"} THEN Overtaken(d) ELSE Dead(d)
+    IF drv[d].then \in {"claim", "next", "skip", "withdraw"} THEN Overtaken(d) ELSE Dead(d)
 
 Append1(d) ==
     LET le == drv[d].le IN chain' = [chain EXCEPT ![le] = Append(@, drv[d].link)]
@@ -540,7 +546,7 @@ Expire(t) ==
 Step(d) ==
     \/ Begin(d) \/ Read(d) \/ Drain(d) \/ Put(d) \/ Sync(d) \/ List(d) \/ Look(d) \/ Fence(d)
     \/ TaskFails(d) \/ Decide(d) \/ SendCommits(d) \/ Outcomes(d) \/ PutReceipt(d)
-    \/ Abandon(d) \/ Finish(d) \/ LatePut(d) \/ NoteSkip(d) \/ WriteOffsets(d) \/ Restore(d)
+    \/ Abandon(d) \/ Finish(d) \/ LatePut(d) \/ NoteSkip(d) \/ WriteOffsets(d) \/ Discard(d) \/ Restore(d)
 Failure(d) ==
     \/ PutInDoubt(d) \/ SweepFails(d) \/ NoAnswer(d) \/ Crash(d) \/ CrashInPut(d) \/ CrashInReceipt(d)
     \/ NotRestored(d)
@@ -582,7 +588,9 @@ Rows == {
     <<"SweepingNext", "Swept", {"Look", "Fence"}>>,
     <<"SweepingNext", "SweepFailed", {"SweepFails"}>>,
     <<"SweepingNext", "LinkTaken", {"Look"}>>,
-    <<"Restoring", "InputsRestored", {"Restore"}>>,
+    <<"Withdrawing", "LinkPersisted", {"Sync"}>>,
+    <<"Withdrawing", "LinkTaken", {"Put"}>>,
+    <<"Restoring", "InputsRestored", {"Discard", "Restore"}>>,
     <<"Restoring", "InputsNotRestored", {"NotRestored"}>>,
     <<"Syncing", "LinkPersisted", {"Sync"}>>,
     <<"Resolving", "Resolved", {"Outcomes", "NoAnswer"}>>,
@@ -642,8 +650,11 @@ DecisionFirst ==
 
 (* Nor does a driver decide before Spark's files say durably what the epoch reads; the link says what was read. *)
 InputsFirst ==
-    /\ \A d \in Drivers :
-        drv[d].then = "decide" /\ drv[d].pc \in {"putting", "syncing", "sending"} => safe[drv[d].e] # None
+    /\ \A d \in Drivers :  \* one whose number is taken by now decides nothing
+        LET w == drv[d] IN
+        /\ w.then = "decide" /\ w.pc \in {"putting", "syncing", "sending"}
+        /\ w.pc = "putting" => Len(chain[w.le]) = w.at
+        => safe[w.e] # None
     /\ \A e \in Epochs : \A i \in DOMAIN chain[e] :
         \A t \in Output(chain[e][i]) : t.r[2] = chain[e][i].end
 

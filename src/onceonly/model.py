@@ -174,6 +174,15 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What Spark reads in an epoch by its own memory, whatever its files say: offsets of its sources, in no order."""
+
+    epoch: int
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One link of an epoch's decision chain: ``chk-{epoch}``, link ``{epoch}.{index}``.
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # A version line and a line of metadata stand before the sources' lines (OffsetSeqLog.serialize).
 _HEADER_LINES = 2
@@ -37,6 +42,22 @@ def is_same(noted: tuple[str, ...], barrier: tuple[str, ...]) -> bool:
         line == end or plain(line, "") == end or line == plain(end, "")
         for line, end in zip(noted, barrier, strict=True)
     )
+
+
+def among(held: Iterable[str], written: Iterable[str]) -> bool:
+    """Say whether each of these offsets is one of those that a file or a decision has.
+
+    There may be more: one source twice, one that has no offset, one that is not read any more.
+    """
+    known = {_canonical(each) for line in written for each in (line, plain(line, ""))}
+    return all(_canonical(each) in known or _canonical(plain(each, "")) in known for each in held)
+
+
+def _canonical(offset: str) -> str:
+    try:
+        return json.dumps(json.loads(offset), sort_keys=True)
+    except ValueError:
+        return offset
 
 
 def _named(line: str, version: str, number: str) -> tuple[str, str]:

@@ -24,11 +24,11 @@ from onceonly.model import (
 from onceonly.options import Option, read_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from onceonly.model import Inputs, Link, Plan, Receipt
+    from onceonly.model import InputFile, Inputs, Link, Plan, Receipt
 
 __all__ = [
     "LETTER_COLUMNS",
@@ -341,8 +341,13 @@ class InputFiles(Protocol):
         """
         ...
 
-    def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:
-        """Write the files as decided, durably; say in a sentence each what was done.
+    def restore(
+        self, links: Sequence[Link], discard: InputFile | None, is_mine: Callable[[], bool]
+    ) -> tuple[str, ...]:
+        """Take one file away that is still as it was found, and write the files as decided, durably.
+
+        ``is_mine`` looks whether the epoch of that file is still claimed by this run. Says in a sentence each what was
+        done.
 
         Raises ``LogError`` where a decision does not hold what is needed, and ``UnavailableError``.
         """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import roads
+from pyspark.errors import StreamingQueryException
 from roads import ROWS, Road
 
 import onceonly
@@ -85,6 +86,28 @@ def test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back(road: Ro
         lambda: road.start(road.source(20, rows_per_epoch=5)),
         restart=onceonly.FixedDelay(attempts=2, delay_s=0),
     )
+    assert road.exactly(20)
+
+
+@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided(road: Road, nth: int) -> None:
+    """Spark reads what it has written; another driver, which stood still in its rename, wakes up before our planner."""
+    offsets = road.folder / "q" / "checkpoint" / "offsets" / str(nth - 1)
+    fired = road.arm(f"plan.before_resolve=pause@{nth}")
+    query = road.start(road.source(20, rows_per_epoch=5))
+    roads.until(roads.hit(fired, "plan.before_resolve"), "the planner")
+    text = offsets.read_text()
+    head, _, end = text.rpartition("\n")
+    assert str(nth * 5) in end
+    lose(offsets.parent.parent, f"offsets/{offsets.name}")
+    offsets.write_text(f"{head}\n{end.replace(str(nth * 5), str(nth * 5 - 2))}")
+    (fired / "resume").touch()
+    with pytest.raises(StreamingQueryException, match=r"CHECKPOINT_CHANGED.*Spark reads up to"):
+        query.awaitTermination(roads.WAIT_S)
+    road.arm("")
+    if nth > 1:  # what this source notes of its rows does not fit to the other end
+        offsets.write_text(text)
+    road.run(road.source(20, rows_per_epoch=5))
     assert road.exactly(20)
 
 

@@ -32,6 +32,7 @@ TORN: Final = "tests/unit/test_runtime_torn.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
+SPANS: Final = "tests/unit/test_runtime_spans.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
 RUNNING: Final = "tests/unit/test_spark_running.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
@@ -550,6 +551,19 @@ DEFECTS: Final = (
         tests=(SCENARIOS + "[inputs]",),
         says="Stop moved",
     ),
+    Defect(
+        name="spark-not-asked-what-it-reads",
+        group=DECISION,
+        what="A decision notes the end that Spark's file has, though Spark has read rows up to another one",
+        file="protocol/inputs.py",
+        before="    if span is None or now is None or offsets.among(span.ends, now.barrier or ()):\n",
+        after="    if span is None or now is None or now.files:\n",
+        tests=(
+            SCENARIOS + "[inputs]",
+            SPANS + "test_an_end_that_was_written_over_before_it_was_planned_is_not_decided",
+        ),
+        says="moved",
+    ),
     # -------------------------------------------------------------------------------------------- recovery
     Defect(
         name="other-rows-noted",
@@ -570,6 +584,42 @@ DEFECTS: Final = (
         before="        wrong.append(previous)\n",
         after="        pass\n",
         tests=(SCENARIOS + "[inputs]",),
+    ),
+    Defect(
+        name="sparks-own-start-unchecked",
+        group=RECOVERY,
+        what="Spark began where its file said before another driver restored it, and what it has read since is decided",
+        file="protocol/inputs.py",
+        before="    if not wrong and not strayed:\n",
+        after="    if not wrong:\n",
+        tests=(SCENARIOS + "[inputs]", SPANS + "test_spark_is_asked_where_it_began_unless_that_is_known"),
+    ),
+    Defect(
+        name="offsets-withdrawn-without-a-claim",
+        group=RECOVERY,
+        what="Offsets that were planned from a wrong start are taken away while their planner may still decide them",
+        file="protocol/inputs.py",
+        before="        return s.Withdrawing(context, tuple(wrong), found[0]), (PutLink(claim),)\n",
+        after="        return s.Restoring(context), (RestoreInputs(tuple(wrong), found[0]),)\n",
+        tests=(SCENARIOS + "[inputs]",),
+    ),
+    Defect(
+        name="another-plans-offsets-withdrawn",
+        group=RECOVERY,
+        what="Offsets are taken away that another driver has written since they were found wrong",
+        file="runtime/inputs.py",
+        before='        same = _digest(taken.read_text(encoding="utf-8", errors="replace")) == file.digest\n',
+        after="        same = bool(file.digest)\n",
+        tests=(INPUTS + "test_what_another_driver_has_planned_meanwhile_is_left_alone",),
+    ),
+    Defect(
+        name="offsets-withdrawn-under-an-old-claim",
+        group=RECOVERY,
+        what="Offsets are taken away though another driver has claimed their epoch since, and may decide it",
+        file="runtime/inputs.py",
+        before="        gone = same and is_mine()\n",
+        after="        gone = same\n",
+        tests=(INPUTS + "test_what_another_driver_has_claimed_meanwhile_is_left_alone",),
     ),
     Defect(
         name="same-barrier-other-files",

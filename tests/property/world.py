@@ -541,14 +541,25 @@ class World:
             case p.ReadChain(epoch, owners):
                 yield "read"
                 return self._read(epoch, owners=owners)
-            case p.RestoreInputs(links, discard):
+            case p.RestoreInputs(links, discard, claim):
                 yield "restore"
+                wrong = None if discard is None else int(discard.name.rpartition("/")[2])
+                is_mine = (
+                    wrong is not None and claim is not None and self.chains[wrong][-1].link.plan == claim.plan
+                )
+                if (
+                    is_mine
+                    and discard is not None
+                    and wrong is not None
+                    and self.offsets.get(wrong) == discard.digest
+                ):
+                    law(self._decided(wrong) is None, f"offsets/{wrong} is decided, and taken away")
+                    self.offsets.pop(wrong)
+                    yield "restore"
                 for link in links:
                     law(link.inputs is not None, f"{link.name} does not hold what its epoch read")
                     self.offsets[link.epoch] = link.barrier[0]
                     self.unsynced.discard(link.epoch)
-                if discard is not None:
-                    self.offsets.pop(discard, None)
                 return p.InputsRestored(tuple(link.name for link in links))
             case p.CheckPrepared(_, link):
                 # A check that sees nothing is no promise: what is voted may expire unseen, before it or after.

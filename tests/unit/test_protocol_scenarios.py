@@ -8,10 +8,11 @@ change that is meant to alter answers, ``ONCEONLY_REWRITE=1 pytest`` writes them
     chain [LINK …] [receipt[=INDEX]] [previous=LINK] [unreceipted] [newest=EPOCH]      (of the epoch asked for)
           [last=LINK@EPOCH] [last-unreceipted] [passed=EPOCH[,unchanged][,taken]]
           [now=WORD] [before=WORD]    (what Spark's files say of this epoch's end, and of the one before; ``gone``)
+          [starts=WORD] [ends=WORD]   (what Spark itself reads in this epoch)
           [noted]                     (links hold Spark's files as they were: the end of each was ``end``)
     persisted | taken LINK | doubt | received | swept | sweep-failed | restored | not-restored
     outcome TRANSACTION committed|already|later|lost|unknown
-    checked AGE [TRANSACTION …] [unsynced] [now=WORD] (the epoch's age in seconds, and what is said to expire)
+    checked AGE [TRANSACTION …] [unsynced] [now=WORD] [ends=WORD]      (the epoch's age, and what is said to expire)
     votes [SINK/SLOT=… …]      (of the plan that runs; ``-`` stands for no handle)
     abandon [SINK/SLOT=… …]
 """
@@ -41,13 +42,14 @@ from onceonly.model import (
     Plan,
     Receipt,
     RetryLater,
+    Span,
     Unknown,
     Vote,
 )
 from onceonly.protocol import transitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 FOLDER = Path(__file__).parent / "scenarios"
 OUTCOMES: dict[str, Outcome] = {
@@ -142,6 +144,7 @@ class Scenario:
             tuple(f"{name} is too old" for name in names),
             unsynced="offsets/0: no space" if "unsynced" in rest else "",
             inputs=_inputs(self.plan.epoch, more["now"]) if "now" in more else None,
+            span=_span(self.plan.epoch, more),
         )
 
     def _begin(self, rest: Sequence[str]) -> None:
@@ -201,7 +204,7 @@ class Scenario:
             )
         known = {
             "receipt", "previous", "unreceipted", "newest", "last", "last-unreceipted", "passed", "now",
-            "before", "noted", "owners",
+            "before", "noted", "owners", "starts", "ends",
         }  # fmt: skip
         if "noted" in more:
             links = tuple(replace(link, inputs=_inputs(epoch, "end")) for link in links)
@@ -220,6 +223,7 @@ class Scenario:
             passed=passed,
             inputs=_inputs(epoch, more["now"]) if "now" in more else None,
             inputs_before=_inputs(epoch - 1, more["before"]) if "before" in more else None,
+            span=_span(epoch, more),
             owners=tuple(more["owners"].split(",")) if "owners" in more else (),
         )
 
@@ -254,6 +258,12 @@ def _inputs(epoch: int, end: str) -> Inputs:
     )
 
 
+def _span(epoch: int, more: Mapping[str, str]) -> Span | None:
+    """Make what Spark itself reads, if anything is said of it."""
+    starts, ends = ((more[name],) if name in more else () for name in ("starts", "ends"))
+    return Span(epoch=epoch, starts=starts, ends=ends) if starts or ends else None
+
+
 def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each command
     match command:
         case p.ReadChain(epoch):
@@ -262,9 +272,9 @@ def _words(command: p.Command) -> str:  # noqa: C901, PLR0911  one line for each
             return f"CheckPrepared {link.name}, votes [{_names(link.votes)}]"
         case p.PutLink(link):
             return f"PutLink {link.name} {link.kind} by {link.plan}{_held(link)}"
-        case p.RestoreInputs(links, discard):
-            gone = "" if discard is None else f", discard {discard}"
-            return f"RestoreInputs {' '.join(link.name for link in links)}{gone}"
+        case p.RestoreInputs(links, discard, claim):
+            gone = "" if discard is None else f", discard {discard.name} under {claim and claim.name}"
+            return f"RestoreInputs {' '.join(link.name for link in links) or 'none'}{gone}"
         case p.SyncLink(link):
             return f"SyncLink {link.name}"
         case p.CommitHandle(vote, link, once):

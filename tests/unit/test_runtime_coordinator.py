@@ -42,7 +42,7 @@ from onceonly.testing.memory_sink import MemorySink, MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from onceonly.model import Outcome
+    from onceonly.model import InputFile, Outcome, Span
 
 SINKS = ("a", "b")
 DEALT = ((1, 2), (3,), ())
@@ -80,6 +80,7 @@ class Job:
     log_of: Callable[[MemoryDisk], MemoryLog] = MemoryLog
     application: str = ""
     files: StateFiles | None = None
+    span: Callable[[], Span | None] | None = None
 
     def __post_init__(self) -> None:
         MemorySink.stores.clear()
@@ -96,6 +97,7 @@ class Job:
             commit_timeout_s=10.0,
             clock=self.clock,
             inputs=self.files,
+            span=self.span,
         )
         for name, sink in self.sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=self.guarantee))
@@ -1038,7 +1040,9 @@ class StateFiles:
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
         return Inputs()
 
-    def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:
+    def restore(
+        self, links: Sequence[Link], discard: InputFile | None, is_mine: Callable[[], bool]
+    ) -> tuple[str, ...]:
         return ()
 
     def begin_sync(self, plan: Plan) -> None: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import offsets
-from onceonly.errors import LogError
+from onceonly.errors import LogError, UnavailableError
 from onceonly.model import Inputs, Link, LinkKind
 from onceonly.runtime import inputs
 from onceonly.runtime.inputs import SparkInputs
@@ -164,10 +164,48 @@ def test_files_that_are_gone_are_made_again(checkpoint: Checkpoint) -> None:
 def test_what_was_planned_from_a_wrong_start_is_taken_away(checkpoint: Checkpoint) -> None:
     decided = checkpoint.inputs.read(0)
     checkpoint.offsets(0, log_offset(7))
-    told = checkpoint.inputs.restore([link(0, decided)], 1)
+    told = checkpoint.inputs.restore([link(0, decided)], checkpoint.inputs.read(1).files[0])
     assert checkpoint.inputs.read(0) == decided
     assert not {"offsets/1", "offsets/.1.crc"} & checkpoint.names()
     assert "offsets/1" in told[-1]
+
+
+def test_what_was_planned_from_a_wrong_start_goes_before_the_right_start_is_there(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a driver that starts between the two, or after a crash there, takes it for right."""
+    decided, planned = checkpoint.inputs.read(0), checkpoint.inputs.read(1).files[0]
+    checkpoint.offsets(0, log_offset(7))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("onceonly.durable.write_new", full)
+    with pytest.raises(UnavailableError, match="cannot be written as it was decided"):
+        checkpoint.inputs.restore([link(0, decided)], planned)
+    assert "offsets/1" not in checkpoint.names()
+
+
+def test_what_another_driver_has_planned_meanwhile_is_left_alone(checkpoint: Checkpoint) -> None:
+    decided, planned = checkpoint.inputs.read(0), checkpoint.inputs.read(1).files[0]
+    checkpoint.offsets(1, log_offset(1), at=99)
+    before = checkpoint.names()
+    assert checkpoint.inputs.restore([link(0, decided)], planned) == ()
+    assert '"batchTimestampMs":99' in checkpoint.text("offsets/1")
+    assert checkpoint.names() == before
+
+
+def test_what_another_driver_has_claimed_meanwhile_is_left_alone(checkpoint: Checkpoint) -> None:
+    decided, planned = checkpoint.inputs.read(0), checkpoint.inputs.read(1).files[0]
+    before, seen = checkpoint.names(), []
+
+    def is_mine() -> bool:
+        seen.append("offsets/1" in checkpoint.names())
+        return False
+
+    assert checkpoint.inputs.restore([link(0, decided)], planned, is_mine) == ()
+    assert checkpoint.names() == before
+    assert seen == [False], "whoever claims it after this look finds no file when it is about to decide"
 
 
 def test_of_a_compacted_list_the_newest_entries_count(checkpoint: Checkpoint) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from onceonly.model import Link, Plan, Receipt, Vote
+    from onceonly.model import InputFile, Link, Plan, Receipt, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ class CheckPrepared:
 class RestoreInputs:
     """Write Spark's files as these decisions had them. Answer: ``InputsRestored``, ``InputsNotRestored``.
 
-    All or nothing, durably. ``discard`` is the epoch whose barrier was planned from wrong ones and goes with them.
+    All or nothing, durably. ``discard`` is a barrier that was planned from wrong ones and goes before they are written,
+    unless the file says something else by now, or ``claim``, under which it goes, is not the last link any more.
     """
 
     links: tuple[Link, ...]
-    discard: int | None = None
+    discard: InputFile | None = None
+    claim: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee, LinkKind, Lost, Mode
 from onceonly.protocol import events as e
+from onceonly.protocol import inputs
 from onceonly.protocol import states as s
 from onceonly.protocol.commands import CheckPrepared, PutLink, Report, ReportKind, StopReason
 from onceonly.protocol.matching import difference, match
@@ -90,6 +91,9 @@ def checked(state: s.Checking, event: e.Checked) -> Move:
             StopReason.MOVED,
             f"offsets/{state.plan.epoch}: planned {list(state.plan.barrier)}, now {list(read.barrier or ())}",
         )
+    strayed = inputs.moved(state.plan.epoch, event.span, read)
+    if strayed is not None:
+        return strayed
     link = replace(state.link, inputs=read)
     return s.Deciding(state.plan, link, state.rest), (PutLink(link),)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Inputs, Link, Outcome, Passed, Receipt, Vote
+    from onceonly.model import Inputs, Link, Outcome, Passed, Receipt, Span, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,9 @@ class ChainRead:
     ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last``
     is its last link and ``last_receipt`` its receipt, and ``passed`` what Spark has noted of the first epoch between
     that has no decision. ``inputs`` and ``inputs_before`` are what Spark's checkpoint says now of this epoch's input
-    and of that of the epoch before; None where nobody could look. ``owners`` are the applications that put the log's
-    links, oldest link first, neighbours named once; those of folded epochs, and unknown ones, are left out.
+    and of that of the epoch before; None where nobody could look. ``span`` is what Spark itself reads in this epoch,
+    None where that is known from the epoch before, or cannot be told. ``owners`` are the applications that put the
+    log's links, oldest link first, neighbours named once; those of folded epochs, and unknown ones, are left out.
     """
 
     links: tuple[Link, ...]
@@ -32,6 +33,7 @@ class ChainRead:
     passed: Passed | None = None
     inputs: Inputs | None = None
     inputs_before: Inputs | None = None
+    span: Span | None = None
     owners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -93,8 +95,8 @@ class Checked:
     """The epoch is ``age_s`` seconds old; ``expiring`` says which prepared transactions are gone or about to be.
 
     ``settings`` name the target of each sink as it is now, where something is prepared. ``unsynced`` says what of
-    Spark's checkpoint a loss of power could take away; ``inputs`` is what it says of the epoch's input now, None where
-    nobody could look.
+    Spark's checkpoint a loss of power could take away; ``inputs`` is what it says of the epoch's input now, and
+    ``span`` what Spark itself reads in it, None where nobody could look.
     """
 
     age_s: float
@@ -102,6 +104,7 @@ class Checked:
     settings: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict)
     unsynced: str = ""
     inputs: Inputs | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from onceonly.model import (
     Link,
     LinkKind,
     Lost,
+    Mode,
     Plan,
     Receipt,
     RetryLater,
@@ -67,6 +68,25 @@ def stop(reason: StopReason, detail: str) -> Move:
 def start_tasks(plan: Plan) -> Move:
     """Let the tasks run by a plan."""
     return s.Running(plan), (StartTasks(plan),)
+
+
+def new_plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = None) -> Plan:
+    """Make the plan of a try, whose next link has this number."""
+    return Plan(
+        id=context.plan,
+        epoch=context.epoch,
+        mode=mode,
+        index=index,
+        guarantee=context.guarantee,
+        barrier=context.barrier,
+        settings=context.settings,
+        uses=context.uses,
+        facts=context.facts,
+        decided=decided,
+        # A drain decides nothing: however long it takes, there is nothing to void.
+        limit_s=None if mode is Mode.DRAIN else context.limit_s,
+        inputs=context.inputs,
+    )
 
 
 def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:

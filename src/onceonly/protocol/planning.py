@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Plan, Receipt, differing, letters_of
+from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Receipt, differing, letters_of
 from onceonly.protocol import events as e
 from onceonly.protocol import inputs
 from onceonly.protocol import states as s
@@ -25,6 +25,7 @@ from onceonly.protocol.moves import (
     count,
     differences,
     new_link,
+    new_plan,
     repeat,
     settle,
     start_tasks,
@@ -175,7 +176,7 @@ def _gap(epoch: int, event: e.ChainRead) -> str:
 
 
 def _claim(context: s.Context, *, index: int, reason: str = "claimed by a new run") -> Move:
-    link = new_link(_plan(context, Mode.RUN, index=index), LinkKind.ABORT, run=context.run, reason=reason)
+    link = new_link(new_plan(context, Mode.RUN, index=index), LinkKind.ABORT, run=context.run, reason=reason)
     return s.Claiming(context, link), (PutLink(link),)
 
 
@@ -187,7 +188,7 @@ def _claim_rest(context: s.Context, decided: Link, lost: tuple[Vote, ...], carri
     """
     if decided.guarantee is not context.guarantee:
         return stop(StopReason.SETTINGS, f"decided {decided.guarantee}, now {context.guarantee}")
-    plan = _plan(context, Mode.TENTATIVE, index=decided.index + 1, decided=decided)
+    plan = new_plan(context, Mode.TENTATIVE, index=decided.index + 1, decided=decided)
     link = repeat(replace(plan, lost=lost, carried=carried), run=context.run, reason="a part was proven lost")
     return s.Claiming(context, link), (PutLink(link),)
 
@@ -203,7 +204,7 @@ def start_swept(state: s.SweepingStart, _event: e.Swept) -> Move:
     link = state.link
     if link.kind is LinkKind.ABORT:
         return _start(state.context, index=link.index + 1)
-    plan = _plan(state.context, Mode.TENTATIVE, index=link.index + 1, decided=link)
+    plan = new_plan(state.context, Mode.TENTATIVE, index=link.index + 1, decided=link)
     return start_tasks(replace(plan, lost=link.votes, carried=link.carried))
 
 
@@ -230,7 +231,7 @@ def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
             # Were its barrier gone for good, Spark could not note this one: it knows a later one.
             return s.Restoring(context), (RestoreInputs((event.links[-1],)),)
         return _start_drain(context, state.link)
-    plan = _plan(context, Mode.RUN, index=len(event.links))
+    plan = new_plan(context, Mode.RUN, index=len(event.links))
     claim = new_link(plan, LinkKind.ABORT, run=context.run, reason=BEFORE_A_DRAIN)
     claim = replace(claim, epoch=context.epoch + 1, barrier=())
     return s.ClaimingNext(context, state.link), (PutLink(claim),)
@@ -287,7 +288,7 @@ def receipt_put(state: s.Receipting, _event: e.ReceiptPersisted) -> Move:
 
 
 def _start(context: s.Context, *, index: int) -> Move:
-    return start_tasks(_plan(context, Mode.RUN, index=index))
+    return start_tasks(new_plan(context, Mode.RUN, index=index))
 
 
 def _drain(context: s.Context, link: Link) -> Move:
@@ -295,25 +296,7 @@ def _drain(context: s.Context, link: Link) -> Move:
 
 
 def _start_drain(context: s.Context, link: Link) -> Move:
-    return start_tasks(_plan(context, Mode.DRAIN, index=link.index + 1, decided=link))
-
-
-def _plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = None) -> Plan:
-    return Plan(
-        id=context.plan,
-        epoch=context.epoch,
-        mode=mode,
-        index=index,
-        guarantee=context.guarantee,
-        barrier=context.barrier,
-        settings=context.settings,
-        uses=context.uses,
-        facts=context.facts,
-        decided=decided,
-        # A drain decides nothing: however long it takes, there is nothing to void.
-        limit_s=None if mode is Mode.DRAIN else context.limit_s,
-        inputs=context.inputs,
-    )
+    return start_tasks(new_plan(context, Mode.DRAIN, index=link.index + 1, decided=link))
 
 
 def _plain(settings: object) -> object:

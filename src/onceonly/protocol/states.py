@@ -4,7 +4,7 @@ Planning (driver, before any task)::
 
     Reading ─▶ Claiming ─▶ SweepingStart ─▶ Running (tentative where a part is committed)
        │          ▲ all or some lost
-       ├▶ Restoring ─▶ Stopped
+       ├▶ Restoring ─▶ Stopped, with what was planned wrongly: Withdrawing ─▶ Restoring
        └▶ Syncing ─▶ Resolving ─▶ Receipting
        ├─────────── receipt ──────────┴▶ Draining ─▶ ClaimingNext ─▶ SweepingNext ─▶ Running (drain)
        ├▶ Skipping ─▶ Skipped ─▶ Reading (an epoch before, noted by Spark and decided by nobody)
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Guarantee, Link, Outcome, Plan, SinkUse, Vote
+    from onceonly.model import Guarantee, InputFile, Link, Outcome, Plan, SinkUse, Vote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +122,15 @@ class SweepingNext:
 
     context: Context
     link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawing:
+    """Our claim of an epoch is being put whose offsets, ``discard``, were planned from a wrong start and are to go."""
+
+    context: Context
+    links: tuple[Link, ...]
+    discard: InputFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +245,7 @@ State: TypeAlias = (
     | Draining
     | ClaimingNext
     | SweepingNext
+    | Withdrawing
     | Restoring
     | Syncing
     | Resolving

@@ -58,6 +58,8 @@ _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.SweepingNext, e.Swept): planning.next_swept,
     (s.SweepingNext, e.SweepFailed): planning.start_not_swept,
     (s.SweepingNext, e.LinkTaken): superseded,
+    (s.Withdrawing, e.LinkPersisted): inputs.claimed,
+    (s.Withdrawing, e.LinkTaken): overtaken,
     (s.Restoring, e.InputsRestored): inputs.restored,
     (s.Restoring, e.InputsNotRestored): inputs.not_restored,
     (s.Syncing, e.LinkPersisted): planning.synced,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onceonly import events, failpoints, protocol
+from onceonly import background, events, failpoints, protocol
 from onceonly.errors import (
     ConfigurationError,
     LogError,
@@ -46,7 +46,7 @@ from onceonly.runtime.sweeper import Sweeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from onceonly.model import Passed, Receipt, SinkUse
+    from onceonly.model import Passed, Receipt, SinkUse, Span
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
@@ -75,7 +75,8 @@ class Coordinator:
     application; ``commit_timeout_s`` bounds the retries of one commit phase, ``call_timeout_s`` each call of a sink
     (None for none, in tests); ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
     as long as it takes; ``watch`` is given every step that the event log would record. ``inputs`` are Spark's files
-    that say what an epoch reads, None where there are none to compare (tools, tests).
+    that say what an epoch reads, None where there are none to compare (tools, tests); ``span`` asks Spark what it reads
+    by its own memory, None where nobody can.
     """
 
     def __init__(  # noqa: PLR0913  each is one thing that a test or a tool takes another for
@@ -90,9 +91,12 @@ class Coordinator:
         clock: Clock | None = None,
         watch: Callable[[Mapping[str, str | int]], None] | None = None,
         inputs: InputFiles | None = None,
+        span: Callable[[], Span | None] | None = None,
     ) -> None:
         self._log = log
         self._inputs = inputs
+        self._ask_span = span
+        self._continues: str | None = None
         self._actor = actor
         self._application = application
         self._clock = clock or SystemClock()
@@ -166,7 +170,7 @@ class Coordinator:
                 context=self._context,
                 settings=context.settings,
             )
-        self._trying, self._passed = context.plan, passed
+        self._trying, self._passed, self._continues = context.plan, passed, continues
         self._record(
             "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
         )
@@ -309,8 +313,8 @@ class Coordinator:
                 return self._read(epoch, owners=owners and bool(self._application))
             case protocol.CheckPrepared(plan, link):
                 return self._check_prepared(plan, link)
-            case protocol.RestoreInputs(links, discard):
-                return self._restore(links, discard)
+            case protocol.RestoreInputs():
+                return self._restore(command)
 
     def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
         before = self._log.chain(epoch - 1) if epoch > 0 else ()
@@ -343,8 +347,15 @@ class Coordinator:
             passed=noted,
             inputs=self._inputs.read(epoch) if self._inputs is not None else None,
             inputs_before=self._inputs.read(epoch - 1, lists=False) if self._inputs and before else None,
+            # Where this process planned the epoch before, that one's end was compared when it was decided.
+            span=None if before and before[-1].plan == self._continues else self._span(epoch),
             owners=self._log.owners() if owners else (),
         )
+
+    def _span(self, epoch: int) -> Span | None:
+        """Ask what Spark reads in an epoch; None where it runs another one, or nobody knows."""
+        found = self._ask_span() if self._ask_span is not None else None
+        return found if found is not None and found.epoch == epoch else None
 
     def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:
         """Say whether an epoch is another one than it was when the newest one, or the one before it, was read."""
@@ -360,6 +371,7 @@ class Coordinator:
         """
         age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
         query = f"Query {self._log.query}, chk-{plan.epoch}"
+        asked = self._ask_span and background.begin("onceonly-ask-spark", self._span, plan.epoch)
         answers = questions.ask(
             {
                 name: partial(self._look_at, name, handles, plan.facts.get(name, {}), age_s)
@@ -385,13 +397,19 @@ class Coordinator:
             {name: identity for name, (_, identity) in answers.items()},
             unsynced=unsynced,
             inputs=inputs,
+            span=asked.result() if asked else None,
         )
 
-    def _restore(self, links: Sequence[Link], discard: int | None) -> protocol.Event:
+    def _restore(self, command: protocol.RestoreInputs) -> protocol.Event:
         if self._inputs is None:
             return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
+        claim = command.claim
+
+        def is_mine() -> bool:
+            return claim is None or self._log.chain(claim.epoch)[-1].plan == claim.plan
+
         try:
-            return protocol.InputsRestored(self._inputs.restore(links, discard))
+            return protocol.InputsRestored(self._inputs.restore(command.links, command.discard, is_mine))
         except LogError as error:
             return protocol.InputsNotRestored(error.what)
 

@@ -29,7 +29,7 @@ from onceonly.runtime.settings import Replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from onceonly.model import Passed, Plan, Vote
+    from onceonly.model import Passed, Plan, Span, Vote
     from onceonly.runtime.registry import SinkClass
     from onceonly.runtime.settings import QuerySettings, SinkSettings
     from onceonly.runtime.slot import Ballot
@@ -65,9 +65,20 @@ class _Member:
 
 
 class Desk:
-    """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process."""
+    """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process.
 
-    def __init__(self, settings: QuerySettings, *, actor: str, application: str, start: str = "") -> None:
+    ``span`` asks Spark what a query reads by its own memory, None where nobody can.
+    """
+
+    def __init__(
+        self,
+        settings: QuerySettings,
+        *,
+        actor: str,
+        application: str,
+        start: str = "",
+        span: Callable[[str], Span | None] | None = None,
+    ) -> None:
         self.settings = settings
         self.start = start
         self.checkpoint = SparkCheckpoint.at(settings.checkpoint)
@@ -94,6 +105,7 @@ class Desk:
             call_timeout_s=settings.call_timeout_s,
             epoch_timeout_s=settings.epoch_timeout_s,
             inputs=SparkInputs(self.checkpoint.path),
+            span=None if span is None else partial(span, self.query),
         )
 
     def enlist(

@@ -20,7 +20,7 @@ from onceonly.model import InputFile, Inputs
 from onceonly.runtime.syncing import CheckpointSync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from onceonly.model import Link, Plan
@@ -73,12 +73,15 @@ class SparkInputs:
                 next_step="see to the checkpoint's file system and start the query again",
             ) from error
 
-    def restore(self, links: Sequence[Link], discard: int | None) -> tuple[str, ...]:
+    def restore(
+        self, links: Sequence[Link], discard: InputFile | None, is_mine: Callable[[], bool] = lambda: True
+    ) -> tuple[str, ...]:
         """Write the files as these decisions had them, durably; give the names of those that were other or gone.
 
-        Lists first and ``offsets/N`` last, so that what was begun and broken off is seen again. ``discard`` is the
-        epoch whose offsets nobody decided: they are removed, so that Spark plans it anew. Idempotent. Raises
-        ``LogError`` where a decision does not hold what is needed, before anything is touched; ``UnavailableError``.
+        Lists first and ``offsets/N`` last, so that what was begun and broken off is seen again. ``discard`` are the
+        offsets of the next epoch, which nobody decided: they are taken away before all, so that Spark plans it anew,
+        unless somebody else has planned it meanwhile, or claimed it (``is_mine``). Idempotent. Raises ``LogError``
+        where a decision does not hold what is needed, before anything is touched; ``UnavailableError``.
         """
         try:
             wanted = [
@@ -94,17 +97,17 @@ class SparkInputs:
                         "was too long to be kept in the decision",
                         next_step="restore this file from a backup of the checkpoint, then start again",
                     )
+            # First: as long as the epoch before is wrong, nobody takes what was planned after it for right.
+            gone = discard is not None and self._take(discard, is_mine)
             for _, file in wanted:
                 self._put(file.name, file.text or "")
-            if discard is not None:
-                self._remove(f"offsets/{discard}")
         except OSError as error:
             raise UnavailableError(
                 f"{error.filename or self._checkpoint} cannot be written as it was decided: {error}",
                 next_step="see to the checkpoint's file system and start the query again",
             ) from error
-        gone = () if discard is None else (f"offsets/{discard} is to be planned anew",)
-        return (*(f"{file.name} is again as decided" for _, file in wanted), *gone)
+        anew = (f"{discard.name} is to be planned anew",) if discard is not None and gone else ()
+        return (*(f"{file.name} is again as decided" for _, file in wanted), *anew)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -188,11 +191,26 @@ class SparkInputs:
                 temporary.unlink()
         durable.sync(path.parent)
 
-    def _remove(self, name: str) -> None:
-        path = self._checkpoint / name
-        path.unlink(missing_ok=True)
-        self._remove_checksum(path)
+    def _take(self, file: InputFile, is_mine: Callable[[], bool]) -> bool:
+        """Take a file away; say whether it was there, as it was found, and still ours to take. Else it is put back."""
+        path = self._checkpoint / file.name
+        taken = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            # What is looked at cannot be written over by a rename any more.
+            path.rename(taken)
+        except FileNotFoundError:
+            return False
+        same = _digest(taken.read_text(encoding="utf-8", errors="replace")) == file.digest
+        # Looked at last: whoever claims the epoch after this look finds no file when it is about to decide.
+        gone = same and is_mine()
+        if gone:
+            self._remove_checksum(path)
+        else:
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(taken)
+        taken.unlink()
         durable.sync(path.parent)
+        return gone
 
     def _remove_checksum(self, path: Path) -> None:
         checksum = path.with_name(f".{path.name}.crc")

@@ -51,7 +51,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.MOVED: (
         errors.CheckpointChangedError,
-        "Spark's offsets were written over while the tasks ran, so nothing was decided; what was prepared is removed.",
+        "Spark's offsets were written over while it ran, so this run decided nothing; what it had prepared is removed.",
         "Let the query start again, as a supervised one does: the epoch runs anew. There must be only one driver.",
     ),
     StopReason.RESTORED: (

@@ -16,6 +16,7 @@ from onceonly.runtime.held import Held
 from onceonly.runtime.registry import BUILT_IN
 from onceonly.runtime.settings import QuerySettings, replay_of, sink_name
 from onceonly.runtime.slot import Ballot
+from onceonly.spark import spans
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
@@ -211,7 +212,9 @@ class Epoch:
         return not any(made) and repeats.noted(desk.checkpoint.path)
 
     def _desk(self) -> Desk:
-        return Desk(self._settings, actor="driver", application=application(self._df.sparkSession))
+        return Desk(
+            self._settings, actor="driver", application=application(self._df.sparkSession), span=spans.read
+        )
 
     def _release(self) -> None:
         if self._persisted:

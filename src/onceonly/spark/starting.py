@@ -3,8 +3,8 @@
 Spark reads its own files before it plans, so what a power loss has torn of them must be mended before. A query is one
 of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
 a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
-start: what was found out in the start before is then found out again. The wrapping is done once in a process, by
-``register``.
+start: what was found out in the start before is then found out again. It begins with where this process answers them.
+The wrapping is done once in a process, by ``register``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, checkpoint_path
 from onceonly.runtime.settings import START
 from onceonly.runtime.torn import mend
+from onceonly.spark import spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         if _look(noted):
             _warn(self)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
-            self.option(START, uuid.uuid4().hex)
+            self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")
         return real_start(self, *args, **more)
 
     writer.start = start

@@ -8,6 +8,7 @@ nothing of the first, so the plan comes back with the votes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -17,6 +18,7 @@ from onceonly.runtime import repeats
 from onceonly.runtime.checkpoint import SparkCheckpoint
 from onceonly.runtime.desk import Desk
 from onceonly.runtime.held import Held
+from onceonly.spark import spans
 from onceonly.spark.settling import settle
 from onceonly.spark.task import require_all_slots, write_slot
 
@@ -47,7 +49,7 @@ class Road:
     application: str
     letters: SinkClass | None = None
     start: str = ""
-    """Drawn for each start of the query; empty where nobody saw the start."""
+    """Where the driver's Python answers, a dot, and a word for each start; empty where nobody saw the start."""
 
     def key(self) -> tuple[Any, ...]:
         # With the query's id: a checkpoint that was removed and made anew is another query's.
@@ -56,7 +58,14 @@ class Road:
 
     def desk(self, actor: str, columns: tuple[tuple[str, str], ...]) -> Desk:
         """Make the desk of a process."""
-        desk = Desk(self.query, actor=actor, application=self.application, start=self.start)
+        address = self.start.rpartition(".")[0]
+        desk = Desk(
+            self.query,
+            actor=actor,
+            application=self.application,
+            start=self.start,
+            span=partial(spans.ask, address) if address else None,
+        )
         try:
             desk.enlist(self.sink, self.sink_class, columns, self.letters)
         except BaseException:  # an interrupt, too: nobody else has the desk yet

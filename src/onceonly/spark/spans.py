@@ -1,0 +1,121 @@
+"""What Spark reads in the epoch that it runs, by its own memory.
+
+It is held against ``offsets/N``, which another driver may have written over since Spark has read or written it. The
+driver's Python asks the JVM. The processes that plan and commit on the format road have no way to it, so they ask the
+driver's Python by a Unix socket of its machine, whose name comes with the options of the query. Where nobody answers
+(another system than Linux, a Spark of another make, a Python that is busy for long), the files alone count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import socket
+import struct
+import threading
+import uuid
+from typing import Any
+
+import msgspec
+
+from onceonly.model import Span
+
+log = logging.getLogger("onceonly")
+
+_TIMEOUT_S = 2.0
+_QUERY_BYTES_MAX = 100
+_CREDENTIALS = struct.Struct("3i")  # process, user, group: unix(7)
+
+
+def read(query: str) -> Span | None:
+    """Say what a query of this process reads in the epoch that it runs; None where it cannot be told. Driver."""
+    try:
+        from pyspark.sql import SparkSession
+
+        streams, key = _listed(SparkSession._instantiatedSession, query)  # noqa: SLF001  all sessions share one list
+        running = streams.get(key).getLatestExecutionContext()
+        return Span(
+            epoch=int(running.batchId()),
+            starts=_texts(running.startOffsets()),
+            ends=_texts(running.endOffsets()),
+        )
+    except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
+        log.debug("What Spark reads is not known: %s", error)
+        return None
+
+
+def ask(address: str, query: str) -> Span | None:
+    """Ask the driver at its address. Planner or commit process; None where it does not answer."""
+    if not address:
+        return None
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(_TIMEOUT_S)
+            line.connect(_place(address))
+            line.sendall(f"{query}\n".encode())
+            with line.makefile("rb") as answer:
+                return msgspec.json.decode(answer.read(), type=Span | None)
+    except (OSError, msgspec.DecodeError) as error:
+        log.debug("The driver does not say what Spark reads: %s", error)
+        return None
+
+
+@functools.cache
+def serve() -> str:
+    """Answer whoever asks, in a thread, for the life of this process; give the address. Driver, idempotent.
+
+    Empty where there are no such sockets.
+    """
+    address = uuid.uuid4().hex
+    try:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(_place(address))
+        server.listen()
+    except (OSError, AttributeError) as error:
+        log.debug("Nobody can ask what Spark reads: %s", error)
+        return ""
+    threading.Thread(target=_serve, args=(server,), name="onceonly-spans", daemon=True).start()
+    return address
+
+
+def _serve(server: socket.socket) -> None:
+    # One after the other, so that one connection to the JVM does.
+    while True:
+        try:
+            line, _ = server.accept()
+        except OSError as error:
+            log.debug("Nobody can ask what Spark reads any more: %s", error)
+            return
+        with line, contextlib.suppress(OSError, UnicodeDecodeError):
+            _answer(line)
+
+
+def _answer(line: socket.socket) -> None:
+    line.settimeout(_TIMEOUT_S)
+    peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    if _CREDENTIALS.unpack(peer)[1] == os.getuid():
+        with line.makefile("rb") as question:
+            query = question.readline(_QUERY_BYTES_MAX).decode().strip()
+        line.sendall(msgspec.json.encode(read(query)))
+
+
+def _place(address: str) -> str:
+    # Abstract: no file is left behind by a process that is killed.
+    return f"\0onceonly-{address}"
+
+
+@functools.lru_cache(maxsize=32)
+def _listed(session: Any, query: str) -> tuple[Any, Any]:  # noqa: ANN401  a classic session, Java objects
+    """Give Spark's list of queries that run, and what one of them has in it for its name."""
+    streams = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+    return streams, session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
+
+
+def _texts(progress: Any) -> tuple[str, ...]:  # noqa: ANN401  Spark's map of sources to offsets
+    found = []
+    offsets = progress.valuesIterator()
+    while offsets.hasNext():
+        found.append(str(offsets.next().json()))
+    return tuple(found)
