@@ -182,8 +182,8 @@ _MISSED = (
     "broker (*The commit phase*)."
 )
 _HISTORY = (
-    "Beside it stand the full benchmark before and the first, the range of the last, and how many of all reached the "
-    f"aim; `{HISTORY}` has each. Figures also move from hour to hour on the same code."
+    "Beside it stand the full benchmark before, the range of the last, and how many of all reached the aim; "
+    f"`{HISTORY}` has each. Figures also move from hour to hour on the same code."
 )
 _ALL_MEMORY = "memory_mib_all"
 _LAST, _DRAWN_MAX = 5, 12
@@ -217,7 +217,7 @@ _PHASES = (
 _LATENCY_FIGURES = ("p50_ms", "p99_ms")
 _EMPTY = "Median ms of a micro-batch without output, at 200 records a second, as Spark reports it."
 _COMMIT = (
-    "Without Spark, from the last vote: `decide` until everything is committed, noted and swept, `until "
+    "Ours, without Spark, from the last vote: `decide` until everything is committed, noted and swept, `until "
     "epoch.completed` until all is visible; `cpu` is the processor time of broker and our process meanwhile."
 )
 _COMMIT_FIGURES = (
@@ -329,18 +329,16 @@ def _history(so_far: history.History) -> tuple[str, Mapping[str, str]]:
     """Return the heads of the columns that say how the ratios grew, and their cells by ratio."""
     if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the value beside
         return "", dict.fromkeys(EVERY, "")
-    shown = [so_far.runs[-2], *so_far.runs[:-2][:1]]
-    last = so_far.runs[-_LAST:]
-    heads = "".join(f" {each.started[:10]}, `{each.commit[:7]}` |" for each in shown)
+    before, last = so_far.runs[-2], so_far.runs[-_LAST:]
     cells = {}
     for name, asked in EVERY.items():
         values = history.known(so_far.runs, name)
         reached = sum(not is_missed(asked, each) for each in values)
         cells[name] = (
-            "".join(f" {_valued(each.ratios.get(name))} |" for each in shown)
-            + f" {_range(sorted(history.known(last, name)))} | {reached} of {len(values)} |"
+            f" {_valued(before.ratios.get(name))} |"
+            f" {_range(sorted(history.known(last, name)))} | {reached} of {len(values)} |"
         )
-    return f"{heads} last {len(last)} | reached |", cells
+    return f" {before.started[:10]}, `{before.commit[:7]}` | last {len(last)} | reached |", cells
 
 
 def _valued(value: float | None) -> str:
@@ -409,13 +407,16 @@ def _table(found: Sequence[Line], figures: Sequence[str]) -> str:
     cells = {(line.work, line.contender, line.figure): line for line in found}
     rows = dict.fromkeys((line.work, line.contender) for line in found)
     present = [figure for figure in figures if any(line.figure == figure for line in found)]
-    head = "| work | contender | runs |" + "".join(f" {_title(figure)} |" for figure in present)
-    text = [head, "|---|---|--:|" + "--:|" * len(present)]
+    alone = len({line.contender for line in found}) == 1
+    head = f"| work |{'' if alone else ' contender |'} runs |" + "".join(
+        f" {_title(each)} |" for each in present
+    )
+    text = [head, f"|---|{'' if alone else '---|'}--:|" + "--:|" * len(present)]
     for work, contender in rows:
         own = [cells.get((work, contender, figure)) for figure in present]
         runs = max(line.runs for line in own if line is not None)
         values = "".join(f" {line.median:,.1f} |" if line is not None else " |" for line in own)
-        text.append(f"| {work} | {contender} | {runs} |{values}")
+        text.append(f"| {work} |{'' if alone else f' {contender} |'} {runs} |{values}")
     return "\n".join(text)
 
 
@@ -426,11 +427,15 @@ def _memory(results: Results) -> str:
     found = lines(measured, [_ALL_MEMORY if _ALL_MEMORY in kinds else kinds[0]] if kinds else [])
     if not found:
         return ""
-    text = (
-        "The most that all processes of a contender held at one moment (resident), in MiB. The heap of every JVM is "
-        "bounded alike. The record has each kind of process."
+    held: dict[str, list[float]] = {}
+    for line in sorted(found, key=lambda line: _ORDER.index(line.contender)):
+        held.setdefault(line.contender, []).append(line.median)
+    told = "".join(f"- `{name}`: {min(values):,.0f} to {max(values):,.0f}\n" for name, values in held.items())
+    return (
+        "## Memory\n\nThe most that all processes of a contender held at one moment (resident), in MiB, by work of the "
+        "above. The heap of every JVM is bounded alike. The record has each work and kind of process.\n\n"
+        + told.rstrip()
     )
-    return f"## Memory\n\n{text}\n\n{_pivoted(found, [found[0].figure])}"
 
 
 def _costs(results: Results, spent: Sequence[costs.Costs]) -> str:

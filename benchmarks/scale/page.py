@@ -39,20 +39,20 @@ DETAILED = 120
 IDS_A_SLOT = 2
 """A worker has a second id ready while the first one's epoch is being resolved."""
 _LINK = (
-    "A link on disk: its bytes, its put with both syncs, and its reading with the checksum. A handle is one slot's "
+    "A link on disk: its bytes, its put with both syncs, its reading with the checksum. A handle is one slot's "
     "transaction in one sink."
 )
 _FOLDER = (
-    "The driver is killed every 500 epochs. `start_ms` is a fresh start: the log is opened, an epoch claimed and "
-    "planned. History is what is left of epochs that are no longer kept in detail."
+    "A driver is killed every 500 epochs. `start_ms`: the log is opened, an epoch claimed and planned. History is what "
+    "is left of epochs that are no longer kept in detail."
 )
 _COMMITS = (
     "One warm broker. From the last vote: `commits_ms` until all are committed, `decide_ms` until they are noted and "
-    "swept, too. The transactions hold no rows, which do not change what a commit costs."
+    "swept, too. Rows, of which there are none, do not change what a commit costs."
 )
 _HEAP = (
-    "What is reachable after a full collection. The broker that coordinates it keeps each transactional id, and each "
-    "slot's group of markers. What a leader keeps of producers for each partition is not counted."
+    "What is reachable after a full collection. A coordinator keeps each transactional id, and each slot's group of "
+    "markers. What a leader keeps of producers for each partition is not counted."
 )
 _SECTIONS = (
     ("A decision by its handles", _LINK, ("link_bytes", "link_put_ms", "link_read_ms")),
@@ -69,8 +69,8 @@ def page(results: Scale) -> str:
     for title, text, figures in _SECTIONS:
         parts += [
             f"## {title}\n\n{text}",
-            _formulas(figures, models),
-            _points(figures, results.points, models),
+            _formulas(figures, results.points, models),
+            _points([each for each in figures if each not in models], results.points),
         ]
     parts.append(_large(models))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -105,12 +105,11 @@ def _head(results: Scale) -> str:
     where = f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}"
     return (
         "# How it grows\n\n"
-        "Measured at sizes that one machine can have, and a straight line through the points: what slots, sinks and "
-        "epochs cost, and what a large cluster would need. Tables show medians and, in brackets, how far the model is "
-        f"off there; `{RECORD}` has the least and the most.\n\n"
+        "What slots, sinks and epochs cost at sizes that one machine can have, as straight lines through medians, and "
+        f"what a large cluster would need. `{RECORD}` has each point with its least and its most.\n\n"
         f"Recorded by `make scale` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on {where}; load of "
         f"the machine {results.load_before:.1f} before and {results.load_after:.1f} after, in interleaved "
-        "repeats. Other work on the machine makes times longer, and changes no size."
+        "repeats. Other work makes times longer, and changes no size."
     )
 
 
@@ -126,31 +125,35 @@ def _ratio(points: Sequence[Point]) -> str:
     )
 
 
-def _points(figures: Sequence[str], points: Sequence[Point], models: dict[str, Model]) -> str:
-    """Return one table of medians: a row for each size, a column for each figure."""
-    own = {figure: [point for point in points if point.figure == figure] for figure in figures}
-    names = zip(*(each[0].at for each in own.values()), strict=True)
-    head = [" or ".join(dict.fromkeys(each)) for each in names] + [f"`{figure}`" for figure in figures]
-    cells = {
-        (figure, *point.at.values()): _median(point, models.get(figure))
-        for figure in figures
-        for point in own[figure]
-    }
-    sizes = dict.fromkeys(tuple(point.at.values()) for each in own.values() for point in each)
+def _points(figures: Sequence[str], points: Sequence[Point]) -> str:
+    """Return one table of medians: a row for each size, a column for each figure. Of no figure there is none."""
+    if not figures:
+        return ""
+    cells = {(each.figure, *each.at.values()): _number(each.median) for each in points}
+    own = [each for each in points if each.figure in figures]
     rows = [
         [*(f"{value:,}" for value in size), *(cells.get((figure, *size), "") for figure in figures)]
-        for size in sizes
+        for size in dict.fromkeys(tuple(each.at.values()) for each in own)
     ]
-    return _table(head, rows)
+    return _table([*own[0].at, *(f"`{figure}`" for figure in figures)], rows)
 
 
-def _median(point: Point, model: Model | None) -> str:
-    off = f" ({_off(model(**point.at), point.median)})" if model else ""
-    return _number(point.median) + off
+def _formulas(figures: Sequence[str], points: Sequence[Point], models: dict[str, Model]) -> str:
+    """Return a line for each model, with its largest point and how far it is off at those that were measured."""
+    return "\n".join(
+        f"- `{figure}`: {_formula(models[figure])} ({_measured(figure, points, models[figure])})"
+        for figure in figures
+        if figure in models
+    )
 
 
-def _formulas(figures: Sequence[str], models: dict[str, Model]) -> str:
-    return "\n".join(f"- `{figure}`: {_formula(models[figure])}" for figure in figures if figure in models)
+def _measured(figure: str, points: Sequence[Point], model: Model) -> str:
+    own = [each for each in points if each.figure == figure]
+    largest = max(own, key=lambda each: tuple(reversed(each.at.values())))
+    shares = [_off(model(**each.at), each.median) for each in own]
+    least, most = (chosen(shares, key=lambda share: int(share[:-1])) for chosen in (min, max))
+    size = ", ".join(f"{value:,} {name}" for name, value in largest.at.items())
+    return f"{_number(largest.median)} at {size}; off by {least} to {most}"
 
 
 def _formula(model: Model) -> str:
@@ -175,18 +178,16 @@ def _large(models: dict[str, Model]) -> str:
     ids = f"{IDS_A_SLOT * executors * tasks:,}"
     return (
         "## What large ones would need\n\n"
-        "**Extrapolated, not measured**: the models above, far beyond their points, with one broker of this machine's "
-        "kind for all commits. Real clusters share the coordinators out, and what is small here may become what "
-        "counts.\n\n"
+        "**Extrapolated, not measured**: the models, far beyond their points, with one broker of this kind for all "
+        "commits. Real clusters share the coordinators out, and what is small here may become what counts.\n\n"
         f"{_table(head, rows)}\n\n"
         f"- **The log** keeps details, which grow with the handles, for the newest {DETAILED} epochs. With thousands "
-        "of slots, set `onceonly.history` low: 2 keeps 22 epochs at most. History grows with epochs and sinks only: "
-        f"100,000 epochs take {one} with one sink, {ten} with ten.\n"
+        "of slots, set `onceonly.history` low: 2 keeps 22 at most. History grows with epochs and sinks only: 100,000 "
+        f"epochs take {one} with one sink, {ten} with ten.\n"
         "- **A thousand executors.** A worker has an id for the epoch that is being resolved, and one for the next: "
-        f"{ids} ids for {executors * tasks:,} tasks at a time. Each restart adds as many, until the brokers forget the "
-        "former ones after `transactional.id.expiration.ms`, a week by default. The heap above, over all brokers, is "
-        "for these ids and a group for each slot. Connections were not measured: each task has some to each broker "
-        "that it writes to.\n"
+        f"{ids} for {executors * tasks:,} tasks. Each restart adds as many, until the brokers forget the former ones "
+        "after `transactional.id.expiration.ms`, a week by default. The heap, over all brokers, is for these and a "
+        "group for each slot. Connections were not measured: each task has some to each broker it writes to.\n"
         "- **Fewer slots help everywhere.** `coalesce` before the sink: what counts is transactions, not rows."
     )
 

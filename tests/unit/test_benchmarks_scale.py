@@ -79,10 +79,11 @@ def test_too_few_points_give_no_line() -> None:
 
 def test_points_models_residuals_and_extrapolation_are_on_the_page() -> None:
     text = page.page(scale())
-    assert "- `link_bytes`: 600 + 300 · sinks + 500 · handles" in text
-    assert "| 1 | 10,000 | 5,000,900 (0%) | 102 (0%) | 102 (0%) |" in text
-    assert "| ids or groups | `heap_ids_bytes` | `heap_groups_bytes` |" in text
-    assert "| 4 | 14.0 (0%) | 14.0 (0%) |" in text
+    assert (
+        "- `link_bytes`: 600 + 300 · sinks + 500 · handles "
+        "(5,003,600 at 10 sinks, 10,000 handles; off by 0% to 0%)" in text
+    )
+    assert "| 3 | 3 | 3,000 | 1.0 | 1.0 | 1.0 |" in text
     assert (
         "64 transactions takes 74 ms from its last vote, one of 4 takes 14 ms: **5.3 times** as long" in text
     )
