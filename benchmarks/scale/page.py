@@ -149,7 +149,7 @@ def _formulas(figures: Sequence[str], points: Sequence[Point], models: dict[str,
 
 def _measured(figure: str, points: Sequence[Point], model: Model) -> str:
     own = [each for each in points if each.figure == figure]
-    largest = max(own, key=lambda each: tuple(reversed(each.at.values())))
+    largest = max(own, key=lambda each: tuple(each.at.values())[::-1])
     shares = [_off(model(**each.at), each.median) for each in own]
     least, most = (chosen(shares, key=lambda share: int(share[:-1])) for chosen in (min, max))
     size = ", ".join(f"{value:,} {name}" for name, value in largest.at.items())
