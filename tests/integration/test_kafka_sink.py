@@ -408,6 +408,23 @@ def test_a_writer_that_was_fenced_votes_abort(broker: EmbeddedKafka) -> None:
     assert query.read() == []
 
 
+@pytest.mark.parametrize("producer", ["direct", "batch", "row"])
+def test_a_writer_that_was_fenced_while_it_had_rows_left_says_so(
+    broker: EmbeddedKafka, producer: str
+) -> None:
+    query = Query(broker, **{"onceonly.producer": producer})
+    transaction = query.sink.begin_transaction(query.attempt())
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["zombie"]}))
+    transaction.producer.flush(30)
+    (leftover,) = query.sink.recover(query.context)
+    query.sink.abort(leftover.handle)
+    query.sink.write(transaction, pa.RecordBatch.from_pydict({"value": ["zombie's next"]}))
+    with pytest.raises(WriteFailedError, match="somebody else has ended the transaction or taken its id"):
+        query.sink.pre_commit(transaction)
+    query.sink.discard(transaction)
+    assert query.read() == []
+
+
 def test_a_failed_flush_waits_for_the_marker_before_the_client_goes(
     broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,10 +58,11 @@ class _Reports:
     def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
         """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
         kafka_error = import_confluent().KafkaError
-        if code == librdkafka.FATAL:
+        if code == librdkafka.FATAL or code in librdkafka.PURGED:
             text = ctypes.create_string_buffer(_TEXT_BYTES)
             cause = self._library.fatal_error(client, text, _TEXT_BYTES)
-            return kafka_error(cause or code, text.value.decode(errors="replace"), fatal=True)
+            if cause or code == librdkafka.FATAL:
+                return kafka_error(cause or code, text.value.decode(errors="replace"), fatal=True)
         return kafka_error(code, self._library.err2str(code).decode())
 
 

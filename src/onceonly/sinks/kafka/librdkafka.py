@@ -22,6 +22,8 @@ NO_ERROR = 0
 QUEUE_FULL = -184
 TIMED_OUT = -185
 FATAL = -150
+PURGED = frozenset({-152, -151})
+"""Of rows that were waiting, or on their way, when their client failed."""
 CONF_OK = 0
 # rd_kafka_vtype_t
 V_RKT, V_PARTITION, V_VALUE, V_KEY, V_OPAQUE, V_FLAGS, V_HEADERS = 2, 3, 4, 5, 6, 7, 10

@@ -17,7 +17,7 @@ from onceonly.sinks.kafka.confluent import import_confluent
 from onceonly.sinks.kafka.failures import Failure, Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
     import pyarrow as pa
@@ -70,7 +70,8 @@ class RowProducer:
     ) -> None:
         """Buffer a batch, in its order; ends early with a ``failure``.
 
-        Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row.
+        Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row,
+        ``KafkaException`` where the client fails for good.
         """
 
         def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
@@ -81,7 +82,7 @@ class RowProducer:
         for number, row in enumerate(columns.rows(batch, topic, first), 1):
             self._produce(row, report, mark, wait_s)
             if not number % POLL_EVERY:
-                self._producer.poll(0)
+                self._poll(0)
             if self.failures.first(mark) is not None:
                 return
 
@@ -99,15 +100,19 @@ class RowProducer:
                 deadline = deadline or now + wait_s
                 if now >= deadline:
                     raise BufferError(self.failures.trouble()) from error
-                self._producer.poll(POLL_S)
+                self._poll(POLL_S)
             except import_confluent().KafkaException as error:
                 self.failures.note(mark, Failure(error.args[0], columns.size(row)))
             else:
                 return
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every row is acknowledged or failed; gives how many are neither."""
-        left: int = self._producer.flush(timeout_s)
+        """Wait until every row is acknowledged or failed; gives how many are neither.
+
+        Raises ``KafkaException`` where the client fails for good.
+        """
+        with _serving():
+            left: int = self._producer.flush(timeout_s)
         return left
 
     def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
@@ -130,11 +135,30 @@ class RowProducer:
     def purge(self) -> None:
         """Drop what is still buffered."""
         self._producer.purge()
-        self._producer.poll(0)
+        with contextlib.suppress(import_confluent().KafkaException):  # told before
+            self._poll(0)
 
     def close(self) -> None:
         """Destroy the client; an open transaction stays open."""
         self._producer = None
+
+    def _poll(self, seconds: float) -> None:
+        with _serving():
+            self._producer.poll(seconds)
+
+
+@contextlib.contextmanager
+def _serving() -> Iterator[None]:
+    """Raise the ``KafkaException`` by which confluent-kafka tells that a client has failed for good, and nothing else.
+
+    The reports that it delivers in the same call fail then, in its own code, and hide the cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, import_confluent().KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def refused(reason: str) -> ConfigurationError:

@@ -120,7 +120,7 @@ class PlainWrite:
                 next_step="see that the brokers keep up; kafka.buffer.memory and kafka.max.block.ms "
                 "bound this wait",
             ) from error
-        except import_confluent().KafkaException as error:  # of a topic whose partitions were asked for
+        except import_confluent().KafkaException as error:  # of a client, or of a topic that was looked at
             self._raise_failure(Failure(error.args[0]))
         self._raise_failed()
         self.rows += batch.num_rows
@@ -155,7 +155,10 @@ class PlainWrite:
         this_worker().forget_plain_producer(self.options)
 
     def _flush(self) -> None:
-        left = self.producer.flush(self._timeout_s)
+        try:
+            left = self.producer.flush(self._timeout_s)
+        except import_confluent().KafkaException as error:
+            self._raise_failure(Failure(error.args[0]))
         self._raise_failed()
         if left:
             self._give_up()
