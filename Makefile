@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: brokers clients bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: size brokers clients bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -33,13 +33,13 @@ machine:
 setup: machine .venv/.installed .venv/.jars
 
 # An interrupted installation leaves no stamp, so the next call starts it anew.
-.venv/.installed: requirements.lock pyproject.toml
+.venv/.installed: requirements.lock pyproject.toml proof/pyproject.toml
 	"$(PYTHON)" -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e proof
 	@touch $@
 
-.venv/.jars: .venv/.installed src/onceonly/embedded/jars.lock
+.venv/.jars: .venv/.installed src/onceonly/jars/jars.lock proof/src/onceonly_proof/embedded/jars.lock
 	$(BIN)/onceonly jars
 	@touch $@
 
@@ -59,6 +59,10 @@ test: setup lint types imports docs
 test-all: test brokers clients
 	$(BIN)/pytest -m long
 
+# Code lines of both distributions, words of the docs, and the modules that one epoch enters before its sink.
+size: setup
+	$(BIN)/python -m benchmarks.size $(SIZE)
+
 # The Kafka sink on each older broker that people run, and campaigns on them over TLS, with throttled clients.
 brokers: setup
 	for release in 3.9 3.3; do \
@@ -69,7 +73,7 @@ brokers: setup
 
 # The Kafka sink on the oldest kafka-python that its extra takes; the newest is in the lock.
 clients: setup
-	oldest=$$($(BIN)/python -c 'from onceonly.sinks.kafka import names; print(names.OLDEST)'); \
+	oldest=$$($(BIN)/python -c 'from onceonly.sinks.kafka.wire import names; print(names.OLDEST)'); \
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv/oldest kafka-python==$$oldest; \
 	PYTHONPATH=.venv/oldest $(BIN)/pytest -n 2 --dist loadfile tests/unit/test_kafka_*.py tests/integration/test_kafka_wire.py
 
@@ -94,10 +98,10 @@ diagrams: setup
 # Writes what README and docs show of recorded runs: the guarantee matrix, the counts with and without alignment, the run
 # in the shape of Kafka's own test, recovery times, power cuts.
 proof-pages: setup
-	$(BIN)/python -m onceonly.testing.campaign.matrix docs/proof/result.json
-	$(BIN)/python -m onceonly.testing.campaign.unaligned_page
-	$(BIN)/python -m onceonly.testing.campaign.shape_pages
-	$(BIN)/python -m onceonly.testing.power.page
+	$(BIN)/python -m onceonly_proof.campaign.matrix docs/proof/result.json
+	$(BIN)/python -m onceonly_proof.campaign.unaligned_page
+	$(BIN)/python -m onceonly_proof.campaign.shape_pages
+	$(BIN)/python -m onceonly_proof.power.page
 
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long" --ignore tests/mutation
@@ -117,11 +121,11 @@ model: setup
 	$(BIN)/pytest tests/formal
 
 model-large: setup
-	$(BIN)/python -m onceonly.testing.tla Large.cfg
+	$(BIN)/python -m onceonly_proof.tla Large.cfg
 
 # Holds the event log of a real run, EVENTS=DIR, against the model.
 trace: setup
-	$(BIN)/python -m onceonly.testing.traces "$(EVENTS)"
+	$(BIN)/python -m onceonly_proof.traces "$(EVENTS)"
 
 # onceonly beside Spark's own Kafka sink and PyFlink: benchmarks/results/latest.json. About 90 minutes, or 8, on a quiet
 # machine with 6 GB free in its folder for temporary files. An interrupted one is gone on with. PyFlink gets an
@@ -157,9 +161,9 @@ soak-page: setup
 
 # Queries on a disk that forgets what was not synced, cut until POWER says: docs/explanation/power-loss.md. Needs /dev/fuse
 # and root, or fusermount3. An interrupted one is gone on with.
-POWER ?= --power-cuts 500
+POWER ?= 500
 power: setup
-	$(BIN)/onceonly verify $(POWER) --json build/power.json
+	$(BIN)/onceonly verify power-cuts $(POWER) --json build/power.json
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -167,7 +171,7 @@ format: setup
 
 # Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
 lock: .venv/.installed
-	$(BIN)/uv pip compile pyproject.toml --extra demo --extra fast --extra msk --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml --extra demo --extra fast --extra msk --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \
 	  $(UPGRADE) -o requirements.lock
 	$(BIN)/uv pip compile benchmarks/contenders/flink.in --universal --python-version 3.11 \

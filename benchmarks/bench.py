@@ -20,9 +20,9 @@ from benchmarks.plan import Clock, fingerprint, runs
 from benchmarks.settings import MEMORY, told
 from benchmarks.values import Measured
 from benchmarks.world import open_world
-from onceonly.embedded.jars import ensure_jars
 from onceonly.errors import OnceonlyError
-from onceonly.testing.campaign import machine as host
+from onceonly.jars.locked import ensure_jars
+from onceonly_proof.campaign import machine as host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -42,13 +42,13 @@ from benchmarks.values import (
     Work,
     encode,
 )
-from onceonly import compiled
-from onceonly.embedded.jars import ensure_jars
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.jars.locked import ensure_jars
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.testing.campaign import machine as host
-from onceonly.testing.campaign.result import save
+from onceonly.rows import compiled
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.campaign.result import save
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,9 +72,9 @@ _LOADED = 5
 _LOAD = """
 import json, time
 import numpy, psutil, pyarrow
-from onceonly import compiled
-from onceonly.runtime import checksum
-from onceonly.sinks.kafka import partitioner, record_batches
+from onceonly.rows import compiled
+from onceonly.rows import checksum
+from onceonly.sinks.kafka.records import partitioner, record_batches
 process = psutil.Process()
 before, began = process.memory_info().rss, time.perf_counter()
 compiled.expect(compiled.ROWS_MIN)
@@ -224,10 +224,10 @@ def _parts(
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
 
-    from onceonly.arrow import in_larger
-    from onceonly.runtime.checksum import RowChecksum
+    from onceonly.rows.arrow import in_larger
+    from onceonly.rows.checksum import RowChecksum
     from onceonly.sinks.kafka import KafkaSink
-    from onceonly.spark import memory
+    from onceonly.spark.processes import memory
 
     memory.keep()  # as in a worker
     kafka.create_topic(topic, _PARTITIONS)

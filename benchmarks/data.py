@@ -11,8 +11,8 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.errors import UnavailableError
+from onceonly_proof.embedded.kafka_settings import FEEDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

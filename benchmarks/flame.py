@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onceonly.testing.campaign import svg
+from onceonly_proof.campaign import svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import UnavailableError
-from onceonly.testing.process import JobProcess
+from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

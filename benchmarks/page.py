@@ -28,7 +28,7 @@ from benchmarks.values import (
     decode,
     encode,
 )
-from onceonly.testing.campaign import marks
+from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

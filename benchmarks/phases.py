@@ -21,8 +21,8 @@ from rich.table import Table
 from benchmarks.figures import percentiles
 from benchmarks.values import encode
 from onceonly import events
-from onceonly.testing.campaign import machine as host
-from onceonly.testing.campaign.result import save
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.campaign.result import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

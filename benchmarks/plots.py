@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from benchmarks.ratios import is_missed
-from onceonly.testing.campaign import svg
+from onceonly_proof.campaign import svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,10 +21,10 @@ from rich.table import Table
 
 from benchmarks.parts import commits
 from benchmarks.values import Recorded, encode
-from onceonly.embedded.kafka_cluster import EmbeddedCluster
-from onceonly.sinks.kafka import connections
-from onceonly.testing.campaign import machine as host
-from onceonly.testing.campaign.result import save
+from onceonly.sinks.kafka.wire import connections
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.campaign.result import save
+from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

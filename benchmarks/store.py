@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.ratios import ratios
 from benchmarks.values import VERSION, Measured, Results, decode, encode
-from onceonly.testing.campaign.result import save
+from onceonly_proof.campaign.result import save
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.contenders.base import Place
 from benchmarks.data import expected_windows, fill, window_ms
 from benchmarks.values import RECORD_BYTES
-from onceonly.testing.campaign.broker import Broker, BrokerKind
+from onceonly_proof.campaign.broker import Broker, BrokerKind
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -19,8 +19,8 @@ from onceonly.sinks.files.options import DECLARED
 from onceonly.sinks.kafka.options import OWN_OPTIONS
 from onceonly.sinks.kafka.producer_options import Use, told
 from onceonly.spark.configure import SETTINGS
-from onceonly.testing.auditor.anomalies import ALLOWED, Anomaly
-from onceonly.testing.campaign import matrix, page
+from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
+from onceonly_proof.campaign import matrix, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* Holds a real run against the model: a behaviour of Onceonly must exist  *)
 (* that gives the events of the log, in their order. TraceData, written by *)
-(* src/onceonly/testing/traces.py, has one or more logs; TLC says of each  *)
+(* proof/src/onceonly_proof/traces.py, has one or more logs; TLC says of each  *)
 (* how many events could be explained.                                     *)
 (*                                                                         *)
 (* A driver is a row of plans, each of which continues the one before.     *)

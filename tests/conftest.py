@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka.wire.admin import Admin
 
 sys.path.insert(0, str(Path(__file__).parent / "integration"))  # what its tests share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.embedded.kafka import EmbeddedKafka
     from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 # A busy machine is no failure, and a run on one machine must be the same on another.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
@@ -32,7 +32,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One real broker for the whole test run. Whoever stops or kills a broker starts their own."""
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
     # A machine that does much else takes longer than a user would wait.
     with EmbeddedKafka(ready_timeout_s=240) as broker:

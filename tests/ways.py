@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly import compiled
+from onceonly.rows import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -98,4 +98,4 @@ def write_session(folder: Path, content: Mapping[str, object]) -> None:
 
 def python_path() -> str:
     """Give the path on which a job finds the benchmark and what it uses of onceonly."""
-    return os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    return os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "proof/src")))

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from onceonly.embedded import ivy
-from onceonly.embedded.jars import cache_folder
 from onceonly.errors import SetupError
+from onceonly.jars import ivy
+from onceonly.jars.locked import cache_folder
 
 _REQUIREMENTS = Path(__file__).with_name("flink.lock")
 _CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import settings
 from benchmarks.contenders.base import common_order, prefixed, write_session
-from onceonly.embedded.jars import ensure_jars, spark_jars
+from onceonly.jars.locked import ensure_jars, spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.jobs.orders import serve
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent
 
 
 class Job:

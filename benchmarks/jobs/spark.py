@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.jobs.orders import serve
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.data import number_of, stamp_us_of
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

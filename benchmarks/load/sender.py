@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.data import fillers, key, value
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

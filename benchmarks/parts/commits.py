@@ -15,11 +15,11 @@ from benchmarks.data import value
 from benchmarks.parts.bounded import outcome
 from benchmarks.processes import on_cpu_s
 from benchmarks.values import Measured
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Vote
 from onceonly.ports import WriteContext
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
 from onceonly.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:

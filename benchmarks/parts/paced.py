@@ -24,7 +24,7 @@ from benchmarks.parts.bounded import outcome, settle
 from benchmarks.processes import Probe
 from benchmarks.values import RECORD_BYTES, Measured
 from benchmarks.visible import Visible
-from onceonly.testing.parent import PARENT
+from onceonly_proof.parent import PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Recovery: the measurement that ``onceonly verify --recovery`` does, taken over as figures of both sinks."""
+"""Recovery: the measurement that ``onceonly verify recovery`` does, taken over as figures of both sinks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Measured
-from onceonly.testing.campaign.recovery import OURS, SPARKS
-from onceonly.testing.campaign.recovery_run import RecoveryOptions, run_recovery
+from onceonly_proof.campaign.recovery import OURS, SPARKS
+from onceonly_proof.campaign.recovery_run import RecoveryOptions, run_recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.values import Run
-    from onceonly.testing.campaign.recovery import Recovery
+    from onceonly_proof.campaign.recovery import Recovery
 
 # Both of its jobs have our settings.
 _NAMES = {OURS: ONCEONLY_EO, SPARKS: SPARK_TUNED}

@@ -14,8 +14,8 @@ import click
 from benchmarks.scale import brokers, folders, links, transactions
 from benchmarks.scale.values import VERSION, Scale
 from benchmarks.values import encode
-from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.testing.campaign import machine as host
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 _RESULTS = Path(__file__).parents[1] / "results" / "scale.json"
 

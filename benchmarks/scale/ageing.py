@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 from unittest.mock import patch
 
 from benchmarks.scale import samples
+from onceonly.coordinator.planner import Desk
 from onceonly.log import folding
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Mode, Outcome, Plan, Vote
 from onceonly.ports import TwoPhaseCommitSink, WriteContext
-from onceonly.runtime.desk import Desk
-from onceonly.runtime.settings import QuerySettings, SinkSettings
+from onceonly.settings.query import QuerySettings, SinkSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ class SimulatedClock:
 def simulated() -> Iterator[None]:
     """Let time stand still, and syncs cost nothing, for what is made inside. One thread."""
     with (
-        patch("onceonly.runtime.coordinator.SystemClock", SimulatedClock),
+        patch("onceonly.coordinator.coordinator.SystemClock", SimulatedClock),
         patch.object(os, "fsync", lambda _descriptor: None),
     ):
         yield

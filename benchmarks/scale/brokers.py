@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.scale import samples
 from benchmarks.scale.links import point
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.wire.admin import Admin
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable

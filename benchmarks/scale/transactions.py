@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 
 from benchmarks.scale import samples
 from benchmarks.scale.links import point
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Handle
-from onceonly.runtime.coordinator import Coordinator, Participant
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.sinks.kafka.admin import TRANSACTION, Admin
 from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import Prepared
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from benchmarks.scale.values import Point
-    from onceonly.embedded.kafka import EmbeddedKafka
     from onceonly.model import Plan
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 COUNTS = (1, 4, 16, 64, 256)
 WARM_COUNT, WARM_EPOCHS = 64, 25

@@ -22,9 +22,9 @@ from benchmarks.soak.trend import trend
 from benchmarks.soak.values import VERSION, Soak
 from benchmarks.soak.watch import Watch
 from benchmarks.values import encode
-from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.testing.auditor.kafka import read_committed
-from onceonly.testing.campaign import machine as host
+from onceonly_proof.auditor.kafka import read_committed
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 _RESULTS = Path(__file__).parents[1] / "results" / "soak.json"
 _INTERVAL_MS, _RATE, _PARTITIONS = 200, 200, 2

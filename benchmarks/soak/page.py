@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.soak.trend import WARM_SHARE, trend
 from benchmarks.soak.values import Soak
-from onceonly.testing.campaign import marks
+from onceonly_proof.campaign import marks
 
 RECORD, PAGE = Path("docs/proof/soak.json"), Path("docs/explanation/soak.md")
 """Relative to the project's folder."""

@@ -57,8 +57,8 @@ def drawn_from(svg: str) -> str | None:
 
 def plantuml() -> Path:
     """Give PlantUML's jar from the cache of onceonly; fetch it at the first use."""
-    from onceonly.embedded import ivy
-    from onceonly.embedded.jars import cache_folder
+    from onceonly.jars import ivy
+    from onceonly.jars.locked import cache_folder
 
     _, artifact, version = PLANTUML.split(":")
     folder = cache_folder() / "docs"
@@ -76,7 +76,7 @@ def plantuml() -> Path:
 
 def draw(text: str) -> str:
     """Draw one diagram; give its SVG."""
-    from onceonly.embedded.java import find_java
+    from onceonly.jars.java import find_java
 
     command = [
         find_java(),

@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _HOMES: dict[str, tuple[str, ...]] = {
-    "onceonly.embedded.jars": ("packages", "spark_jars"),
+    "onceonly.jars.locked": ("packages", "spark_jars"),
     "onceonly.model": (
         "AlreadyCommitted",
         "Capabilities",
@@ -72,7 +72,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     "onceonly.options": ("Option",),
     "onceonly.ports": ("Leftover", "QueryContext", "Refused", "TwoPhaseCommitSink", "WriteContext"),
-    "onceonly.runtime.restart": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),
+    "onceonly.settings.restart": ("ExponentialDelay", "FailureRate", "FixedDelay", "NoRestart"),
     "onceonly.spark.collection": ("collection",),
     "onceonly.spark.configure": ("configure",),
     "onceonly.spark.epoch": ("epoch",),

@@ -1,6 +1,4 @@
 from onceonly import files as files
-from onceonly.embedded.jars import packages as packages
-from onceonly.embedded.jars import spark_jars as spark_jars
 from onceonly.errors import AdoptionError as AdoptionError
 from onceonly.errors import CheckpointMovedError as CheckpointMovedError
 from onceonly.errors import CommitDelayedError as CommitDelayedError
@@ -19,6 +17,8 @@ from onceonly.errors import TargetBehindError as TargetBehindError
 from onceonly.errors import TransactionLostError as TransactionLostError
 from onceonly.errors import UnavailableError as UnavailableError
 from onceonly.errors import WriteFailedError as WriteFailedError
+from onceonly.jars.locked import packages as packages
+from onceonly.jars.locked import spark_jars as spark_jars
 from onceonly.model import AlreadyCommitted as AlreadyCommitted
 from onceonly.model import Capabilities as Capabilities
 from onceonly.model import Committed as Committed
@@ -33,10 +33,10 @@ from onceonly.ports import QueryContext as QueryContext
 from onceonly.ports import Refused as Refused
 from onceonly.ports import TwoPhaseCommitSink as TwoPhaseCommitSink
 from onceonly.ports import WriteContext as WriteContext
-from onceonly.runtime.restart import ExponentialDelay as ExponentialDelay
-from onceonly.runtime.restart import FailureRate as FailureRate
-from onceonly.runtime.restart import FixedDelay as FixedDelay
-from onceonly.runtime.restart import NoRestart as NoRestart
+from onceonly.settings.restart import ExponentialDelay as ExponentialDelay
+from onceonly.settings.restart import FailureRate as FailureRate
+from onceonly.settings.restart import FixedDelay as FixedDelay
+from onceonly.settings.restart import NoRestart as NoRestart
 from onceonly.spark.collection import collection as collection
 from onceonly.spark.configure import configure as configure
 from onceonly.spark.epoch import epoch as epoch

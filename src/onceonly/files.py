@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from onceonly.sinks.files.reading import CommittedEpoch, committed, read
+from onceonly.sinks.files.manifests.reading import CommittedEpoch, committed, read
 
 __all__ = ["CommittedEpoch", "committed", "read"]

@@ -47,12 +47,14 @@ class Capabilities:
 
     ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
     query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
-    at most. ``gives_back`` says that its ``write`` can give back the rows that its target will never take.
+    at most; ``whole_epochs`` says that it is always given all handles of an epoch in one call, however many.
+    ``gives_back`` says that its ``write`` can give back the rows that its target will never take.
     """
 
     guarantees: frozenset[Guarantee]
     recovers: bool = False
     commits_at_once: int = 1
+    whole_epochs: bool = False
     gives_back: bool = False
 
 

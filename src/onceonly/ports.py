@@ -143,6 +143,7 @@ class Sink(Protocol):
     def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
     def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
     def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str: ...
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None: ...
     def commit(self, handle: Handle) -> Outcome: ...
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]: ...
     def abort(self, handle: Handle) -> None: ...
@@ -167,6 +168,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     letter_columns: ClassVar[tuple[str, ...]] = LETTER_COLUMNS
     """What the sink gets of a dead letter, where it takes those of another one: a choice of ``LETTER_COLUMNS``, the
     refused row's ``key`` (binary), and ``value``: the whole letter as a JSON text."""
+    place: str = ""
+    """A folder in the query's checkpoint, set before any other call, for what sinks keep there; perhaps not made yet.
+    Empty where a sink is made without a query."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take and validate the options. Driver and executor; must not touch the outside world.
@@ -242,6 +246,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return ""
 
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
+        """See whether the target will take what is prepared, all handles of an epoch together, and change nothing.
+
+        For a target that could refuse a row only when it is committed: after the decision nobody could take it back.
+        Driver, once a try at an epoch, the last question before its decision is put. What it raises voids the try:
+        ``RecordRefusedError`` or ``ConfigurationError`` stop the query, ``UnavailableError`` has the epoch run again.
+        """
+
     @abstractmethod
     def commit(self, handle: Handle) -> Outcome:
         """Make the rows visible. Driver, from several threads, idempotent and repeatable from any process.
@@ -256,6 +268,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
         For a target to which many commits cost less than each alone: asked only where ``capabilities.commits_at_once``
         is above 1, for at most so many, and never at most once. Where it raises, each is asked alone by ``commit``.
+
+        With ``capabilities.whole_epochs`` it is the only one that is asked, with all handles of an epoch that are not
+        known to be committed, in one call at a time: for a target that shows an epoch in one instant.
         """
         return [self.commit(handle) for handle in handles]
 

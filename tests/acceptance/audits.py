@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceonly.testing.auditor import Anomaly, FilesReader, KafkaReader, audit, read_inputs
+from onceonly_proof.auditor import Anomaly, FilesReader, KafkaReader, audit, read_inputs
 
 if TYPE_CHECKING:
     from harness import Bench
 
-    from onceonly.testing.auditor import Reader
+    from onceonly_proof.auditor import Reader
 
 
 def assert_clean(bench: Bench, sink: str = "kafka", *, ordered: bool = True) -> None:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import Bench
 
 if TYPE_CHECKING:
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 
 # Files are dealt to processes in this order: one with few, long tests must not be left for the end.

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import onceonly
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
-from onceonly.spark.start import FOLDER
+from onceonly.spark.processes.start import FOLDER
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 FAILED = 3
 

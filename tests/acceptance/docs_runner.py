@@ -22,9 +22,9 @@ from doc_blocks import RUN, Block, blocks, matches, transcript
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceonly.embedded.jars import spark_jars
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
-from onceonly.spark.start import FOLDER
+from onceonly.jars.locked import spark_jars
+from onceonly.spark.processes.start import FOLDER
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onceonly
-from onceonly.spark.local_session import local_session
 from onceonly.spark.register import application
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.local_session import local_session
+from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

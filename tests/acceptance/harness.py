@@ -21,14 +21,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from doc_blocks import extract
 
 import onceonly
-from onceonly.embedded.kafka_settings import FEEDER
 from onceonly.failpoints import fired
-from onceonly.testing.auditor import query_id
+from onceonly_proof.auditor import query_id
+from onceonly_proof.embedded.kafka_settings import FEEDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 JOB = Path(__file__).with_name("job.py")
 TIMEOUT_S = 180.0

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import onceonly
-from onceonly.embedded.jars import spark_jars
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
-from onceonly.spark.start import FOLDER
+from onceonly.jars.locked import spark_jars
+from onceonly.spark.processes.start import FOLDER
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

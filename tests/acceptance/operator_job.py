@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly.spark import listener
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 KEYS, PER_EPOCH, EPOCHS = 5, 20, 10
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly import events, failpoints
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
-from onceonly.spark.start import FOLDER
+from onceonly.spark.processes.start import FOLDER
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

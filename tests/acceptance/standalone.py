@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 import pyspark
 
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import Bench, open_transactions
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import TEXTS, visible_files
 
-from onceonly.testing.auditor import FilesReader, KafkaReader, LettersReader, audit, read_inputs
+from onceonly_proof.auditor import FilesReader, KafkaReader, LettersReader, audit, read_inputs
 
 if TYPE_CHECKING:
     from harness import Bench
 
-    from onceonly.testing.auditor import Reader
+    from onceonly_proof.auditor import Reader
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1800)]
 

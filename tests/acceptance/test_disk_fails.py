@@ -13,7 +13,8 @@ from pathlib import Path
 import disk_job
 import pytest
 
-from onceonly import durable, files
+from onceonly import files
+from onceonly.durable import disk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -75,10 +76,10 @@ def test_a_process_whose_fsync_fails_ends_with_one_sentence_and_the_next_goes_on
         assert line.startswith(
             f"onceonly: {job.links} could not be made durable: fsync gave Input/output error (EIO)"
         )
-        assert f"ends with status {durable.EXIT}: " in line
+        assert f"ends with status {disk.EXIT}: " in line
         assert "Next: see to this disk or mount" in line
     if road == "foreachBatch":
-        assert struck.returncode == durable.EXIT
+        assert struck.returncode == disk.EXIT
         assert len(said) == 1
     else:
         assert struck.returncode == disk_job.FAILED

@@ -15,7 +15,7 @@ from doc_blocks import RUN, blocks, pages
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ import pytest
 from audits import assert_clean
 from harness import Bench, open_transactions
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.failpoints import arm
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

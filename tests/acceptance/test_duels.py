@@ -16,8 +16,8 @@ import pytest
 from harness import Run
 
 from onceonly.log import owners
-from onceonly.testing.auditor import FilesReader, Input, audit
-from onceonly.testing.power.inputs import key, write_file
+from onceonly_proof.auditor import FilesReader, Input, audit
+from onceonly_proof.power.inputs import key, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

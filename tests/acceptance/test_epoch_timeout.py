@@ -13,7 +13,7 @@ import psutil
 import pytest
 from harness import Bench
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from harness import Bench, open_transactions
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.failpoints import arm
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from roads import WAIT_S
 
 import onceonly
 from onceonly import files
-from onceonly.sinks.files import expiry
+from onceonly.sinks.files.manifests import expiry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, TopicPartition
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 

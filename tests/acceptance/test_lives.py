@@ -27,9 +27,9 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 import onceonly
-from onceonly.embedded.jars import spark_jars
-from onceonly.spark.local_session import SHORT_LIVED_JAVA
-from onceonly.spark.start import FOLDER
+from onceonly.jars.locked import spark_jars
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
+from onceonly.spark.processes.start import FOLDER
 
 servers, source, target, folder = sys.argv[1:]
 fired = Path(folder) / "fired"

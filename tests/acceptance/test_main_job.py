@@ -131,5 +131,5 @@ def _jobs() -> list[psutil.Process]:
     return [
         each
         for each in psutil.process_iter(["cmdline"])
-        if "onceonly.demo.job" in (each.info["cmdline"] or [])
+        if "onceonly_proof.demo.job" in (each.info["cmdline"] or [])
     ]

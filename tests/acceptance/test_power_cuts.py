@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from onceonly.testing.power.run import PowerOptions, run_power
-from onceonly.testing.power.task import Road
+from onceonly_proof.power.run import PowerOptions, run_power
+from onceonly_proof.power.task import Road
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.testing.auditor.anomalies import Anomaly
-from onceonly.testing.campaign.unaligned_operator import FAST
-from onceonly.testing.campaign.unaligned_plan import UNDECIDED, draw_plan
-from onceonly.testing.campaign.unaligned_run import ShownOptions, decode, picture, run_shown
+from onceonly_proof.auditor.anomalies import Anomaly
+from onceonly_proof.campaign.unaligned_operator import FAST
+from onceonly_proof.campaign.unaligned_plan import UNDECIDED, draw_plan
+from onceonly_proof.campaign.unaligned_run import ShownOptions, decode, picture, run_shown
 
 if TYPE_CHECKING:
     from pathlib import Path

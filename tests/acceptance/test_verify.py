@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from onceonly.testing.campaign.faults import KINDS
-from onceonly.testing.campaign.plan import plan_round
+from onceonly_proof.campaign.faults import KINDS
+from onceonly_proof.campaign.plan import plan_round
 
 pytestmark = pytest.mark.acceptance
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.testing.campaign import recovery, shape
+from onceonly_proof.campaign import recovery, shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_each_message_is_there_once_though_broker_and_job_are_bounced_hard_and_c
 ) -> None:
     report = tmp_path / "found.json"
     size = ("--messages", str(MESSAGES), "--transaction", str(TRANSACTION))
-    shown = verify(tmp_path, "--like-kafka", *size, "--json", str(report))
+    shown = verify(tmp_path, "like-kafka", *size, "--json", str(report))
 
     found = shape.decode(report.read_bytes())
     assert (found.verdict, found.why) == ("clean", ())
@@ -56,7 +56,7 @@ def test_each_message_is_there_once_though_broker_and_job_are_bounced_hard_and_c
 
 def test_recovery_is_measured_for_both_sinks(tmp_path: Path) -> None:
     report = tmp_path / "found.json"
-    shown = verify(tmp_path, "--recovery", "--kills", "1", "--json", str(report))
+    shown = verify(tmp_path, "recovery", "--kills", "1", "--json", str(report))
 
     found = recovery.decode(report.read_bytes())
     assert (found.verdict, found.why) == ("measured", ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from onceonly.testing.tla import Checked, check, formal
+from onceonly_proof.tla import Checked, check, formal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Plan, Vote
 from onceonly.ports import Sink, WriteContext
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.registry import build, find
-from onceonly.runtime.settings import SinkSettings
-from onceonly.runtime.slot import run_slot
+from onceonly.settings.query import SinkSettings
+from onceonly.settings.registry import build, find
 
 NAMES = ("left", "right")
 SLOTS = 2

@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.formal.bounds import Bound
 
-from onceonly.testing.tla import formal
+from onceonly_proof.tla import formal
 
 pytestmark = pytest.mark.integration
 

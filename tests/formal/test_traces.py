@@ -16,7 +16,7 @@ from tests.unit.test_runtime_coordinator import POINTS, SINKS, Job
 
 from onceonly import errors, events, failpoints, files
 from onceonly.model import LinkKind, Passed
-from onceonly.testing import traces
+from onceonly_proof import traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable

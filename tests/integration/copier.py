@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.jobs.orders import serve
-from onceonly.testing.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

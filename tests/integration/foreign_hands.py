@@ -8,7 +8,7 @@ from kafka.protocol.admin.transactions import DescribeProducersRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 if TYPE_CHECKING:
-    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 OFFSETS = "__consumer_offsets"
 

@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from onceonly.model import Guarantee, Handle, RetryLater
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.wire.admin import Admin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.embedded.kafka import EmbeddedKafka
-    from onceonly.embedded.kafka_cluster import EmbeddedCluster
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 
 # Time-outs are looked for often, so that a test that waits for one is short.
 PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.testing.auditor import Anomaly, KafkaReader, KafkaWatcher, audit, read_inputs
+from onceonly_proof.auditor import Anomaly, KafkaReader, KafkaWatcher, audit, read_inputs
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onceonly.testing.auditor import Input, Verdict
+    from onceonly_proof.auditor import Input, Verdict
 
 pytestmark = [
     pytest.mark.integration,

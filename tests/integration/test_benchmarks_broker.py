@@ -17,7 +17,7 @@ from benchmarks.visible import Visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
-from onceonly.embedded import kafka_settings
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import SetupError
+from onceonly_proof.embedded import kafka_settings
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 START_AND_WAIT = """
 import sys
 from pathlib import Path
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 with EmbeddedKafka(Path(sys.argv[1])) as kafka:
     print(kafka.pid, flush=True)
     sys.stdin.read()

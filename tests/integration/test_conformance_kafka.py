@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaAdminClient
 
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.testing.conformance import SinkConformance
+from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = [
     pytest.mark.integration,

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from confluent_kafka import Producer
 
-from onceonly.demo.audit import Audit, audit
 from onceonly.errors import UnavailableError
-from onceonly.testing.auditor.kafka import open_transactions, read_committed
+from onceonly_proof.auditor.kafka import open_transactions, read_committed
+from onceonly_proof.demo.audit import Audit, audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.integration
 

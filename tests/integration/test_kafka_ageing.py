@@ -10,11 +10,12 @@ import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 from tests.unit.late_bench import KILLED, Lives
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import UnavailableError
 from onceonly.model import LinkKind
-from onceonly.sinks.kafka import KafkaSink, ageing, standing
+from onceonly.sinks.kafka import KafkaSink, standing
+from onceonly.sinks.kafka.checks import ageing
 from onceonly.sinks.kafka.committer import fence
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +119,7 @@ def test_a_broker_that_cannot_be_asked_is_no_yes(
     query = Query(broker, **{TIMEOUT: "60000"})
     handle = query.prepare("a")
     monkeypatch.setattr(ageing, "_ASK_S", 0.1)
-    monkeypatch.setattr("onceonly.sinks.kafka.client.CONNECT_S", 0.5)
+    monkeypatch.setattr("onceonly.sinks.kafka.wire.client.CONNECT_S", 0.5)
     unreachable = KafkaSink({**query.options, "kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UnavailableError, match=r"description of .* NoBrokersAvailable|did not answer"):
         unreachable.expiring([handle], query.facts, 31.0)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka_cluster import EmbeddedCluster
 from onceonly.errors import UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, RetryLater
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import GROUP, TRANSACTION, transaction_partition
+from onceonly.sinks.kafka.wire.admin import GROUP, TRANSACTION, transaction_partition
+from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ import pytest
 from kafka_query import PROPERTIES, Query
 from tests.unit.late_bench import KILLED, Lives
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import AlreadyCommitted, Committed, Handle, LinkKind, Lost, Unknown
 from onceonly.sinks.kafka import KafkaSink, committer, standing
 from onceonly.sinks.kafka.prepared import Prepared, read_places
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

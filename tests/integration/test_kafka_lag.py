@@ -10,12 +10,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.jars import broker_classpath
-from onceonly.embedded.java import find_java
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.jars.java import find_java
 from onceonly.model import Committed, Handle
 from onceonly.sinks.kafka import KafkaSink, marker
 from onceonly.sinks.kafka.marker_topic import name_of
+from onceonly_proof.embedded.jars import broker_classpath
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

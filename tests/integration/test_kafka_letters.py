@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import RecordRefusedError, TransactionLostError
+from onceonly.executor.dead_letters import Letters, columns_of
+from onceonly.executor.slot import Ballot, fill_in
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Lost
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.letters import Letters, columns_of
-from onceonly.runtime.slot import Ballot, fill_in
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import sys
 import pytest
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.integration
 
@@ -21,12 +21,12 @@ WRITER = """
 import json, os, sys
 from pathlib import Path
 import pyarrow as pa
-from onceonly import compiled
+from onceonly.rows import compiled
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.runtime.checksum import RowChecksum
+from onceonly.rows.checksum import RowChecksum
 from onceonly.sinks.kafka import KafkaSink
-from onceonly.spark.memory import keep
+from onceonly.spark.processes.memory import keep
 
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import TargetBehindError
 from onceonly.model import Committed
 from onceonly.sinks.kafka import KafkaSink
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

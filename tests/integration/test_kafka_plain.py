@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import AlreadyCommitted, Committed, Lost
-from onceonly.sinks.kafka import names
-from onceonly.sinks.kafka.plain_client import PlainClient
+from onceonly.sinks.kafka.wire import names
+from onceonly.sinks.kafka.wire.plain_client import PlainClient
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import AlreadyCommitted, Committed, Lost, RetryLater
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.producers.pool import this_worker
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

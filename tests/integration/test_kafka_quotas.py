@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.model import AlreadyCommitted, Committed
-from onceonly.sinks.kafka import record_batches
-from onceonly.testing.kafka_proxy import Api, KafkaProxy
+from onceonly.sinks.kafka.records import record_batches
+from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.kafka_proxy import Api, KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 pytestmark = [
     pytest.mark.integration,

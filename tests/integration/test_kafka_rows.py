@@ -11,16 +11,17 @@ import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from tests.ways import taken
 
-from onceonly.embedded.jars import NEWEST
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.sinks.kafka import KafkaSink, record_batches
-from onceonly.sinks.kafka.batch_producer import BatchProducer
+from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers import make_producer, transactional_client
-from onceonly.sinks.kafka.row_producer import RowProducer
+from onceonly.sinks.kafka.producers.batch_producer import BatchProducer
+from onceonly.sinks.kafka.producers.pool import make_producer, transactional_client
+from onceonly.sinks.kafka.producers.row_producer import RowProducer
+from onceonly.sinks.kafka.records import record_batches
+from onceonly_proof.embedded.jars import NEWEST
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

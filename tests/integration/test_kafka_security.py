@@ -23,7 +23,8 @@ from confluent_kafka.admin import (
 )
 from kafka_query import wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.clock import SystemClock
+from onceonly.coordinator.commits import CommitLoop
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import (
     AlreadyCommitted,
@@ -38,11 +39,10 @@ from onceonly.model import (
 )
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.protocol import CommitHandle
-from onceonly.runtime.clock import SystemClock
-from onceonly.runtime.commits import CommitLoop
 from onceonly.sinks.kafka import KafkaSink, marker
-from onceonly.sinks.kafka.admin import Admin
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.wire.admin import Admin
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,18 +20,18 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.transport import KafkaTCPTransport
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater, Unknown
 from onceonly.ports import QueryContext
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import Admin
-from onceonly.sinks.kafka.batch_producer import BatchProducer
 from onceonly.sinks.kafka.committer import fence
-from onceonly.sinks.kafka.connections import CONNECTIONS_MAX
-from onceonly.sinks.kafka.end_txn import EndTxn
-from onceonly.sinks.kafka.producers import this_worker
-from onceonly.sinks.kafka.record_batches import Identity
+from onceonly.sinks.kafka.producers.batch_producer import BatchProducer
+from onceonly.sinks.kafka.producers.pool import this_worker
+from onceonly.sinks.kafka.records.record_batches import Identity
+from onceonly.sinks.kafka.wire.admin import Admin
+from onceonly.sinks.kafka.wire.connections import CONNECTIONS_MAX
+from onceonly.sinks.kafka.wire.end_txn import EndTxn
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -336,7 +336,7 @@ def test_the_handle_names_what_librdkafka_uses(broker: EmbeddedKafka) -> None:
         }
     )
     producer.init_transactions(30)
-    from onceonly.sinks.kafka.producers import _describe
+    from onceonly.sinks.kafka.producers.pool import _describe
 
     described = _describe(query.admin(), f"onceonly.{query.id}")
     wait_for(lambda: producer.poll(0.05) is None or (seen and seen[-1]["producer_id"] >= 0), "statistics")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
-from onceonly.embedded.kafka_cluster import EmbeddedCluster
 from onceonly.model import AlreadyCommitted, Committed, RetryLater
-from onceonly.sinks.kafka.admin import TRANSACTION, Admin, NotAnsweredError
-from onceonly.sinks.kafka.client import Client
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.testing.kafka_proxy import KafkaProxy
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, NotAnsweredError
+from onceonly.sinks.kafka.wire.client import Client
+from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
+from onceonly_proof.kafka_proxy import KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

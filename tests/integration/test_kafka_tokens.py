@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka_query import PROPERTIES, Query
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed
-from onceonly.sinks.kafka import logins
+from onceonly.sinks.kafka.wire import logins
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

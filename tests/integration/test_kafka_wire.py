@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, RetryLater
-from onceonly.sinks.kafka import client, direct_producer
-from onceonly.testing.kafka_proxy import Api, Fault, KafkaProxy
+from onceonly.sinks.kafka.producers import direct_producer
+from onceonly.sinks.kafka.wire import client
+from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.kafka_proxy import Api, Fault, KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,16 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from kafka_query import PROPERTIES, Query, wait_for
 
-from onceonly.embedded.kafka import EmbeddedKafka
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import CommitDelayedError, ConfigurationError, UnavailableError, WriteFailedError
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Mode, Plan, RetryLater, Unknown, Vote
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
 from onceonly.sinks.kafka import KafkaSink, marker
-from onceonly.sinks.kafka.admin import TRANSACTION
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers import this_worker
+from onceonly.sinks.kafka.producers.pool import this_worker
+from onceonly.sinks.kafka.wire.admin import TRANSACTION
+from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceonly.testing.auditor import Anomaly, Input, Orphan, Seen, World, judge
-from onceonly.testing.auditor.example import DECIDED_S, clean_world
+from onceonly_proof.auditor import Anomaly, Input, Orphan, Seen, World, judge
+from onceonly_proof.auditor.example import DECIDED_S, clean_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from onceonly.errors import SupersededError
 from onceonly.log import FileDecisionLog
 from onceonly.log.history import summarise
 from onceonly.model import Handle, Link, LinkKind, Receipt, Vote
-from onceonly.testing import MemoryDisk, MemoryLog
-from onceonly.testing.memory_store import MemoryStore
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.stores.memory import MemoryStore
 
 DRIVERS = st.integers(0, 2)
 KEEP = 3

@@ -27,7 +27,7 @@ from onceonly.model import (
     Unknown,
 )
 from onceonly.ports import Leftover, Option, QueryContext, Refused, TwoPhaseCommitSink, WriteContext
-from onceonly.testing.conformance import SinkConformance
+from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

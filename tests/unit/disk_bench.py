@@ -28,7 +28,10 @@ import pyarrow as pa
 import pytest
 
 from onceonly import failpoints
+from onceonly.coordinator import commits, sweep
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import OnceonlyError
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.log.progress import Progress, ProgressFiles
@@ -37,18 +40,15 @@ from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
 from onceonly.ports import WriteContext
-from onceonly.runtime import commits, sweeper
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
 from onceonly.sinks.files import FilesSink
-from onceonly.testing.disk import FaultyDisk
+from onceonly_proof.disk import FaultyDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onceonly.model import Plan, Vote
     from onceonly.ports import Clock, Sink
-    from onceonly.testing.disk import Fault
+    from onceonly_proof.disk import Fault
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 COLUMNS = (("id", "bigint"),)
@@ -141,7 +141,7 @@ class World:
         with contextlib.closing(Presence.hold(str(self.checkpoint))), pytest.MonkeyPatch.context() as patch:
             # What is killed at its n-th call is then always the same.
             patch.setattr(commits, "THREADS_MAX", 1)
-            patch.setattr(sweeper, "THREADS_MAX", 1)
+            patch.setattr(sweep, "THREADS_MAX", 1)
             while finished < upto:
                 epoch = finished + 1
                 votes: list[Vote] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.unit.disk_bench import World, in_child
 
-from onceonly.sinks.files.moving import rename_noreplace
+from onceonly.sinks.files.staging.moving import rename_noreplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.unit.disk_bench import World, armed
 
 from onceonly.log.opening import accept_move
 from onceonly.model import Passed
-from onceonly.sinks.files import ledger
+from onceonly.sinks.files.manifests import ledger
 
 LAST = 24
 GOLDEN = Path(__file__).parent / "golden"

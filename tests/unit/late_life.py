@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from onceonly.clock import SystemClock
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import EpochTimeoutError, OnceonlyError
+from onceonly.executor.deadline import Deadline, in_time
+from onceonly.executor.slot import run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly.runtime.clock import SystemClock
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.deadline import Deadline, in_time
-from onceonly.runtime.registry import build, find
-from onceonly.runtime.settings import SinkSettings
-from onceonly.runtime.slot import run_slot
+from onceonly.settings.query import SinkSettings
+from onceonly.settings.registry import build, find
 
 if TYPE_CHECKING:
     from onceonly.ports import Clock

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceonly.arrow import at_each_byte, in_larger
+from onceonly.rows.arrow import at_each_byte, in_larger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

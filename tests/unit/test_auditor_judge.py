@@ -10,8 +10,8 @@ import pytest
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, LinkKind
-from onceonly.testing.auditor import Anomaly, Decision, Input, Orphan, Seen, Slot, World, judge
-from onceonly.testing.auditor.example import DECIDED_S, SINKS, clean_world
+from onceonly_proof.auditor import Anomaly, Decision, Input, Orphan, Seen, Slot, World, judge
+from onceonly_proof.auditor.example import DECIDED_S, SINKS, clean_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable

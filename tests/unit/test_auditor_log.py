@@ -12,7 +12,7 @@ from onceonly import events
 from onceonly.errors import ConfigurationError
 from onceonly.log import FileDecisionLog, open_log
 from onceonly.model import Handle, Link, LinkKind, Receipt, Vote
-from onceonly.testing.auditor import (
+from onceonly_proof.auditor import (  # fmt: skip
     Anomaly,
     Decision,
     FilesReader,
@@ -25,7 +25,7 @@ from onceonly.testing.auditor import (
     judge,
     query_id,
     read_decisions,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.testing.auditor import (
+from onceonly_proof.auditor import (  # fmt: skip
     Anomaly,
     DatabaseReader,
     FilesReader,
@@ -27,7 +27,7 @@ from onceonly.testing.auditor import (
     Seen,
     audit,
     kafka,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

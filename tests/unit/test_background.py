@@ -9,7 +9,7 @@ from concurrent.futures import wait
 import pytest
 
 from onceonly import background
-from onceonly.testing.conformance.world import wait_for
+from onceonly_proof.conformance.world import wait_for
 
 
 @pytest.fixture(autouse=True)

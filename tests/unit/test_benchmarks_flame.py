@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FOLDED = """\
 run (worker.py:10);write (onceonly/sinks/kafka/writer.py:47);rd_kafka_produce_batch (/usr/lib/librdkafka-1a.so.1) 30
 run (worker.py:10);write (onceonly/sinks/kafka/writer.py:52);rd_kafka_produce_batch (/usr/lib/librdkafka-1a.so.1) 20
-process 12:"python -m daemon";run (worker.py:11);add (onceonly/runtime/checksum.py:61);0x7f01 (/usr/lib/libc.so.6) 10
+process 12:"python -m daemon";run (worker.py:11);add (onceonly/rows/checksum.py:61);0x7f01 (/usr/lib/libc.so.6) 10
 process 12:"python -m daemon";run (worker.py:12);__libc_recv (libc.so.6) 400
 wait (threading.py:7);pthread_cond_timedwait@@GLIBC_2.3.2 (libc.so.6);0x7fd7520a3f16 (libc.so.6) 100
 send (row_producer.py:9);rd_kafka_poll (librdkafka-1a.so.1) 5
@@ -41,7 +41,7 @@ def test_threads_that_wait_are_left_out_and_what_polls_for_work_is_not() -> None
     assert own(stacks) == {
         "rd_kafka_produce_batch (librdkafka-1a.so.1)": 50, "? (libc.so.6)": 10, "rd_kafka_poll (librdkafka-1a.so.1)": 5,
     }  # fmt: skip
-    assert ("run (worker.py)", "add (onceonly/runtime/checksum.py)", "? (libc.so.6)") in stacks
+    assert ("run (worker.py)", "add (onceonly/rows/checksum.py)", "? (libc.so.6)") in stacks
 
 
 def test_a_frame_is_as_wide_as_its_share_and_lies_upon_its_caller() -> None:

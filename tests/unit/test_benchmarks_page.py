@@ -15,7 +15,7 @@ from benchmarks.ratios import EVERY
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, Work, decode, encode
-from onceonly.testing.campaign import marks
+from onceonly_proof.campaign import marks
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks import replicas
 from benchmarks.parts import commits
 from benchmarks.replicas import Committing
-from onceonly.sinks.kafka import connections
+from onceonly.sinks.kafka.wire import connections
 
 if TYPE_CHECKING:
     from types import TracebackType

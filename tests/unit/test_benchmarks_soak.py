@@ -14,7 +14,7 @@ from benchmarks.soak import watch
 from benchmarks.soak.page import MARKS, PAGE, RECORD, figures, read
 from benchmarks.soak.trend import trend
 from benchmarks.soak.values import Series, Soak
-from onceonly.testing.campaign.marks import NONE, placed
+from onceonly_proof.campaign.marks import NONE, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

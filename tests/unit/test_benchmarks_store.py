@@ -9,7 +9,7 @@ from tests.unit.benchmarks_sample import PASS, results, run
 from benchmarks import store
 from benchmarks.parts.recovery import taken_over
 from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Run, Work
-from onceonly.testing.campaign import recovery
+from onceonly_proof.campaign import recovery
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.test_campaign_matrix import one
 
-from onceonly.embedded.jars import NEWEST, RELEASES
 from onceonly.errors import ConfigurationError
-from onceonly.testing.campaign.broker import BrokerKind
+from onceonly_proof.campaign.broker import BrokerKind
+from onceonly_proof.embedded.jars import NEWEST, RELEASES
 
 
 @pytest.mark.parametrize("text", [*RELEASES, "3.9+tls", "3.3+quotas", "4.2+tls+quotas"])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from onceonly.testing.campaign import classes
-from onceonly.testing.campaign.classes import ClassArchive
+from onceonly_proof.campaign import classes
+from onceonly_proof.campaign.classes import ClassArchive
 
 if TYPE_CHECKING:
     import psutil
 
-    from onceonly.testing.process import JobProcess
+    from onceonly_proof.process import JobProcess
 
 
 @dataclass

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from onceonly import failpoints
-from onceonly.testing.campaign.faults import (
+from onceonly_proof.campaign.faults import (
     AtPoint,
     FreezeWorker,
     KillBroker,
@@ -26,13 +26,13 @@ from onceonly.testing.campaign.faults import (
     StopBroker,
     TakeFilesAt,
 )
-from onceonly.testing.campaign.points import Points
+from onceonly_proof.campaign.points import Points
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onceonly.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 POINT = "link.before_put"
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import onceonly
-from onceonly.testing.campaign import job
-from onceonly.testing.campaign.task import Task
-from onceonly.testing.parent import PARENT
+from onceonly_proof.campaign import job
+from onceonly_proof.campaign.task import Task
+from onceonly_proof.parent import PARENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ GONE = 2**22 + 1  # no Linux gives such a pid
 
 
 def test_a_job_whose_campaign_has_died_meanwhile_ends_before_it_starts_spark(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-m", "onceonly.testing.campaign.job", str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.campaign.job", str(tmp_path)]
     environment = {**os.environ, PARENT: str(GONE)}
     process = subprocess.run(command, env=environment, check=False, timeout=120, capture_output=True)
 

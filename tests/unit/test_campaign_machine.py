@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceonly.testing.campaign import machine
+from onceonly_proof.campaign import machine
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly.errors import ConfigurationError
-from onceonly.testing.campaign import marks
+from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from onceonly.testing.campaign import marks, matrix, result
-from onceonly.testing.campaign.result import Result, Round
-from onceonly.testing.campaign.tables import faults_table, table
+from onceonly_proof.campaign import marks, matrix, result
+from onceonly_proof.campaign.result import Result, Round
+from onceonly_proof.campaign.tables import faults_table, table
 
 BEGIN, END = f"<!-- {matrix.MARKS}: begin -->", f"<!-- {matrix.MARKS}: end -->"
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def test_the_pages_are_written_by_the_command(tmp_path: Path) -> None:
     for page in (matrix.SHORT, matrix.WHOLE):
         (tmp_path / page).write_text(f"before\n{BEGIN}old{END}\nafter\n", encoding="utf-8")
     result.write(tmp_path / "result.json", fold(one()))
-    command = [sys.executable, "-m", "onceonly.testing.campaign.matrix", "result.json"]
+    command = [sys.executable, "-m", "onceonly_proof.campaign.matrix", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for page, block in ((matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)):

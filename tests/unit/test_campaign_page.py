@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from onceonly.errors import UnavailableError
-from onceonly.testing.auditor.anomalies import Anomaly
-from onceonly.testing.campaign import drawings, page, result
-from onceonly.testing.campaign.result import Result, Round
+from onceonly_proof.auditor.anomalies import Anomaly
+from onceonly_proof.campaign import drawings, page, result
+from onceonly_proof.campaign.result import Result, Round
 
 if TYPE_CHECKING:
     from pathlib import Path

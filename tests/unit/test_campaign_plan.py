@@ -11,10 +11,10 @@ import pytest
 
 from onceonly import failpoints
 from onceonly.model import Guarantee
-from onceonly.testing.campaign.faults import KINDS, AtPoint, Kind, Pause
-from onceonly.testing.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
-from onceonly.testing.campaign.queries import QUERIES, is_possible
-from onceonly.testing.campaign.run import CONNECTORS
+from onceonly_proof.campaign.faults import KINDS, AtPoint, Kind, Pause
+from onceonly_proof.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
+from onceonly_proof.campaign.queries import QUERIES, is_possible
+from onceonly_proof.campaign.run import CONNECTORS
 
 ROUNDS = range(1, 120)
 

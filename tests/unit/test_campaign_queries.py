@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from onceonly.cli import verify as cli_verify
-from onceonly.testing.auditor import Anomaly, Input, Seen, World, judge
-from onceonly.testing.campaign import job, queries, watch, workload
-from onceonly.testing.campaign.task import Task
-from onceonly.testing.campaign.watch import Watch
-from onceonly.testing.campaign.workload import Feeder, Workload
+from onceonly_proof.auditor import Anomaly, Input, Seen, World, judge
+from onceonly_proof.campaign import job, queries, watch, workload
+from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.watch import Watch
+from onceonly_proof.campaign.workload import Feeder, Workload
+from onceonly_proof.cli import verify as cli_verify
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import cli
-from onceonly.testing.auditor import Seen
-from onceonly.testing.campaign.recovery import (
+from onceonly_proof.auditor import Seen
+from onceonly_proof.campaign.recovery import (
     KILLS_PER_TURN,
     OURS,
     SINKS,
@@ -23,12 +23,12 @@ from onceonly.testing.campaign.recovery import (
     first_new,
     turns,
 )
-from onceonly.testing.campaign.task import SPARK, Task
+from onceonly_proof.campaign.task import SPARK, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.testing.campaign.recovery_run import RecoveryOptions
+    from onceonly_proof.campaign.recovery_run import RecoveryOptions
 
 
 def seen(value: str, seen_s: float) -> Seen:
@@ -133,18 +133,18 @@ def test_the_command_prints_the_table(
         say("one kill")
         return run(repeated=repeated, wanted=wanted)
 
-    monkeypatch.setattr("onceonly.testing.campaign.recovery_run.run_recovery", fake)
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
-    assert cli.run(["verify", "--recovery", "--kills", "3"]) == status
+    monkeypatch.setattr("onceonly_proof.campaign.recovery_run.run_recovery", fake)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
+    assert cli.run(["verify", "recovery", "--kills", "3"]) == status
     assert asked[0].kills == 3
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [OURS, "3", "10.0", "12.0", "2.0", "4.0", str(repeated)] in lines
     assert ["ratio", "1.25", "1.25", "2.00", "2.50"] in lines
 
 
-@pytest.mark.parametrize("arguments", [("--recovery", "--html", "x"), ("--kills", "3", "--crashes", "1")])
+@pytest.mark.parametrize("arguments", [("recovery", "--html", "x"), ("--kills", "3", "--crashes", "1")])
 def test_what_does_not_go_together_is_refused(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
     assert cli.run(["verify", *arguments]) == 64

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.testing.auditor.anomalies import Anomaly
-from onceonly.testing.campaign import result as results
-from onceonly.testing.campaign import tables
-from onceonly.testing.campaign.result import Result, Round
+from onceonly_proof.auditor.anomalies import Anomaly
+from onceonly_proof.campaign import result as results
+from onceonly_proof.campaign import tables
+from onceonly_proof.campaign.result import Result, Round
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,21 +14,21 @@ from rich.console import Console
 
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
-from onceonly.testing import traces
-from onceonly.testing.auditor import Seen
-from onceonly.testing.campaign import round as rounds
-from onceonly.testing.campaign.display import Display
-from onceonly.testing.campaign.plan import Blow, plan_round
-from onceonly.testing.campaign.points import Points
-from onceonly.testing.campaign.round import Arena, Scene
-from onceonly.testing.campaign.task import Task
-from onceonly.testing.campaign.watch import Watch
+from onceonly_proof import traces
+from onceonly_proof.auditor import Seen
+from onceonly_proof.campaign import round as rounds
+from onceonly_proof.campaign.display import Display
+from onceonly_proof.campaign.plan import Blow, plan_round
+from onceonly_proof.campaign.points import Points
+from onceonly_proof.campaign.round import Arena, Scene
+from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.testing.campaign.faults import Stage
-    from onceonly.testing.campaign.result import Round
+    from onceonly_proof.campaign.faults import Stage
+    from onceonly_proof.campaign.result import Round
 
 
 @dataclass

@@ -14,17 +14,17 @@ from rich.console import Console
 
 from onceonly import cli
 from onceonly.errors import ConfigurationError
-from onceonly.testing.campaign import result, run
-from onceonly.testing.campaign.result import Round
-from onceonly.testing.campaign.run import CampaignOptions, run_campaign
+from onceonly_proof.campaign import result, run
+from onceonly_proof.campaign.result import Round
+from onceonly_proof.campaign.run import CampaignOptions, run_campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.model import Guarantee
-    from onceonly.testing.campaign.broker import BrokerKind
-    from onceonly.testing.campaign.plan import Plan
-    from onceonly.testing.campaign.round import Arena
+    from onceonly_proof.campaign.broker import BrokerKind
+    from onceonly_proof.campaign.plan import Plan
+    from onceonly_proof.campaign.round import Arena
 
 CONSOLE = Console(quiet=True)
 
@@ -157,7 +157,7 @@ def test_traces_are_held_against_the_model_where_that_is_asked(
 def test_traces_of_another_guarantee_are_refused_before_the_first_round(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
 
     assert cli.run(["verify", "--crashes", "1", "--guarantee", "at-least-once", "--trace"]) == 64
     assert rounds.run == []
@@ -212,7 +212,7 @@ def test_the_exit_status_tells_the_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(run, "run_round", given)
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
 
     assert cli.run(["verify", "--crashes", "1", "--sink", "kafka"]) == status
     shown = capsys.readouterr().out
@@ -231,19 +231,19 @@ def test_wrong_usage_is_status_64(arguments: list[str], rounds: Rounds) -> None:
     ("mode", "module"),
     [
         (["--crashes", "1"], "run"),
-        (["--like-kafka"], "shape_run"),
-        (["--recovery"], "recovery_run"),
-        (["--unaligned"], "unaligned_run"),
+        (["like-kafka"], "shape_run"),
+        (["recovery"], "recovery_run"),
+        (["unaligned"], "unaligned_run"),
     ],
 )
 def test_a_package_that_is_missing_is_named_in_every_mode(
     mode: list[str], module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
     # None in place of a module is how Python says that there is none.
-    monkeypatch.setitem(sys.modules, f"onceonly.testing.campaign.{module}", None)
+    monkeypatch.setitem(sys.modules, f"onceonly_proof.campaign.{module}", None)
 
     assert cli.run(["verify", *mode]) == 2
     said = capsys.readouterr().err
-    assert f"the campaign needs the package onceonly.testing.campaign.{module}" in said
-    assert "pip install 'onceonly[demo]'" in said
+    assert f"the campaign needs the package onceonly_proof.campaign.{module}" in said
+    assert "pip install 'onceonly[proof]'" in said

@@ -11,8 +11,8 @@ import pytest
 
 from onceonly import cli
 from onceonly.model import LinkKind
-from onceonly.testing.auditor import Decision, Slot
-from onceonly.testing.campaign.shape import (
+from onceonly_proof.auditor import Decision, Slot
+from onceonly_proof.campaign.shape import (
     KINDS,
     MESSAGES,
     TRANSACTION,
@@ -28,7 +28,7 @@ from onceonly.testing.campaign.shape import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.testing.campaign.shape_run import ShapeOptions
+    from onceonly_proof.campaign.shape_run import ShapeOptions
 
 
 def run(**changes: Any) -> Shape:  # noqa: ANN401  any of the arguments
@@ -123,8 +123,8 @@ def patch(monkeypatch: pytest.MonkeyPatch, found: Shape) -> list[ShapeOptions]:
         say("hard job bounced")
         return found
 
-    monkeypatch.setattr("onceonly.testing.campaign.shape_run.run_shape", fake)
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.campaign.shape_run.run_shape", fake)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
     return asked
 
 
@@ -132,7 +132,7 @@ def test_the_command_prints_the_figures(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = patch(monkeypatch, run())
-    assert cli.run(["verify", "--like-kafka", "--seed", "3"]) == 0
+    assert cli.run(["verify", "like-kafka", "--seed", "3"]) == 0
     assert (asked[0].messages, asked[0].transaction, asked[0].seed) == (MESSAGES, TRANSACTION, 3)
     shown = capsys.readouterr()
     assert ["bounces,", "hard", "job", "1"] in [line.split() for line in shown.out.splitlines()]
@@ -146,17 +146,17 @@ def test_the_command_fails_with_what_was_found(
     found: Shape, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     patch(monkeypatch, found)
-    assert cli.run(["verify", "--like-kafka", "--messages", "6000", "--transaction", "100"]) == status
+    assert cli.run(["verify", "like-kafka", "--messages", "6000", "--transaction", "100"]) == status
     assert found.why[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--like-kafka", "--sink", "kafka"),
-        ("--like-kafka", "--kills", "3"),
-        ("--like-kafka", "--recovery"),
-        ("--like-kafka", "--unaligned"),
+        ("like-kafka", "--sink", "kafka"),
+        ("like-kafka", "--kills", "3"),
+        ("like-kafka", "recovery"),
+        ("like-kafka", "unaligned"),
         ("--messages", "100", "--crashes", "1"),
         ("--transaction", "100", "--crashes", "1"),
     ],

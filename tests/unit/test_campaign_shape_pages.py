@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.testing.campaign import recovery, shape
-from onceonly.testing.campaign.marks import NONE, placed
-from onceonly.testing.campaign.shape_pages import (
+from onceonly_proof.campaign import recovery, shape
+from onceonly_proof.campaign.marks import NONE, placed
+from onceonly_proof.campaign.shape_pages import (
     MARKS,
     RECOVERY_PAGE,
     RECOVERY_RECORD,
@@ -20,8 +20,8 @@ from onceonly.testing.campaign.shape_pages import (
 )
 
 if TYPE_CHECKING:
-    from onceonly.testing.campaign.recovery import Recovery
-    from onceonly.testing.campaign.shape import Shape
+    from onceonly_proof.campaign.recovery import Recovery
+    from onceonly_proof.campaign.shape import Shape
 
 BEGIN, END = f"<!-- {MARKS}: begin -->", f"<!-- {MARKS}: end -->"
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,7 @@ def test_the_figures_of_a_bounced_run() -> None:
         "| verdict | **anomalies** |",
         "| hard job | 1 | 2.5 s |",
         "- 2 lost",
-        "`onceonly verify --like-kafka --messages 6000 --transaction 100 --seed 1`",
+        "`onceonly verify like-kafka --messages 6000 --transaction 100 --seed 1`",
         "on 2 cores and 24 GiB, Linux 6, openjdk version 17; PySpark 4.2.0, Python 3.13.1, onceonly 0.1.0 at `abc`",
     ):
         assert text in shown
@@ -136,7 +136,7 @@ def test_the_figures_of_recovery() -> None:
     assert "| `kafka` | 2 | 6.0 s | 8.0 s | 1.0 s | 2.0 s | 41 |" in shown
     assert "| ratio | | 1.50 | 1.50 |" in shown
     assert "on 2 cores and 24 GiB with a load of 3.5 before it began, Linux 6" in shown
-    assert "`onceonly verify --recovery --kills 2 --seed 1` on 2026-11-21: 90 s" in shown
+    assert "`onceonly verify recovery --kills 2 --seed 1` on 2026-11-21: 90 s" in shown
 
 
 def test_both_pages_are_written_from_their_records(tmp_path: Path) -> None:

@@ -6,16 +6,16 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from onceonly.testing.campaign import shape, shape_run
-from onceonly.testing.campaign.shape_run import ShapeOptions, _Stand
-from onceonly.testing.campaign.task import Task
+from onceonly_proof.campaign import shape, shape_run
+from onceonly_proof.campaign.shape_run import ShapeOptions, _Stand
+from onceonly_proof.campaign.task import Task
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from onceonly.testing.campaign.lives import Life
+    from onceonly_proof.campaign.lives import Life
 
 MESSAGES = 100
 

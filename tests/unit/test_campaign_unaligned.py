@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from onceonly.testing.campaign.unaligned import Series, Window, draw
+from onceonly_proof.campaign.unaligned import Series, Window, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 

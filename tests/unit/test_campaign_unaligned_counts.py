@@ -9,11 +9,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from onceonly.testing.auditor.anomalies import Anomaly
-from onceonly.testing.auditor.world import Seen
-from onceonly.testing.campaign.unaligned_audit import Counted, audit, conclude
-from onceonly.testing.campaign.unaligned_operator import FAST, Mode, Snapshots, advance, counting
-from onceonly.testing.campaign.unaligned_plan import (
+from onceonly_proof.auditor.anomalies import Anomaly
+from onceonly_proof.auditor.world import Seen
+from onceonly_proof.campaign.unaligned_audit import Counted, audit, conclude
+from onceonly_proof.campaign.unaligned_operator import FAST, Mode, Snapshots, advance, counting
+from onceonly_proof.campaign.unaligned_plan import (
     POINTS,
     SUBTASKS,
     UNDECIDED,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from onceonly.testing.campaign.marks import placed
-from onceonly.testing.campaign.unaligned_audit import Shown, conclude
-from onceonly.testing.campaign.unaligned_page import MARKS, PAGE, PICTURE, RECORD, figures
-from onceonly.testing.campaign.unaligned_plan import UNDECIDED, draw_plan
-from onceonly.testing.campaign.unaligned_run import EPOCHS, KILLS, decode, encode, picture
+from onceonly_proof.campaign.marks import placed
+from onceonly_proof.campaign.unaligned_audit import Shown, conclude
+from onceonly_proof.campaign.unaligned_page import MARKS, PAGE, PICTURE, RECORD, figures
+from onceonly_proof.campaign.unaligned_plan import UNDECIDED, draw_plan
+from onceonly_proof.campaign.unaligned_run import EPOCHS, KILLS, decode, encode, picture
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 
-from onceonly.testing.campaign import lives, recovery_run
-from onceonly.testing.campaign.classes import ClassArchive
-from onceonly.testing.campaign.lives import Lives
-from onceonly.testing.process import JobProcess
+from onceonly_proof.campaign import lives, recovery_run
+from onceonly_proof.campaign.classes import ClassArchive
+from onceonly_proof.campaign.lives import Lives
+from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

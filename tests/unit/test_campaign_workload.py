@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from onceonly.testing.campaign.workload import Workload, is_whole, row
+from onceonly_proof.campaign.workload import Workload, is_whole, row
 
 
 def test_a_row_carries_its_place_and_its_checksum() -> None:

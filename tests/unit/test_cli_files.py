@@ -11,9 +11,9 @@ from tests.unit.disk_bench import COLUMNS, World, armed
 from tests.unit.operator_bench import Desk, run
 
 from onceonly import files
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.log import open_log
 from onceonly.model import Guarantee, SinkUse
-from onceonly.runtime.coordinator import Coordinator, Participant
 
 if TYPE_CHECKING:
     from onceonly.ports import Sink

@@ -284,8 +284,8 @@ def test_one_of_several_that_cannot_be_accepted_hides_no_other(tmp_path: Path) -
 def test_nothing_heavy_is_imported_for_a_look(desk: Desk) -> None:
     code = (
         "import sys, onceonly.cli; onceonly.cli.run(sys.argv[1:]); "
-        "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'confluent_kafka', 'kafka', 'onceonly.demo', "
-        "'onceonly.embedded'} & set(sys.modules); sys.exit(str(sorted(heavy)) if heavy else 0)"
+        "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'confluent_kafka', 'kafka', 'onceonly_proof.demo', "
+        "'onceonly_proof.embedded'} & set(sys.modules); sys.exit(str(sorted(heavy)) if heavy else 0)"
     )
     for command in (
         ["checkpoints", "list"],

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pytest
 from google_crc32c import _crc32c
 
-from onceonly import compiled
 from onceonly.errors import ConfigurationError
-from onceonly.runtime import checksum
-from onceonly.runtime.checksum import RowChecksum
-from onceonly.sinks.kafka import partitioner, record_batches
+from onceonly.rows import checksum, compiled
+from onceonly.rows.checksum import RowChecksum
+from onceonly.sinks.kafka.records import partitioner, record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +25,9 @@ BROKEN = "numba is installed and does not work here, so rows are taken by numpy:
 IN_A_PROCESS = """
 import logging, sys
 import pyarrow as pa
-from onceonly import compiled
-from onceonly.runtime.checksum import LOOPS, RowChecksum
-from onceonly.sinks.kafka import partitioner, record_batches
+from onceonly.rows import compiled
+from onceonly.rows.checksum import LOOPS, RowChecksum
+from onceonly.sinks.kafka.records import partitioner, record_batches
 logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
 {before}
 compiled.expect(compiled.ROWS_MIN - 1)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.conformance_doctored import BROKEN, FolderSuite
 
-from onceonly.testing.conformance import world
-from onceonly.testing.conformance.lives import Lives
-from onceonly.testing.conformance.nursery import Nursery
-from onceonly.testing.conformance.world import World
+from onceonly_proof.conformance import world
+from onceonly_proof.conformance.lives import Lives
+from onceonly_proof.conformance.nursery import Nursery
+from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def test_the_page_says_what_each_test_proves() -> None:
 
 AUTHOR = """
 from conformance_author import AtLeast
-from onceonly.testing.conformance import SinkConformance
+from onceonly_proof.conformance import SinkConformance
 
 class TestAtLeast(SinkConformance):
     sink = AtLeast
@@ -115,7 +115,7 @@ class TestAtLeast(SinkConformance):
 """
 SINK = """
 from onceonly import Capabilities, Guarantee
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof.memory_sink import MemorySink
 
 class AtLeast(MemorySink):
     capabilities = Capabilities(guarantees=frozenset({Guarantee.AT_LEAST_ONCE}))
@@ -148,8 +148,10 @@ def test_a_sink_that_is_at_least_once_gets_its_part_and_the_header_says_why(
 
 
 def test_without_pytest_the_suite_says_what_to_install() -> None:
-    code = "import sys; sys.modules['pytest'] = None; import onceonly.testing; import onceonly.testing.conformance"
+    code = (
+        "import sys; sys.modules['pytest'] = None; import onceonly_proof; import onceonly_proof.conformance"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
-    assert "pip install 'onceonly[testing]'" in done.stderr
+    assert "pip install onceonly-proof" in done.stderr

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onceonly.sinks.files import FilesSink
-from onceonly.testing.conformance import SinkConformance
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof.conformance import SinkConformance
+from onceonly_proof.memory_sink import MemorySink
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
 

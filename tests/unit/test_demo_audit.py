@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from onceonly.demo.audit import Audit, judge, recompute
 from onceonly.model import Guarantee
-from onceonly.testing.auditor.kafka import Record
+from onceonly_proof.auditor.kafka import Record
+from onceonly_proof.demo.audit import Audit, judge, recompute
 
 DAY_S = 86_400
 ROWS = pd.DataFrame(

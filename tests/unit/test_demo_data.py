@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from onceonly.demo import data
 from onceonly.errors import ConfigurationError
+from onceonly_proof.demo import data
 
 DAY_S = 86_400
 

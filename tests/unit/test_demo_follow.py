@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from onceonly.demo.follow import EventLog, Transactions, count_epochs, count_transactions, query_ids
+from onceonly_proof.demo.follow import EventLog, Transactions, count_epochs, count_transactions, query_ids
 
 if TYPE_CHECKING:
     from pathlib import Path

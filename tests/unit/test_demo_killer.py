@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onceonly import failpoints
-from onceonly.demo.killer import RANDOM_MOMENT, plan_kills
 from onceonly.model import Guarantee
+from onceonly_proof.demo.killer import RANDOM_MOMENT, plan_kills
 
 SEEDS = range(40)
 

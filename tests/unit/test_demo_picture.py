@@ -7,12 +7,12 @@ from datetime import timedelta
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from onceonly.demo import picture
-from onceonly.demo.audit import Audit
-from onceonly.demo.follow import Transactions
-from onceonly.demo.report import Result
-from onceonly.demo.timeline import build
 from onceonly.model import Guarantee
+from onceonly_proof.demo import picture
+from onceonly_proof.demo.audit import Audit
+from onceonly_proof.demo.follow import Transactions
+from onceonly_proof.demo.report import Result
+from onceonly_proof.demo.timeline import build
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.disk_bench import DEFECT, World, in_child, memory
 
-from onceonly import durable
-from onceonly.testing.disk import CHANGES, READS, Fault, How
+from onceonly.durable import disk
+from onceonly_proof.disk import CHANGES, READS, Fault, How
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -73,7 +73,7 @@ def one_fault(world: World, fault: Fault, calls: Collection[str]) -> str:
         # What is best effort fails nothing; the error of all else names the file.
         assert end.status == 0 or str(world.folder) in end.said, f"{end.at}: {end.said}"
         if end.at[0] == "fsync" and fault.code == errno.EIO:
-            assert end.status == durable.EXIT, f"{end.at}: an fsync failed, and its process went on"
+            assert end.status == disk.EXIT, f"{end.at}: an fsync failed, and its process went on"
     world.judge_midway()
     after = in_child(world.settle, *world.watched)
     world.last += 1

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.disk_bench import COLUMNS, QUERY, TYPED, World, in_child, memory, world
 
-from onceonly import durable
+from onceonly.clock import SystemClock
+from onceonly.durable import disk
 from onceonly.errors import UnavailableError
 from onceonly.log import open_log
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext
-from onceonly.runtime.clock import SystemClock
-from onceonly.testing.disk import Fault, How
+from onceonly_proof.disk import Fault, How
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_a_trial_that_another_clock_takes_for_old_is_tried_again(
             QueryContext(query=QUERY, sink="files", guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS)
         )
 
-    place: Any = durable if what == "the log" else type(world.sink()._store)
+    place: Any = disk if what == "the log" else type(world.sink()._store)
     name = "write_new" if what == "the log" else "finish"
     real, others = getattr(place, name), 0
 

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.disk_bench import DEFECT
 from tests.unit.disk_victims import AT
 
-from onceonly import durable
+from onceonly.durable import disk
 
 ROOT = Path(__file__).parents[2]
 # At least so many calls of each kind are in the history; unlink(2) is not what removes whole folders.
@@ -71,5 +71,5 @@ def test_an_error_of_the_kernel_is_named_and_loses_nothing(call: str, code: str)
     unnamed = [each for each in victims if each["said"] and each["folder"] not in each["said"]]
     assert not unnamed
     if (call, code) == ("fsync", "EIO"):
-        survivors = [each for each in victims if each["status"] != durable.EXIT]
+        survivors = [each for each in victims if each["status"] != disk.EXIT]
         assert not survivors, "an fsync failed, and its process went on"

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.disk_bench import TYPED, World, armed, contents, in_child, memory, put_back, started, world
 
 from onceonly import errors, failpoints
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from pathlib import Path

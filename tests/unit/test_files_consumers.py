@@ -22,7 +22,7 @@ from tests.unit.test_files_crashes import dies
 
 from onceonly import files
 from onceonly.model import AlreadyCommitted, Committed, Handle, Unknown
-from onceonly.sinks.files import moving
+from onceonly.sinks.files.staging import moving
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:

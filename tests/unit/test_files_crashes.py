@@ -11,9 +11,9 @@ from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, 
 
 from onceonly import files
 from onceonly.errors import LogError
-from onceonly.sinks.files import ledger, marks
-from onceonly.sinks.files.expiry import due
-from onceonly.sinks.files.manifest import DataFile, Manifest, encode_manifests, join_manifests
+from onceonly.sinks.files.manifests import ledger, marks
+from onceonly.sinks.files.manifests.expiry import due
+from onceonly.sinks.files.manifests.manifest import DataFile, Manifest, encode_manifests, join_manifests
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:

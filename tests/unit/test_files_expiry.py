@@ -12,9 +12,9 @@ from tests.unit.files_bench import Disk, Files, PowerLostError, crashed, quick, 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.options import span
-from onceonly.sinks.files import expiry, ledger, manifest
-from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.manifests import expiry, ledger, manifest
+from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import manifest_folder
 from onceonly.sinks.files.store import LocalStore
 

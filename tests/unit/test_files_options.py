@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.sinks.files import FilesSink, columns, options, paths
+from onceonly.sinks.files import FilesSink, options, paths
+from onceonly.sinks.files.formats import columns
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files-options.md"
 

@@ -21,7 +21,7 @@ import pyarrow.json
 import pytest
 from tests.unit.files_bench import STEPS, Files, quick, rows
 
-from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.paths import manifest_folder
 
 if TYPE_CHECKING:

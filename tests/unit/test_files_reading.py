@@ -12,7 +12,7 @@ from tests.unit.files_bench import Files, quick, rows
 import onceonly
 from onceonly import files
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.sinks.files import reading
+from onceonly.sinks.files.manifests import reading
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from onceonly.sinks.files.refusals import part
+from onceonly.sinks.files.formats.refusals import part
 from onceonly.sinks.files.sink import FilesSink
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError, RecordRefusedError, UnavailableError
-from onceonly.sinks.files import ledger, manifest, options, partitions, writer
-from onceonly.sinks.files.rows import csv_lines, json_lines, shortest, text_lines
+from onceonly.sinks.files import options, partitions, writer
+from onceonly.sinks.files.formats.lines import csv_lines, json_lines, shortest, text_lines
+from onceonly.sinks.files.formats.texts import Texts
+from onceonly.sinks.files.manifests import ledger, manifest
 from onceonly.sinks.files.store import LocalStore
-from onceonly.sinks.files.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from tests.unit.files_bench import Files, quick, rows
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
-from onceonly.sinks.files import committer, placing, writer
+from onceonly.sinks.files import committer, writer
+from onceonly.sinks.files.staging import placing
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.files_bench import Disk, Files, quick, rows
 
 from onceonly import errors, failpoints, files
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, LinkKind
 from onceonly.ports import WriteContext
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
-from onceonly.testing import MemoryDisk, MemoryLog
+from onceonly_proof import MemoryDisk, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from tests.unit.test_files_consumers import Overtaken
 from onceonly import files
 from onceonly.errors import ConfigurationError, LogError, UnavailableError, WriteFailedError
 from onceonly.model import Committed, Guarantee, RetryLater
-from onceonly.sinks.files import moving
+from onceonly.sinks.files.staging import moving
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:

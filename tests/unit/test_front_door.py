@@ -10,11 +10,13 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROOF = tomllib.loads((ROOT / "proof" / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements.lock").read_text()
 LOCKED = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK, re.MULTILINE))
 
@@ -111,10 +113,11 @@ def test_everything_locked_has_a_hash() -> None:
 
 
 def test_everything_the_project_asks_for_is_locked() -> None:
-    extras = PROJECT["project"]["optional-dependencies"]
-    asked = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
-    asked += [line for extra in extras.values() for line in extra]
-    missing = {name_of(line) for line in asked} - LOCKED.keys() - {"onceonly"}
+    asked = list(PROJECT["dependency-groups"]["dev"])
+    for project in (PROJECT["project"], PROOF["project"]):
+        asked += project["dependencies"]
+        asked += [line for extra in project["optional-dependencies"].values() for line in extra]
+    missing = {name_of(line) for line in asked} - LOCKED.keys() - {"onceonly", "onceonly-proof"}
     assert not missing
 
 
@@ -124,7 +127,10 @@ def test_the_versions_that_were_run_together_are_the_locked_ones() -> None:
         assert LOCKED[name] == version
 
 
-@pytest.mark.parametrize("file", ["requirements.lock", "src/onceonly/embedded/jars.lock"])
+@pytest.mark.parametrize(
+    "file",
+    ["requirements.lock", "src/onceonly/jars/jars.lock", "proof/src/onceonly_proof/embedded/jars.lock"],
+)
 def test_a_lock_file_names_no_host(file: str) -> None:
     assert "://" not in (ROOT / file).read_text()
 
@@ -136,8 +142,18 @@ def test_at_most_four_dependencies_are_required_and_pyspark_is_none_of_them() ->
     assert "pyspark" not in required
 
 
-def test_the_installed_version_is_the_projects() -> None:
-    assert metadata.version("onceonly") == PROJECT["project"]["version"]
+@pytest.mark.parametrize(("name", "project"), [("onceonly", PROJECT), ("onceonly-proof", PROOF)])
+def test_the_installed_version_is_the_projects(name: str, project: dict[str, Any]) -> None:
+    assert metadata.version(name) == project["project"]["version"]
+
+
+def test_both_distributions_are_released_together() -> None:
+    version = PROJECT["project"]["version"]
+    assert PROOF["project"]["version"] == version
+    wanted = [*PROOF["project"]["dependencies"], *PROOF["project"]["optional-dependencies"]["demo"]]
+    assert {line.partition("==")[2] for line in wanted if name_of(line) == "onceonly"} == {version}
+    assert PROJECT["project"]["optional-dependencies"]["proof"] == [f"onceonly-proof[demo]=={version}"]
+    assert (ROOT / "proof/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize("absent", ["pyspark", "confluent_kafka", "kafka", "pyarrow", "pandas"])

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.embedded import ivy, jars
-from onceonly.embedded.java import find_java
 from onceonly.errors import SetupError
+from onceonly.jars import ivy
+from onceonly.jars import locked as jars
+from onceonly.jars.java import find_java
+from onceonly_proof.embedded import jars as brokers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,7 +82,7 @@ def test_every_jar_is_locked_once_by_version_and_sha256() -> None:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:\d[\w.-]*", jar.coordinates)
         assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256)
         assert jar.used_by
-        users = {"broker", "spark", *jars._OLDER.values()}
+        users = {"broker", "spark", *brokers._OLDER.values()}
         assert jar.used_by <= users or jar.used_by == {"model"}
 
 
@@ -89,15 +91,15 @@ def test_a_set_up_fetches_no_older_broker(repository: Repository, monkeypatch: p
     older = replace(two, used_by=frozenset({"broker-3.9"}))
     monkeypatch.setattr(jars, "_lock_list", lambda: (one, older))
     assert [path.name for path in jars.ensure_jars()] == ["one-1.0.jar"]
-    assert [path.name for path in jars.broker_classpath(release="3.9")] == ["two-2.0.jar"]
+    assert [path.name for path in brokers.broker_classpath(release="3.9")] == ["two-2.0.jar"]
 
 
 def test_a_broker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(jars.RELEASE_VARIABLE, raising=False)
-    assert jars.broker_release() == jars.NEWEST
-    monkeypatch.setenv(jars.RELEASE_VARIABLE, "2.8")
+    monkeypatch.delenv(brokers.RELEASE_VARIABLE, raising=False)
+    assert brokers.broker_release() == brokers.NEWEST
+    monkeypatch.setenv(brokers.RELEASE_VARIABLE, "2.8")
     with pytest.raises(SetupError, match=r"'2\.8'") as raised:
-        jars.broker_release()
+        brokers.broker_release()
     assert "4.2, 3.9, 3.3" in raised.value.next_step
 
 
@@ -134,7 +136,7 @@ def test_a_second_start_resolves_nothing(repository: Repository, monkeypatch: py
 def test_only_what_is_needed_is_fetched(repository: Repository, locked: Path) -> None:
     assert jars.spark_jars() == str(locked / "one-1.0.jar")
     assert repository.asked == [["one-1.0.jar"]]
-    assert len(jars.broker_classpath()) == 2
+    assert len(brokers.broker_classpath()) == 2
     assert repository.asked[1:] == [["two-2.0.jar"]]
 
 

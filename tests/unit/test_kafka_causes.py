@@ -15,10 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError, WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import checks, writer
-from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka import writer
+from onceonly.sinks.kafka.checks import target
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers import make_producer
+from onceonly.sinks.kafka.producers.failures import Failure
+from onceonly.sinks.kafka.producers.pool import make_producer
 from onceonly.sinks.kafka.writer import PlainWrite, TransactionalWrite, fitted
 
 CONTEXT = WriteContext(
@@ -226,10 +227,10 @@ class Cluster:
 )
 def test_a_cluster_that_can_never_have_transactions_is_told_its_setting(setting: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{setting} is 3") as caught:
-        checks._check_internal_topics(cast("Any", Cluster(1)), {setting: "3"})
+        target._check_internal_topics(cast("Any", Cluster(1)), {setting: "3"})
     assert not caught.value.restartable
-    checks._check_internal_topics(cast("Any", Cluster(3)), {setting: "3"})
-    checks._check_internal_topics(
+    target._check_internal_topics(cast("Any", Cluster(3)), {setting: "3"})
+    target._check_internal_topics(
         cast("Any", Cluster(1, "__transaction_state", "__consumer_offsets")), {setting: "3"}
     )
-    checks._check_internal_topics(cast("Any", Cluster(1)), {})
+    target._check_internal_topics(cast("Any", Cluster(1)), {})

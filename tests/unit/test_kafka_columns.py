@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.sinks.kafka.columns import check_columns, rows, topic_codes
+from onceonly.sinks.kafka.records.columns import check_columns, rows, topic_codes
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -7,8 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from onceonly.sinks.kafka import compression
-from onceonly.sinks.kafka.record_batches import PLAIN
+from onceonly.sinks.kafka.records import compression
+from onceonly.sinks.kafka.records.record_batches import PLAIN
 
 SIZES = [0, 1, 1000, 65_535, 65_536, 65_537, 300_000]
 

@@ -9,9 +9,9 @@ import pytest
 from kafka.errors import NodeNotReadyError
 from kafka.net.selector import NetworkSelector
 
-from onceonly.sinks.kafka import connections
-from onceonly.sinks.kafka.connections import CONNECTIONS_MAX, Connections
-from onceonly.sinks.kafka.manager import Manager as Ours
+from onceonly.sinks.kafka.wire import connections
+from onceonly.sinks.kafka.wire.connections import CONNECTIONS_MAX, Connections
+from onceonly.sinks.kafka.wire.manager import Manager as Ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,17 +22,19 @@ from kafka.record import MemoryRecords
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import delivery, direct_producer, producers, record_batches
-from onceonly.sinks.kafka.admin import NotAnsweredError, ThrottledError
-from onceonly.sinks.kafka.direct_producer import DirectProducer
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.produce import Produce
-from onceonly.sinks.kafka.producers import Pool
+from onceonly.sinks.kafka.producers import delivery, direct_producer
+from onceonly.sinks.kafka.producers import pool as producers
+from onceonly.sinks.kafka.producers.direct_producer import DirectProducer
+from onceonly.sinks.kafka.producers.pool import Pool
+from onceonly.sinks.kafka.records import record_batches
+from onceonly.sinks.kafka.wire.admin import NotAnsweredError, ThrottledError
+from onceonly.sinks.kafka.wire.produce import Produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 PARTITIONS = 3
 OUT_OF_ORDER = 45
@@ -657,7 +659,7 @@ def test_what_another_thread_forgets_while_it_is_asked_for_is_not_kept() -> None
 
 def test_a_partition_that_is_added_is_seen_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("onceonly.sinks.kafka.delivery.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("onceonly.sinks.kafka.producers.delivery.time.monotonic", lambda: now[0])
     broker = Broker([])
     topics = delivery.Topics(cast("Admin", broker), 300)
     assert len(topics.leaders("t")) == 3

@@ -12,7 +12,7 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer.transaction import EndTxnRequest, EndTxnResponse
 
-from onceonly.sinks.kafka.end_txn import EndTxn
+from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
 VERSIONS = [3, 4, 5]
 UNTAGGED = b"\0"

@@ -13,10 +13,10 @@ from confluent_kafka import KafkaError, KafkaException
 from onceonly.errors import WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import librdkafka
-from onceonly.sinks.kafka.batch_producer import _Reports
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.row_producer import RowProducer
+from onceonly.sinks.kafka.producers import librdkafka
+from onceonly.sinks.kafka.producers.batch_producer import _Reports
+from onceonly.sinks.kafka.producers.row_producer import RowProducer
 from onceonly.sinks.kafka.writer import TransactionalWrite
 
 FENCED = KafkaError._FENCED

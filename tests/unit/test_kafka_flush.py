@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from onceonly.sinks.kafka import librdkafka
-from onceonly.sinks.kafka.batch_producer import BatchProducer
+from onceonly.sinks.kafka.producers import librdkafka
+from onceonly.sinks.kafka.producers.batch_producer import BatchProducer
 
 
 class Library:
@@ -15,7 +15,9 @@ class Library:
 
     def __init__(self, needs_ms: float, patch: pytest.MonkeyPatch) -> None:
         self.now_ms, self.waits, self._needs_ms = 0, list[int](), needs_ms
-        patch.setattr("onceonly.sinks.kafka.batch_producer.time.monotonic", lambda: self.now_ms / 1000)
+        patch.setattr(
+            "onceonly.sinks.kafka.producers.batch_producer.time.monotonic", lambda: self.now_ms / 1000
+        )
 
     def flush(self, _client: int, timeout_ms: int) -> int:
         self.waits.append(timeout_ms)

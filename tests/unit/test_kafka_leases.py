@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from onceonly.errors import ConfigurationError
-from onceonly.sinks.kafka import leases
-from onceonly.sinks.kafka.leases import Leases
+from onceonly.sinks.kafka.producers import leases
+from onceonly.sinks.kafka.producers.leases import Leases
 
 PROCESS = """
 import sys, time
 from pathlib import Path
-from onceonly.sinks.kafka.leases import Leases
+from onceonly.sinks.kafka.producers.leases import Leases
 has = Leases("p.", Path(sys.argv[1])).claim(int(sys.argv[2]))
 print(has.transactional_id, flush=True)
 time.sleep(600)
@@ -150,7 +150,7 @@ def test_a_disk_that_takes_no_locks_is_gone_on_without(
         raise PermissionError(errno.EACCES, "no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"onceonly.sinks.kafka.leases.{call}", refuse)
+        patched.setattr(f"onceonly.sinks.kafka.producers.leases.{call}", refuse)
         opened = len(list(Path("/proc/self/fd").iterdir()))
         held = [made.claim(epoch) for epoch in (1, 1, 2)]
         assert len(list(Path("/proc/self/fd").iterdir())) == opened, "no file is left open"

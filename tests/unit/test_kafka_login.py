@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from onceonly.errors import ConfigurationError, SetupError
-from onceonly.sinks.kafka import logins, tokens
-from onceonly.sinks.kafka.answers import NotAnsweredError
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.security import security
+from onceonly.sinks.kafka.wire import logins, tokens
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError
+from onceonly.sinks.kafka.wire.security import security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

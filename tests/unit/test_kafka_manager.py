@@ -24,14 +24,14 @@ from kafka.net.selector import NetworkSelector
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.sinks.kafka import admin as admins
-from onceonly.sinks.kafka import client as clients
-from onceonly.sinks.kafka import plain_client as plain_clients
-from onceonly.sinks.kafka.admin import Admin, NotAnsweredError, PutOffError
-from onceonly.sinks.kafka.client import Client, limits
-from onceonly.sinks.kafka.manager import Manager
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.plain_client import PlainClient
+from onceonly.sinks.kafka.wire import admin as admins
+from onceonly.sinks.kafka.wire import client as clients
+from onceonly.sinks.kafka.wire import plain_client as plain_clients
+from onceonly.sinks.kafka.wire.admin import Admin, NotAnsweredError, PutOffError
+from onceonly.sinks.kafka.wire.client import Client, limits
+from onceonly.sinks.kafka.wire.manager import Manager
+from onceonly.sinks.kafka.wire.plain_client import PlainClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

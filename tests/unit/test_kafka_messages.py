@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceonly.errors import RecordRefusedError
-from onceonly.sinks.kafka import columns
-from onceonly.sinks.kafka.librdkafka import Message
-from onceonly.sinks.kafka.messages import Messages, dtype, messages
+from onceonly.sinks.kafka.producers.librdkafka import Message
+from onceonly.sinks.kafka.records import columns
+from onceonly.sinks.kafka.records.messages import Messages, dtype, messages
 
 VALUES = st.none() | st.binary(max_size=40)
 TEXTS = st.none() | st.text(max_size=20)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import RecordRefusedError
-from onceonly.sinks.kafka.named_partitions import refuse_unknown
+from onceonly.sinks.kafka.records.named_partitions import refuse_unknown
 
 
 def batch(partitions: list[int | None], topics: list[str] | None = None) -> pa.RecordBatch:

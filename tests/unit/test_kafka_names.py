@@ -13,10 +13,12 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from onceonly.sinks.kafka import committer, direct_producer, end_txn, names
-from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka import committer
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import Prepared
+from onceonly.sinks.kafka.producers import direct_producer
+from onceonly.sinks.kafka.wire import end_txn, names
+from onceonly.sinks.kafka.wire.admin import Admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +87,7 @@ def test_a_commit_that_would_go_out_as_something_else_is_noticed(monkeypatch: py
 def test_where_one_is_missing_the_plain_client_and_kafka_pythons_own_request_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from onceonly.sinks.kafka import plain_client
+    from onceonly.sinks.kafka.wire import plain_client
 
     monkeypatch.setattr(names, "missing", lambda: ("a name",))
     made = object()

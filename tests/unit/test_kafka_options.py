@@ -12,7 +12,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import CONSUMER_OPTIONS, OWN_OPTIONS, SOURCE_OPTIONS, KafkaOptions
 from onceonly.sinks.kafka.producer_options import JAVA_OPTIONS, OPTIONS, Use, told
-from onceonly.sinks.kafka.producers import transactional_client
+from onceonly.sinks.kafka.producers.pool import transactional_client
 
 CANARY = "canary-password-7c1f"
 NEEDED = {"kafka.bootstrap.servers": "a:1, b:2", "topic": "t"}

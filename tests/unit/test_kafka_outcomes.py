@@ -19,25 +19,22 @@ from kafka.protocol.producer.transaction import InitProducerIdRequest
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import committer, marker, producers, transaction
-from onceonly.sinks.kafka.admin import (
-    TRANSACTION,
-    Admin,
-    NotAnsweredError,
-    transaction_partition,
-)
-from onceonly.sinks.kafka.client import Selector
-from onceonly.sinks.kafka.end_txn import EndTxn
+from onceonly.sinks.kafka import committer, marker
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.prepared import Prepared
-from onceonly.sinks.kafka.producers import Pool, Ready
-from onceonly.sinks.kafka.record_batches import Identity
-from onceonly.sinks.kafka.transaction import StillEndingError
+from onceonly.sinks.kafka.producers import pool as producers
+from onceonly.sinks.kafka.producers import transaction
+from onceonly.sinks.kafka.producers.pool import Pool, Ready
+from onceonly.sinks.kafka.producers.transaction import StillEndingError
+from onceonly.sinks.kafka.records.record_batches import Identity
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, NotAnsweredError, transaction_partition
+from onceonly.sinks.kafka.wire.client import Selector
+from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from onceonly.sinks.kafka.leases import Lease
+    from onceonly.sinks.kafka.producers.leases import Lease
 
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
 FENCED, STILL_ENDING, UNSTABLE = 90, 51, 88  # of org.apache.kafka.common.protocol.Errors

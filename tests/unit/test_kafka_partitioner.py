@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as of_kafka_python
 from tests.ways import taken
 
-from onceonly.sinks.kafka.partitioner import LOOPS, NO_KEY, hashes, murmur2, order
+from onceonly.sinks.kafka.records.partitioner import LOOPS, NO_KEY, hashes, murmur2, order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

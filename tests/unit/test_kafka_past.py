@@ -10,16 +10,17 @@ from uuid import UUID
 import pytest
 from tests.unit.test_kafka_outcomes import BEFORE, OWN, PREPARED, Coordinators
 
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import TargetBehindError
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
-from onceonly.sinks.kafka import marker, past, topic_ids
-from onceonly.sinks.kafka.answers import UNKNOWN_TOPIC
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.checks import past, topic_ids
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.testing import MemoryDisk, MemoryLog
-from onceonly.testing.memory_sink import MemorySink
+from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

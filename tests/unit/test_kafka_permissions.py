@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from onceonly.errors import ConfigurationError, WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
-from onceonly.sinks.kafka import checks
-from onceonly.sinks.kafka.failures import Failure
+from onceonly.sinks.kafka.checks import target
 from onceonly.sinks.kafka.options import KafkaOptions
+from onceonly.sinks.kafka.producers.failures import Failure
 from onceonly.sinks.kafka.writer import TransactionalWrite
 
 OPTIONS = KafkaOptions.parse(
@@ -87,9 +87,9 @@ READ, WRITE, DESCRIBE = 3, 4, 8  # org.apache.kafka.common.acl.AclOperation
 def test_a_topic_of_markers_must_be_readable_and_another_one_need_not(holds_markers: bool) -> None:  # noqa: FBT001  a parameter
     admin = cast("Any", Broker(WRITE, DESCRIBE))
     if not holds_markers:
-        checks._check_topic(admin, "t")
+        target._check_topic(admin, "t")
         return
     with pytest.raises(ConfigurationError, match="topic t") as caught:
-        checks._check_topic(admin, "t", holds_markers=True)
+        target._check_topic(admin, "t", holds_markers=True)
     assert "READ" in caught.value.next_step
-    checks._check_topic(cast("Any", Broker(READ, DESCRIBE)), "t", holds_markers=True)
+    target._check_topic(cast("Any", Broker(READ, DESCRIBE)), "t", holds_markers=True)

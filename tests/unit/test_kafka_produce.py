@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
-from onceonly.sinks.kafka import record_batches
-from onceonly.sinks.kafka.produce import Produce
-from onceonly.sinks.kafka.record_batches import Identity
+from onceonly.sinks.kafka.records import record_batches
+from onceonly.sinks.kafka.records.record_batches import Identity
+from onceonly.sinks.kafka.wire.produce import Produce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.sinks.kafka.record_batches import Sealed
+    from onceonly.sinks.kafka.records.record_batches import Sealed
 
 PIECES = st.lists(st.binary(max_size=200) | st.binary(max_size=200).map(pa.py_buffer), max_size=4)
 PLACES = st.lists(st.tuples(st.integers(0, 300), PIECES), min_size=1, max_size=4)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from tests.ways import taken
 
-from onceonly.sinks.kafka import record_batches
-from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX, Fields, Row, spelled
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES, LOOPS, Identity
+from onceonly.sinks.kafka.records import record_batches
+from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX, Fields, Row, spelled
+from onceonly.sinks.kafka.records.record_batches import BATCH_BYTES, LOOPS, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,7 +190,7 @@ def test_views_and_loops_make_the_same_records(
     has_keys: bool,  # noqa: FBT001  drawn
     has_headers: bool,  # noqa: FBT001  drawn
 ) -> None:
-    from onceonly.sinks.kafka import record_loops, record_views
+    from onceonly.sinks.kafka.records import record_loops, record_views
 
     keys, values, headers = zip(*rows, strict=True)
     fields = Fields.of(

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from onceonly.sinks.kafka import compression, record_batches, refusals
-from onceonly.sinks.kafka.admin import NotAnsweredError
-from onceonly.sinks.kafka.columns import rows
-from onceonly.sinks.kafka.delivery import Topics
-from onceonly.sinks.kafka.refusals import Sieve, Told
+from onceonly.sinks.kafka.producers.delivery import Topics
+from onceonly.sinks.kafka.records import compression, record_batches, refusals
+from onceonly.sinks.kafka.records.columns import rows
+from onceonly.sinks.kafka.records.refusals import Sieve, Told
+from onceonly.sinks.kafka.wire.admin import NotAnsweredError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -11,10 +11,10 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from onceonly.sinks.kafka.client import Client, settings
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.plain_client import PlainClient
-from onceonly.sinks.kafka.transaction import init_request
+from onceonly.sinks.kafka.producers.transaction import init_request
+from onceonly.sinks.kafka.wire.client import Client, settings
+from onceonly.sinks.kafka.wire.plain_client import PlainClient
 
 INIT_PRODUCER_ID, END_TXN = 22, 26
 NEW, OLD = 1, 2

@@ -140,7 +140,7 @@ def seen_by_others(world: World, place: Path, name: str, damage: str) -> None:
 def read(world: World) -> None:
     files.committed(str(world.target))
     for path in (world.target / "_onceonly" / "epochs").rglob("*.layout"):
-        from onceonly.sinks.files.manifest import decode_layout
+        from onceonly.sinks.files.manifests.manifest import decode_layout
 
         decode_layout(path.read_bytes(), where=str(path))
 

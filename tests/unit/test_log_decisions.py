@@ -17,12 +17,12 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.log import FileDecisionLog, checkpoint_path, identity_token, open_log
-from onceonly.log import store as store_module
 from onceonly.log.codec import VERSION
-from onceonly.log.store import PutUnknownError
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
-from onceonly.testing import MemoryLog
-from onceonly.testing.memory_store import MemoryStore
+from onceonly.stores import port as store_module
+from onceonly.stores.port import PutUnknownError
+from onceonly_proof import MemoryLog
+from onceonly_proof.stores.memory import MemoryStore
 
 
 def link(epoch: int, index: int = 0, kind: LinkKind = LinkKind.COMMIT, run: str = "run") -> Link:

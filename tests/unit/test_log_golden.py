@@ -25,7 +25,7 @@ from onceonly.model import Link, Receipt
 from onceonly.operations import look as look_at
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
-from onceonly.sinks.files.manifest import decode_layout, decode_manifests
+from onceonly.sinks.files.manifests.manifest import decode_layout, decode_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

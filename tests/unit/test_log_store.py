@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceonly import durable
+from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.log import LocalStore, open_log
-from onceonly.log import store as store_module
-from onceonly.log.store import put_once
 from onceonly.model import Link, LinkKind, Receipt
+from onceonly.stores import port as store_module
+from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -317,7 +317,7 @@ def test_one_unclear_answer_of_a_shared_mount_stops_neither_a_decision_nor_a_rec
 SYNCING = """
 import errno, os, pathlib, sys
 from onceonly.log import LocalStore
-from onceonly.log.store import put_once
+from onceonly.stores.port import put_once
 root, nth, number, name, told = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 store = LocalStore(pathlib.Path(root))
 real, count = os.fsync, 0
@@ -349,7 +349,7 @@ def test_a_sync_that_fails_ends_the_process_and_is_not_asked_again(
         check=False,
         timeout=60,
     )
-    assert victim.returncode == durable.EXIT == 74
+    assert victim.returncode == disk.EXIT == 74
     assert victim.stdout == "begun\n", "what was said before is not lost, and nothing comes after"
     assert told.read_text().splitlines() == ["fsync"] * nth
     sentence = victim.stderr.splitlines()[0]
@@ -376,7 +376,7 @@ def test_a_full_disk_at_the_sync_of_a_folder_ends_the_process_too(store: LocalSt
         check=False,
         timeout=60,
     )
-    assert victim.returncode == durable.EXIT
+    assert victim.returncode == disk.EXIT
 
 
 def test_what_another_process_put_is_written_anew_and_not_only_synced(store: LocalStore) -> None:

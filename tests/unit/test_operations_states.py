@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import OnceonlyError
 from onceonly.model import (
     AlreadyCommitted,
@@ -24,8 +25,7 @@ from onceonly.model import (
 from onceonly.operations import render
 from onceonly.operations.states import EpochState, EpochView, HandleState, describe, handles
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.testing import MemoryLog
+from onceonly_proof import MemoryLog
 
 if TYPE_CHECKING:
     import pyarrow as pa

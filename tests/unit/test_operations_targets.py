@@ -9,13 +9,13 @@ import pytest
 from tests.unit.operator_bench import BoxSink, Desk, run
 
 from onceonly.cli import shared
+from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee, SinkUse
 from onceonly.operations import sinks
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
 from onceonly.options import Option
-from onceonly.runtime.coordinator import Participant
 
 if TYPE_CHECKING:
     from pathlib import Path

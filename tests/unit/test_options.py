@@ -7,8 +7,8 @@ import pytest
 from onceonly.errors import ConfigurationError
 from onceonly.options import Option, boolean, public_options, read_options, size, whole
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly.runtime.registry import use_of
-from onceonly.runtime.settings import SinkSettings
+from onceonly.settings.query import SinkSettings
+from onceonly.settings.registry import use_of
 
 CANARY = "hunter2-canary"
 DECLARED = (

@@ -1,4 +1,4 @@
-"""``onceonly verify --power-cuts`` in front of a campaign that is played."""
+"""``onceonly verify power-cuts`` in front of a campaign that is played."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import cli
-from onceonly.testing.power import run
-from onceonly.testing.power.audits import Judged
-from onceonly.testing.power.outcome import Result
-from onceonly.testing.power.task import Done, Road
+from onceonly_proof.power import run
+from onceonly_proof.power.audits import Judged
+from onceonly_proof.power.outcome import Result
+from onceonly_proof.power.task import Done, Road
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[run.PowerOptions]:
         return found
 
     monkeypatch.setattr(run, "run_power", play)
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
     return given
 
 
@@ -40,7 +40,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[run.PowerOptions]:
 def test_the_table_is_shown_and_the_status_says_whether_it_is_clean(
     road: str, status: int, told: list[run.PowerOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["verify", "--power-cuts", "7", "--road", road, "--minutes", "3", "--seed", "4"]) == status
+    assert cli.run(["verify", "power-cuts", "7", "--road", road, "--minutes", "3", "--seed", "4"]) == status
     assert (told[0].roads, told[0].cuts, told[0].minutes, told[0].seed) == ((Road.named(road),), 7, 3, 4)
     shown = capsys.readouterr()
     assert f"{road} 2 1" in " ".join(shown.out.split())
@@ -50,9 +50,9 @@ def test_the_table_is_shown_and_the_status_says_whether_it_is_clean(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--power-cuts", "0"],
-        ["--power-cuts", "7", "--crashes", "1"],
-        ["--power-cuts", "7", "--road", "files-none-disk"],
+        ["power-cuts", "0"],
+        ["power-cuts", "7", "--crashes", "1"],
+        ["power-cuts", "7", "--road", "files-none-disk"],
         ["--road", "files-none-files", "--crashes", "1"],
     ],
 )
@@ -64,7 +64,7 @@ def test_wrong_usage_is_status_64(arguments: list[str], told: list[run.PowerOpti
 def test_a_package_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("onceonly.cli.verify.signal.signal", lambda *_: None)
-    monkeypatch.setitem(sys.modules, "onceonly.testing.power.run", None)
-    assert cli.run(["verify", "--power-cuts", "7"]) == 2
-    assert "the campaign needs the package onceonly.testing.power.run" in capsys.readouterr().err
+    monkeypatch.setattr("onceonly_proof.cli.verify.signal.signal", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "onceonly_proof.power.run", None)
+    assert cli.run(["verify", "power-cuts", "7"]) == 2
+    assert "the campaign needs the package onceonly_proof.power.run" in capsys.readouterr().err

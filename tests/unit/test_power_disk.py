@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.durable import sync, write_new
-from onceonly.testing.power import Keep, PowerDisk
+from onceonly.durable.disk import sync, write_new
+from onceonly_proof.power import Keep, PowerDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def test_writes_through_memory_arrive_when_they_are_synced(disk: PowerDisk) -> N
 def test_it_is_unmounted_when_its_owner_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     owner = (
-        f"from onceonly.testing.power import PowerDisk\n"
+        f"from onceonly_proof.power import PowerDisk\n"
         f"with PowerDisk({str(folder)!r}): print('up', flush=True); input()"
     )
     process = subprocess.Popen([sys.executable, "-c", owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

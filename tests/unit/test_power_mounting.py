@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly.errors import SetupError
-from onceonly.testing.power import PowerDisk, mounting
+from onceonly_proof.power import PowerDisk, mounting
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onceonly.testing.campaign.marks import NONE, placed
-from onceonly.testing.power.audits import Judged
-from onceonly.testing.power.outcome import Result, read, write
-from onceonly.testing.power.page import MARKS, PAGE, block, figures
-from onceonly.testing.power.task import Done
+from onceonly_proof.campaign.marks import NONE, placed
+from onceonly_proof.power.audits import Judged
+from onceonly_proof.power.outcome import Result, read, write
+from onceonly_proof.power.page import MARKS, PAGE, block, figures
+from onceonly_proof.power.task import Done
 
 ROOT = Path(__file__).parents[2]
 

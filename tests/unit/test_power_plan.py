@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from onceonly.testing.power import plan
-from onceonly.testing.power.audits import Judged
-from onceonly.testing.power.outcome import Result
-from onceonly.testing.power.plan import Cut
-from onceonly.testing.power.task import ROADS, Done, Road
-from onceonly.testing.power.tree import ROOT, STYLES, Keep, Op, Tree, cut
+from onceonly_proof.power import plan
+from onceonly_proof.power.audits import Judged
+from onceonly_proof.power.outcome import Result
+from onceonly_proof.power.plan import Cut
+from onceonly_proof.power.task import ROADS, Done, Road
+from onceonly_proof.power.tree import ROOT, STYLES, Keep, Op, Tree, cut
 
 FILE, FOLDER = 0o100644, 0o040755
 OPS = [

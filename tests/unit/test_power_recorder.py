@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from tests.unit.disk_bench import World, in_child, memory
 
-from onceonly.durable import sync, write_new
-from onceonly.runtime.inputs import SparkInputs
-from onceonly.testing.power import Keep, cut, plan, recording
-from onceonly.testing.power.recorder import Recorder, read_tree, write_tree
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.durable.disk import sync, write_new
+from onceonly_proof.power import Keep, cut, plan, recording
+from onceonly_proof.power.recorder import Recorder, read_tree, write_tree
 
 if TYPE_CHECKING:
+    from onceonly.coordinator.coordinator import Coordinator
     from onceonly.ports import Sink
-    from onceonly.runtime.coordinator import Coordinator
 
 __all__ = ["memory"]  # a fixture
 STATES = 100

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.testing.power import recording
-from onceonly.testing.power.tree import ROOT, STYLES, Keep, Op, Tree, cut, unsynced
+from onceonly_proof.power import recording
+from onceonly_proof.power.tree import ROOT, STYLES, Keep, Op, Tree, cut, unsynced
 
 if TYPE_CHECKING:
     from pathlib import Path

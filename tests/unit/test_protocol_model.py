@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from onceonly.protocol import transitions
-from onceonly.testing.tla import formal
+from onceonly_proof.tla import formal
 
 MODULE = (formal() / "Onceonly.tla").read_text(encoding="utf-8")
 

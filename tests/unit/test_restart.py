@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceonly.runtime.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from onceonly.settings.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 
 
 def test_no_restart_gives_up_at_once() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceonly.coordinator.bounded import CALLS, bounded
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.runtime.bounded import CALLS, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

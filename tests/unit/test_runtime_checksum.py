@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.ways import taken
 
 from onceonly.model import Vote
-from onceonly.runtime.checksum import LONG_LOOPS, LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
+from onceonly.rows.checksum import LONG_LOOPS, LOOPS, MURMUR, XXH3, RowChecksum, algorithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

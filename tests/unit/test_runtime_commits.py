@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from onceonly.coordinator import commits
+from onceonly.coordinator.commits import FEW_MAX, CommitLoop
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import (
     AlreadyCommitted,
@@ -25,9 +27,7 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.protocol import CommitHandle
-from onceonly.runtime import commits
-from onceonly.runtime.commits import FEW_MAX, CommitLoop
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,3 +271,38 @@ def test_a_sink_that_gives_too_few_or_too_many_outcomes_is_not_believed(
     monkeypatch.setattr(sink, "commit_many", lambda handles: [Lost("which?")] * (len(handles) + surplus))
     outcomes, _ = run(commands(MANY), a=sink)
     assert set(outcomes.values()) == {Committed()}
+
+
+class Whole(Together):
+    """Is given an epoch at once."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(guarantees=frozenset(Guarantee), whole_epochs=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, MANY])
+def test_a_sink_of_whole_epochs_is_given_all_of_one_in_one_call(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"commit.after_handle=raise@{NEVER}")
+    sink = Whole()
+    outcomes, _ = run(commands(count), a=sink)
+    assert sink.given == [[f"t{number}" for number in range(count)]]
+    assert sink.alone == []
+    assert set(outcomes.values()) == {Committed()}
+
+
+def test_a_sink_of_whole_epochs_is_asked_again_as_a_whole() -> None:
+    sink = Whole()
+    sink.answers = {f"t{number}": [RetryLater("busy")] for number in range(MANY)}
+    outcomes, clock = run(commands(MANY), a=sink)
+    assert [len(each) for each in sink.given] == [MANY, MANY]
+    assert len(clock.slept) == 1
+    assert set(outcomes.values()) == {Committed()}
+
+
+def test_what_a_sink_of_whole_epochs_raises_is_said_of_all_handles_and_none_is_asked_alone() -> None:
+    sink = Whole()
+    sink.fails = True
+    outcomes, _ = run(commands(3), timeout_s=0.0, a=sink)
+    assert set(outcomes.values()) == {RetryLater("refused", needs="grant it")}
+    assert sink.alone == []

@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceonly import errors, failpoints
+from onceonly.coordinator import sweep
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.slot import run_slot
 from onceonly.model import (
     Capabilities,
     Guarantee,
@@ -33,11 +36,8 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.ports import Leftover, QueryContext, WriteContext
-from onceonly.runtime import sweeper
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
-from onceonly.testing import MemoryDisk, MemoryLog
-from onceonly.testing.memory_sink import MemorySink, MemoryStore
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -669,7 +669,7 @@ def test_the_loser_of_two_attempts_is_swept_before_the_epoch_ends() -> None:
 
 
 def test_a_leftover_that_cannot_be_aborted_leaves_no_other_one_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeper, "THREADS_MAX", 1)  # the others come behind it
+    monkeypatch.setattr(sweep, "THREADS_MAX", 1)  # the others come behind it
     job = Job()
     coordinator = job.coordinator()
     plan = coordinator.plan(0, run="run0")

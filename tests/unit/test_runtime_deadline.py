@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import EpochTimeoutError
+from onceonly.executor.deadline import Deadline, in_time
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Plan
 from onceonly.ports import WriteContext
-from onceonly.runtime.deadline import Deadline, in_time
-from onceonly.runtime.slot import run_slot
-from onceonly.testing.memory_sink import MemorySink, MemoryTransaction
+from onceonly_proof.memory_sink import MemorySink, MemoryTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.checkpoint.syncing import CheckpointSync
+from onceonly.coordinator.planner import Desk
 from onceonly.errors import (
     AdoptionError,
     CheckpointChangedError,
@@ -18,18 +21,15 @@ from onceonly.errors import (
     RecordRefusedError,
     UnavailableError,
 )
+from onceonly.executor.slot import Ballot
 from onceonly.log import open_log
 from onceonly.log.folding import Folder
 from onceonly.log.opening import look
 from onceonly.log.presence import present
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
-from onceonly.runtime.desk import Desk
-from onceonly.runtime.inputs import SparkInputs
-from onceonly.runtime.registry import remember
-from onceonly.runtime.settings import LetterSettings, QuerySettings, Replay, SinkSettings
-from onceonly.runtime.slot import Ballot
-from onceonly.runtime.syncing import CheckpointSync
-from onceonly.testing.memory_sink import MemorySink
+from onceonly.settings.query import LetterSettings, QuerySettings, Replay, SinkSettings
+from onceonly.settings.registry import remember
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from pathlib import Path

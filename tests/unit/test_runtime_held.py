@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceonly.runtime.held import Held
+from onceonly.executor.kept import Held
 
 
 class Thing:

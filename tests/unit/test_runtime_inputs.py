@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import offsets
+from onceonly.checkpoint import inputs
+from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import LogError, UnavailableError
 from onceonly.model import Inputs, Link, LinkKind
-from onceonly.runtime import inputs
-from onceonly.runtime.inputs import SparkInputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +180,7 @@ def test_what_was_planned_from_a_wrong_start_goes_before_the_right_start_is_ther
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("onceonly.durable.write_new", full)
+    monkeypatch.setattr("onceonly.durable.disk.write_new", full)
     with pytest.raises(UnavailableError, match="cannot be written as it was decided"):
         checkpoint.inputs.restore([link(0, decided)], planned)
     assert "offsets/1" not in checkpoint.names()

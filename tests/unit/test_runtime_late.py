@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from onceonly.coordinator import coordinator
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import ConfigurationError, EpochTimeoutError, UnavailableError
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, LinkKind, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly.runtime import coordinator
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.slot import run_slot
-from onceonly.testing import MemoryDisk, MemoryLog
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,19 @@ class AgeingSink(MemorySink):
         self.answer: str | Exception | Callable[[], str] = ""
         self.target = "first"
         self.asked: list[tuple[list[str], dict[str, str | int], float]] = []
+        self.rehearsed: list[list[str]] = []
+        self.refusal: Exception | None = None
 
     def check(self, context: object) -> Mapping[str, str | int]:
         return {"timeout": 7}
 
     def identity(self) -> Mapping[str, str | int]:
         return {"target": self.target}
+
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
+        self.rehearsed.append([each.transaction for each in handles])
+        if self.refusal is not None:
+            raise self.refusal
 
     def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str:
         self.asked.append(([each.transaction for each in handles], dict(facts), age_s))
@@ -235,3 +242,36 @@ def test_a_clock_that_went_back_makes_an_epoch_young_not_wrong() -> None:
     job = Job(60.0)
     job.run(takes_s=-100.0)
     assert job.sinks["a"].asked[0][2] == 0.0
+
+
+def test_each_sink_rehearses_its_epoch_once_after_the_other_questions_and_before_the_decision() -> None:
+    job = Job()
+    job.run()
+    for name, sink in job.sinks.items():
+        [handles] = sink.rehearsed
+        assert len(handles) == 2
+        assert all(each.startswith(f"{name}.") for each in handles)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [ConfigurationError("no such column", next_step="add it"), UnavailableError("down", next_step="wait")],
+)
+def test_what_the_target_will_not_take_is_not_decided(refusal: Exception) -> None:
+    job = Job()
+    job.sinks["b"].refusal = refusal
+    with pytest.raises(type(refusal)):
+        job.run()
+    assert LinkKind.COMMIT not in job.kinds()
+    assert job.pending() == []
+    job.sinks["b"].refusal = None
+    job.run()
+    assert job.kinds()[-1] is LinkKind.COMMIT
+
+
+def test_what_is_about_to_expire_need_not_be_rehearsed() -> None:
+    job = Job()
+    job.sinks["a"].answer = "gone in a second"
+    with pytest.raises(EpochTimeoutError):
+        job.run()
+    assert job.sinks["b"].rehearsed == []

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceonly import errors, failpoints
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.dead_letters import Letters, columns_of, json_rows
+from onceonly.executor.slot import Ballot, fill_in
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.letters import Letters, columns_of, json_rows
-from onceonly.runtime.slot import Ballot, fill_in
-from onceonly.testing import MemoryDisk, MemoryLog
-from onceonly.testing.memory_sink import MemorySink
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

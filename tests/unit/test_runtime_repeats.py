@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import protocol as p
+from onceonly.coordinator import repeats
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Plan, Vote
-from onceonly.runtime import repeats
-from onceonly.runtime.settings import Replay, replay_of
+from onceonly.settings.query import Replay, replay_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import ConfigurationError, LogError, SetupError
 from onceonly.model import Guarantee
 from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly.runtime import registry
-from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.settings import (
+from onceonly.settings import registry
+from onceonly.settings.query import (
     _QUERY,
     _SINK,
     CHECKPOINT,

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
 
 from onceonly import errors, failpoints
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.executor.kept import Held
 from onceonly.model import Guarantee, Handle, RetryLater, SinkUse, Unknown
 from onceonly.ports import Leftover
-from onceonly.runtime.coordinator import Coordinator, Participant
-from onceonly.runtime.held import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly.runtime.slot import run_slot
-from onceonly.testing.memory_sink import MemorySink, MemoryTransaction
+from onceonly_proof.memory_sink import MemorySink, MemoryTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from onceonly import errors
 from onceonly.model import InputFile, Inputs, LinkKind, Plan, Span
 
 if TYPE_CHECKING:
-    from onceonly.runtime.coordinator import Coordinator
+    from onceonly.coordinator.coordinator import Coordinator
 
 
 class Files(StateFiles):

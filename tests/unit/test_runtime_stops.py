@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from onceonly.coordinator.stops import error_of
 from onceonly.errors import OnceonlyError
 from onceonly.protocol import Stop, StopReason
-from onceonly.runtime.stops import error_of
 
 
 @pytest.mark.parametrize("reason", StopReason, ids=str)

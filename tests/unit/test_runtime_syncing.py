@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly import durable
+from onceonly.checkpoint import syncing
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.checkpoint.syncing import CheckpointSync
+from onceonly.durable import disk
 from onceonly.model import Guarantee, Mode, Plan
-from onceonly.runtime import syncing
-from onceonly.runtime.inputs import SparkInputs
-from onceonly.runtime.syncing import CheckpointSync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,9 @@ class Synced:
         self.checkpoint = checkpoint
         self.names: list[str] = []
         self.renewed: list[str] = []
+        monkeypatch.setattr(disk, "sync", lambda path: self.names.append(os.path.relpath(path, checkpoint)))
         monkeypatch.setattr(
-            durable, "sync", lambda path: self.names.append(os.path.relpath(path, checkpoint))
-        )
-        monkeypatch.setattr(
-            durable, "renew", lambda path: self.renewed.append(os.path.relpath(path, checkpoint))
+            disk, "renew", lambda path: self.renewed.append(os.path.relpath(path, checkpoint))
         )
 
     def again(self) -> set[str]:
@@ -131,7 +129,7 @@ def test_files_that_spark_clears_away_meanwhile_are_no_failure(
     def gone(path: Path) -> None:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
-    monkeypatch.setattr(durable, "sync", gone)
+    monkeypatch.setattr(disk, "sync", gone)
     assert CheckpointSync(checkpoint).sync() == ""
 
 
@@ -145,7 +143,7 @@ def test_a_sync_that_could_not_be_tried_is_told_and_all_is_tried_again(
             if path.name == "1.zip":
                 raise PermissionError(13, "Permission denied", str(path))
 
-        context.setattr(durable, "sync", refuse)
+        context.setattr(disk, "sync", refuse)
         assert sync.sync() == f"{checkpoint / 'state/0/1/1.zip'}: Permission denied"
     assert sync.sync() == ""
     assert synced.again() >= set(FILES)
@@ -182,8 +180,8 @@ def test_why_the_planner_could_not_sync_is_told_in_the_commit_process(
 PLANNER = """
 import sys
 from pathlib import Path
-from onceonly.runtime.syncing import CheckpointSync
-from onceonly import durable
+from onceonly.checkpoint.syncing import CheckpointSync
+from onceonly.durable import disk as durable
 from tests.unit.test_runtime_syncing import plan
 durable.os.fsync = lambda _descriptor: (_ for _ in ()).throw(OSError(5, "Input/output error"))
 checkpoint = CheckpointSync(Path(sys.argv[1]))
@@ -200,7 +198,7 @@ def test_a_planner_whose_sync_failed_keeps_the_commit_process_from_deciding(chec
         text=True,
         timeout=60,
     )
-    assert ended.returncode == durable.EXIT, ended.stderr
+    assert ended.returncode == disk.EXIT, ended.stderr
     assert "ended before its syncs did" in CheckpointSync(checkpoint).wait(plan())
 
 

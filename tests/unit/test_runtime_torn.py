@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly.checkpoint.torn import mend
 from onceonly.log import codec, names
 from onceonly.log.identity import Identity
 from onceonly.model import Link, LinkKind
-from onceonly.runtime.torn import mend
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import BUILT_IN
+from onceonly.settings.registry import BUILT_IN
 from onceonly.sinks.files.options import DECLARED
 from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by, wrap
 

@@ -16,7 +16,7 @@ TIMES = 10
 
 SCRIPT = f"""
 import resource
-from onceonly.spark import memory
+from onceonly.spark.processes import memory
 
 print(memory.keep())
 for number in range({TIMES + 2}):

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from onceonly.spark import settling
+from onceonly.spark.processes import garbage
 
 SCRIPT = """
 import gc
-from onceonly.spark.settling import settle
+from onceonly.spark.processes.garbage import settle
 
 def looked_at():
     # Freezing puts all generations away; what a full collection then looks at is what came since.
@@ -60,10 +60,10 @@ def test_of_very_many_tasks_few_are_looked_at_and_what_grows_is_put_away_a_few_t
         return range(objects)
 
     fake = SimpleNamespace(get_objects=get_objects, freeze=lambda: next(frozen), collect=lambda: None)
-    monkeypatch.setattr(settling, "gc", fake)
-    monkeypatch.setattr(settling, "_calls", 0)
-    monkeypatch.setattr(settling, "_settled", 0)
+    monkeypatch.setattr(garbage, "gc", fake)
+    monkeypatch.setattr(garbage, "_calls", 0)
+    monkeypatch.setattr(garbage, "_settled", 0)
     for _ in range(100_000):
-        settling.settle()
+        garbage.settle()
     assert next(looks) < 20
     assert next(frozen) == times

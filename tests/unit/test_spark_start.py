@@ -11,7 +11,7 @@ import py4j
 import pyspark
 import pytest
 
-from onceonly.spark.start import FOLDER, without_zips
+from onceonly.spark.processes.start import FOLDER, without_zips
 
 HOME = Path(pyspark.__file__).parent
 ZIPS = [str(path) for path in sorted((HOME / "python" / "lib").glob("*.zip"))]

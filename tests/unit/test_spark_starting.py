@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onceonly
-from onceonly.runtime.settings import START
+from onceonly.settings.query import START
 from onceonly.spark import starting
 
 if TYPE_CHECKING:

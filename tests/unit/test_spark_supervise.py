@@ -9,14 +9,14 @@ import pytest
 from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError, SupersededError
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt
-from onceonly.runtime.restart import FixedDelay, NoRestart
+from onceonly.settings.restart import FixedDelay, NoRestart
 from onceonly.spark import supervise as supervising
 from onceonly.spark.supervise import explain, supervise
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.runtime.restart import RestartStrategy
+    from onceonly.settings.restart import RestartStrategy
 
 
 class FakeClock:

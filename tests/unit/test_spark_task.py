@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly.coordinator.planner import Assignment
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.log import identity_token, open_log
 from onceonly.model import Guarantee, Mode, Plan
-from onceonly.runtime.desk import Assignment
-from onceonly.runtime.registry import find
-from onceonly.runtime.settings import SinkSettings
+from onceonly.settings.query import SinkSettings
+from onceonly.settings.registry import find
 from onceonly.spark import task
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceonly.errors import ProtocolError
+from onceonly.executor.slot import Ballot
 from onceonly.model import Guarantee, Mode, Plan, Vote
-from onceonly.runtime.registry import find
-from onceonly.runtime.settings import QuerySettings, SinkSettings
-from onceonly.runtime.slot import Ballot
+from onceonly.settings.query import QuerySettings, SinkSettings
+from onceonly.settings.registry import find
 from onceonly.spark import writer
 from onceonly.spark.task import require_all_slots
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.testing.disk import CHANGES, READS, Fault, FaultyDisk, How
+from onceonly_proof.disk import CHANGES, READS, Fault, FaultyDisk, How
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_a_full_disk_stays_full_for_what_needs_space(tmp_path: Path) -> None:
 
 def test_a_kill_comes_before_the_call(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from onceonly.testing.disk import *\n"
+        "import os, sys; from onceonly_proof.disk import *\n"
         "with FaultyDisk(sys.argv[1], fault=Fault(2, How.KILL)):\n"
         "    os.mkdir(sys.argv[1] + '/1'); os.mkdir(sys.argv[1] + '/2')"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from onceonly.testing.process import JobProcess
+from onceonly_proof.process import JobProcess
 
 # A parent, a child in a process group of its own (as PySpark's daemon), a grandchild that outlives its parent.
 TREE = """
@@ -86,7 +86,7 @@ def test_what_a_killed_job_left_among_temporary_files_is_removed(
 def test_what_was_left_by_a_parent_that_was_killed_itself_is_removed_by_the_next_and_a_living_ones_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceonly.testing.process._short_folder", lambda: tmp_path)
+    monkeypatch.setattr("onceonly_proof.process._short_folder", lambda: tmp_path)
     gone = subprocess.Popen(["true"])
     gone.wait()
     dead, alive, other = f"onceonly-job-{gone.pid}-a", f"onceonly-job-{os.getppid()}-b", "onceonly-job-c-d"

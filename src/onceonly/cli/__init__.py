@@ -1,37 +1,67 @@
 """The command line: ``onceonly demo``, ``verify``, ``checkpoints``, ``transactions``, ``files``, ``jars``.
 
-All thin. Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot tell, 64 wrong
-usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command line goes first.
+All thin. ``demo`` and ``verify`` come with the distribution onceonly-proof, which names them under the entry point
+``onceonly.commands``. Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot
+tell, 64 wrong usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command line goes first.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+from importlib import metadata
 
 import click
 
 from onceonly.cli.shared import EXIT_ANOMALY, EXIT_CANNOT_TELL, EXIT_USAGE, complain, status_of
-from onceonly.errors import OnceonlyError
+from onceonly.errors import OnceonlyError, SetupError
 
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
 _EXIT_INTERRUPTED = 130
-_COMMANDS = ("checkpoints", "demo", "files", "jars", "transactions", "verify")
+_COMMANDS = ("checkpoints", "files", "jars", "transactions")
+_OF_PROOF = ("demo", "verify")
+_ENTRY_POINTS = "onceonly.commands"
 
 
 class _Commands(click.Group):
     """Loads a command when it is asked for: an operator's look should not wait for the demo's imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*_COMMANDS, *super().list_commands(ctx)})
+        return sorted({*_COMMANDS, *_OF_PROOF, *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
-        if known is not None or cmd_name not in _COMMANDS:
+        if known is not None:
             return known
-        found: click.Command = getattr(importlib.import_module(f"onceonly.cli.{cmd_name}"), cmd_name)
+        if cmd_name in _COMMANDS:
+            found: click.Command = getattr(importlib.import_module(f"onceonly.cli.{cmd_name}"), cmd_name)
+            return found
+        return _of_proof(cmd_name) if cmd_name in _OF_PROOF else None
+
+
+def _of_proof(name: str) -> click.Command:
+    """Return a command of onceonly-proof, or one in its place that says what to install."""
+    for point in metadata.entry_points(group=_ENTRY_POINTS, name=name):
+        try:
+            found: click.Command = point.load()
+        except ModuleNotFoundError as error:
+            return _missing(name, f"needs the package {error.name}, which is not installed")
         return found
+    return _missing(name, "comes with the distribution onceonly-proof, which is not installed")
+
+
+def _missing(name: str, why: str) -> click.Command:
+    @click.command(
+        name,
+        short_help="Not installed: pip install 'onceonly[proof]'.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    def command() -> None:
+        raise SetupError(f"onceonly {name} {why}.", next_step="run: pip install 'onceonly[proof]'")
+
+    return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,7 +12,7 @@ from onceonly.options import span
 
 if TYPE_CHECKING:
     from onceonly.operations.expire import Place
-    from onceonly.sinks.files.expiry import Due
+    from onceonly.sinks.files.manifests.expiry import Due
 
 _WORDS = {
     "expired": "leaves the manifests; its files stay for the grace time",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from rich.console import Console
 
-from onceonly.embedded.jars import cache_folder, connector_jars, ensure_jars
+from onceonly.jars.locked import cache_folder, connector_jars, ensure_jars
 
 
 @click.command()

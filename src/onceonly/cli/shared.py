@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError, SetupError
+from onceonly.errors import CheckpointMovedError, ConfigurationError, InDoubtError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -75,13 +75,6 @@ def complain(what: str, next_step: str) -> None:
 def tell(text: str) -> None:
     """Print a message to standard error."""
     click.echo(text, err=True)
-
-
-def missing(error: ModuleNotFoundError) -> SetupError:
-    """Give the error for a campaign's package that is not installed."""
-    return SetupError(
-        f"the campaign needs the package {error.name}", next_step="run: pip install 'onceonly[demo]'"
-    )
 
 
 def status_of(error: OnceonlyError) -> int:

@@ -14,9 +14,9 @@ planner, commit process and a second driver. docs/reference/log-format.md gives 
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.history import Summary
 from onceonly.log.identity import checkpoint_path, identity_token
-from onceonly.log.local import LocalStore
 from onceonly.log.opening import open_log, owners
-from onceonly.log.store import PutUnknownError, Store
+from onceonly.stores.folder import LocalStore
+from onceonly.stores.port import PutUnknownError, Store
 
 __all__ = [
     "FileDecisionLog",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onceonly.sealed import UNREADABLE, Format
+from onceonly.durable.sealed import UNREADABLE, Format
 
 T = TypeVar("T")
 

@@ -10,16 +10,16 @@ from onceonly import background, failpoints
 from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
 from onceonly.log import codec, names
 from onceonly.log.folding import Folder
-from onceonly.log.store import put_once
 from onceonly.log.survey import segments, survey
 from onceonly.model import Link, Receipt
+from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
     from onceonly.log.history import Summary
-    from onceonly.log.store import Store
+    from onceonly.stores.port import Store
 
 _READERS_MAX = 16
 _READERS_EACH = 16

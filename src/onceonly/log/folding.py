@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from onceonly.errors import LogError, ProtocolError
 from onceonly.log import codec, history, names
 from onceonly.log.history import Segment, Summary
-from onceonly.log.store import put_once
 from onceonly.log.survey import segments, survey
 from onceonly.model import Link, Receipt
+from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onceonly.log.history import Range
-    from onceonly.log.store import Store
     from onceonly.log.survey import Survey
+    from onceonly.stores.port import Store
 
 
 class Folder:

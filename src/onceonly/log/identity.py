@@ -11,16 +11,16 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onceonly.addresses import local_folder
+from onceonly.durable.addresses import local_folder
 from onceonly.errors import CheckpointMovedError, LogError
 from onceonly.log import codec
-from onceonly.log.local import LocalStore
-from onceonly.log.store import put_once
+from onceonly.stores.folder import LocalStore
+from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.log.store import Store
+    from onceonly.stores.port import Store
 
 FOLDER = "onceonly"
 NAME = "identity.json"

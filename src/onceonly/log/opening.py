@@ -5,7 +5,7 @@ from __future__ import annotations
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log import identity, names
 from onceonly.log.decision_log import FileDecisionLog
-from onceonly.log.local import LocalStore
+from onceonly.stores.folder import LocalStore
 
 # The protocol looks at an epoch and at the one before.
 _KEEP_MIN = 2

@@ -10,7 +10,7 @@ from onceonly.log import history, names
 
 if TYPE_CHECKING:
     from onceonly.log.history import Range
-    from onceonly.log.store import Store
+    from onceonly.stores.port import Store
 
 # A listing is not atomic: another process may put and fold while it runs. What is missing because of that is
 # found by the next listing; what is still missing at the third is missing.

@@ -9,10 +9,10 @@ from onceonly.errors import ConfigurationError
 from onceonly.operations.find import find
 from onceonly.operations.given import Given
 from onceonly.operations.sinks import links, uses
-from onceonly.sinks.files import expiry
 from onceonly.sinks.files.checks import read_token
+from onceonly.sinks.files.manifests import expiry
+from onceonly.sinks.files.manifests.reading import manifest_folders
 from onceonly.sinks.files.paths import HIDDEN, local_path, manifest_folder
-from onceonly.sinks.files.reading import manifest_folders
 from onceonly.sinks.files.store import LocalStore, unavailable
 
 if TYPE_CHECKING:

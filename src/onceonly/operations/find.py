@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import (
     CheckpointMovedError,
     ConfigurationError,
@@ -17,7 +18,6 @@ from onceonly.errors import (
 from onceonly.log import LocalStore, checkpoint_path, identity
 from onceonly.log.opening import look
 from onceonly.log.presence import present
-from onceonly.runtime.checkpoint import SparkCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceonly.checkpoint.passed import passed
+from onceonly.coordinator.coordinator import Coordinator
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind
 from onceonly.operations import sinks
-from onceonly.runtime.coordinator import Coordinator
-from onceonly.runtime.passed import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onceonly.coordinator.coordinator import Participant
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-    from onceonly.runtime.coordinator import Participant
 
 _WORDS = {
     "Committed": ("committed", "green"),

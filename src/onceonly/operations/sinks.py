@@ -10,11 +10,11 @@ import importlib
 import re
 from typing import TYPE_CHECKING
 
+from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.model import LinkKind, SinkUse, differing
 from onceonly.ports import QueryContext
-from onceonly.runtime.coordinator import Participant
-from onceonly.runtime.registry import BUILT_IN, load
+from onceonly.settings.registry import BUILT_IN, load, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onceonly.model import Guarantee, Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-    from onceonly.runtime.registry import SinkClass
+    from onceonly.settings.registry import SinkClass
 
 # Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
 # something open too; one that no epoch has used for longer is not asked.
@@ -101,6 +101,7 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
             options = {**use.options, **_known(given, name, classes[name])}
             try:
                 sink = load(classes[name])(options)
+                sink.place = str(place_of(str(checkpoint.path)))
             except ConfigurationError as error:
                 raise ConfigurationError(
                     f"the sink {name} of query {checkpoint.query}: {error.what}",

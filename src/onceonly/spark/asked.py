@@ -12,8 +12,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import BUILT_IN
-from onceonly.runtime.settings import PREFIX
+from onceonly.settings.query import PREFIX
+from onceonly.settings.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

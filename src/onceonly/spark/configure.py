@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from onceonly.spark.start import FOLDER
+from onceonly.spark.processes.start import FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator import repeats
+from onceonly.coordinator.planner import Desk
 from onceonly.errors import CheckpointChangedError, ConfigurationError
-from onceonly.runtime import repeats
-from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.desk import Desk
-from onceonly.runtime.held import Held
-from onceonly.runtime.registry import BUILT_IN
-from onceonly.runtime.settings import QuerySettings, replay_of, sink_name
-from onceonly.runtime.slot import Ballot
+from onceonly.executor.kept import Held
+from onceonly.executor.slot import Ballot
+from onceonly.settings.query import QuerySettings, replay_of, sink_name
+from onceonly.settings.registry import BUILT_IN
 from onceonly.spark import spans
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from onceonly.coordinator.planner import Assignment
     from onceonly.model import Plan, Vote
-    from onceonly.runtime.desk import Assignment
     from onceonly.spark.foreach_batch import ForeachBatch
 
 logger = logging.getLogger("onceonly")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import find, settings_of
-from onceonly.runtime.settings import CHECKPOINT, no_checkpoint
+from onceonly.settings.query import CHECKPOINT, no_checkpoint
+from onceonly.settings.registry import find, settings_of
 from onceonly.spark.epoch import Epoch
 from onceonly.spark.register import require_pyspark
 from onceonly.spark.running import session_checkpoint
@@ -15,7 +15,7 @@ from onceonly.spark.running import session_checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from onceonly.runtime.settings import QuerySettings, SinkSettings
+    from onceonly.settings.query import QuerySettings, SinkSettings
 
 
 def sink(name: object, **options: str) -> ForeachBatch:

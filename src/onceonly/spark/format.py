@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
-from onceonly.runtime.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
-from onceonly.runtime.settings import PREFIX, START, no_checkpoint, with_checkpoint
+from onceonly.settings.query import PREFIX, START, no_checkpoint, with_checkpoint
+from onceonly.settings.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
 from onceonly.spark.asked import no_complete_mode, take_partition_by
 from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
 

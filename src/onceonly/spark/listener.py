@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from onceonly import events
+from onceonly import events, stamps
+from onceonly.coordinator import repeats
 from onceonly.log import checkpoint_path
 from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.log.runs import Run, RunFiles
-from onceonly.runtime import repeats, stamps
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:

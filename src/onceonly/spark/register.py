@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from onceonly.errors import SetupError
-from onceonly.runtime import registry
+from onceonly.settings import registry
 
 _PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"

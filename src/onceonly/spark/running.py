@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from onceonly.runtime.settings import with_checkpoint
+from onceonly.settings.query import with_checkpoint
 from onceonly.spark.task import QUERY_PROPERTY
 
 if TYPE_CHECKING:

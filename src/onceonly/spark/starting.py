@@ -14,10 +14,10 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, checkpoint_path
-from onceonly.runtime.settings import START
-from onceonly.runtime.torn import mend
+from onceonly.settings.query import START
 from onceonly.spark import spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 

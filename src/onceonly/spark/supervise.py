@@ -10,17 +10,17 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from onceonly.clock import SystemClock
 from onceonly.errors import OnceonlyError, SupersededError, find_error
 from onceonly.log import owners as log_owners
-from onceonly.runtime.clock import SystemClock
-from onceonly.runtime.restart import ExponentialDelay
+from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.register import application
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from onceonly.ports import Clock
-    from onceonly.runtime.restart import RestartStrategy
+    from onceonly.settings.restart import RestartStrategy
 
     Build: TypeAlias = Callable[[], StreamingQuery | Sequence[StreamingQuery]]
 

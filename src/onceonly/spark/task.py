@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
+from onceonly.executor.dead_letters import Letters
+from onceonly.executor.deadline import Deadline, in_time
+from onceonly.executor.kept import Held
+from onceonly.executor.slot import fill_in
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
-from onceonly.runtime.deadline import Deadline, in_time
-from onceonly.runtime.held import Held
-from onceonly.runtime.letters import Letters
-from onceonly.runtime.registry import build
-from onceonly.runtime.slot import fill_in
-from onceonly.spark import memory
-from onceonly.spark.settling import settle
+from onceonly.settings.registry import build
+from onceonly.spark.processes import memory
+from onceonly.spark.processes.garbage import settle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
+    from onceonly.coordinator.planner import Assignment
+    from onceonly.executor.slot import Ballot
     from onceonly.model import Plan
     from onceonly.ports import Sink
-    from onceonly.runtime.desk import Assignment
-    from onceonly.runtime.slot import Ballot
 
 # Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
 EPOCH_PROPERTY = "streaming.sql.batchId"
@@ -52,16 +52,17 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
     _share(assignment)
     settings = assignment.settings
     # With a limit, attempts run in a thread of their own, and a sink may belong to the thread that made it.
-    key = (assignment.sink, settings.key, assignment.query, assignment.plan.limit_s is not None)
+    place = assignment.checkpoint
+    key = (assignment.sink, settings.key, assignment.query, place, assignment.plan.limit_s is not None)
     deadline = Deadline(assignment.plan.limit_s, context)
     plan, beside, taker = assignment.plan, settings.of_letters, assignment.letters
 
     def attempt() -> Ballot:
-        with _sinks.use(key, lambda: build(settings, assignment.sink)) as sink:
+        with _sinks.use(key, lambda: build(settings, assignment.sink, checkpoint=place)) as sink:
             if beside is None or taker is None or settings.letters is None:
                 return fill_in(sink, plan, context, batches, deadline)
             own = (taker, beside.key, *key[2:])
-            with _sinks.use(own, lambda: build(beside, taker)) as other:
+            with _sinks.use(own, lambda: build(beside, taker, checkpoint=place)) as other:
                 letters = Letters(other, plan, context, limit=settings.letters.limit)
                 return fill_in(sink, plan, context, batches, deadline, letters)
 

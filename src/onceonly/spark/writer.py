@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator import repeats
+from onceonly.coordinator.planner import Desk
 from onceonly.errors import ProtocolError
-from onceonly.runtime import repeats
-from onceonly.runtime.checkpoint import SparkCheckpoint
-from onceonly.runtime.desk import Desk
-from onceonly.runtime.held import Held
+from onceonly.executor.kept import Held
 from onceonly.spark import spans
-from onceonly.spark.settling import settle
+from onceonly.spark.processes.garbage import settle
 from onceonly.spark.task import require_all_slots, write_slot
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.coordinator.planner import Assignment
+    from onceonly.executor.slot import Ballot
     from onceonly.model import Plan, Vote
-    from onceonly.runtime.desk import Assignment
-    from onceonly.runtime.registry import SinkClass
-    from onceonly.runtime.settings import QuerySettings, SinkSettings
-    from onceonly.runtime.slot import Ballot
+    from onceonly.settings.query import QuerySettings, SinkSettings
+    from onceonly.settings.registry import SinkClass
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
 _DESKS_MAX = 16

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from onceonly.errors import ConfigurationError
-from onceonly.sinks.files import columns
-from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.manifest import Layout
+from onceonly.sinks.files.formats import columns
+from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.manifest import Layout
 from onceonly.sinks.files.paths import HIDDEN, SPARK_METADATA, manifest_folder, staging_folder
 from onceonly.sinks.files.store import FORBIDDEN, reason, unavailable
 

@@ -17,10 +17,10 @@ import msgspec
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Outcome, RetryLater, Unknown
 from onceonly.sinks.files.checks import read_token
-from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.manifest import DataFile, Manifest
+from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import HIDDEN, manifest_folder
-from onceonly.sinks.files.placing import (
+from onceonly.sinks.files.staging.placing import (
     UnsureError,
     begin,
     publish,
@@ -28,7 +28,7 @@ from onceonly.sinks.files.placing import (
     see_without_folder,
     unpublished,
 )
-from onceonly.sinks.files.staged import staged_name
+from onceonly.sinks.files.staging.staged import staged_name
 from onceonly.sinks.files.store import named, unavailable
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.options import Option, boolean, size, span, whole
+from onceonly.sinks.files.formats.texts import Texts
 from onceonly.sinks.files.paths import HIDDEN, local_path
-from onceonly.sinks.files.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.sinks.files.columns import find
+from onceonly.sinks.files.formats.columns import find
+from onceonly.sinks.files.formats.lines import shortest
 from onceonly.sinks.files.paths import folder_of
-from onceonly.sinks.files.rows import shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import TargetBehindError
 from onceonly.sinks.files.committer import Prepared
-from onceonly.sinks.files.ledger import Ledger
+from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.options import BEHIND_OPTION, GO_ON
 from onceonly.sinks.files.paths import manifest_folder
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from onceonly.addresses import local_folder
+from onceonly.durable.addresses import local_folder
 from onceonly.errors import RecordRefusedError
 
 if TYPE_CHECKING:

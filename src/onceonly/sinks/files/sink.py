@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import checks, committer, leftovers, past
-from onceonly.sinks.files.expiry import Retention
+from onceonly.sinks.files import checks, committer, past
+from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, staging_folder
+from onceonly.sinks.files.staging import leftovers
 from onceonly.sinks.files.store import LocalStore, Store, unavailable
 from onceonly.sinks.files.writer import Attempt
 

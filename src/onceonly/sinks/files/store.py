@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import xxhash
 
-from onceonly import durable
+from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.sinks.files.moving import move
+from onceonly.sinks.files.staging.moving import move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ class LocalStore:
     """A disk or a shared mount with hard links; fulfils ``Store``. Any process, any thread."""
 
     def make_folder(self, folder: Path) -> None:
-        durable.make_folder(folder, self.sync_folder)
+        disk.make_folder(folder, self.sync_folder)
 
     def make_fenced(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -130,7 +130,7 @@ class LocalStore:
 
     def finish(self, file: BinaryIO) -> None:
         file.flush()
-        durable.fsync(file.fileno(), Path(file.name), fresh=True)
+        disk.fsync(file.fileno(), Path(file.name), fresh=True)
         file.close()
 
     def publish(self, temporary: Path, final: Path) -> bool:
@@ -140,7 +140,7 @@ class LocalStore:
         with path.open("rb") as source, copy.open("xb") as target:
             shutil.copyfileobj(source, target, _CHUNK)
             target.flush()
-            durable.fsync(target.fileno(), copy, fresh=True)
+            disk.fsync(target.fileno(), copy, fresh=True)
 
     def size(self, path: Path) -> int | None:
         try:
@@ -190,7 +190,7 @@ class LocalStore:
     def put_if_absent(self, path: Path, data: bytes) -> bool:
         temporary = hidden(path, ".tmp")
         try:
-            durable.write_new(temporary, data)
+            disk.write_new(temporary, data)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -204,7 +204,7 @@ class LocalStore:
         return True
 
     def sync_folder(self, folder: Path) -> None:
-        durable.sync(folder)
+        disk.sync(folder)
 
     def names(self, folder: Path) -> list[str]:
         try:

@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, LogError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode
-from onceonly.sinks.files import committer, partitions, refusals
+from onceonly.sinks.files import committer, partitions
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import Prepared
-from onceonly.sinks.files.formats import pieces_of
-from onceonly.sinks.files.ledger import Ledger
-from onceonly.sinks.files.opened import OpenFile
+from onceonly.sinks.files.formats import refusals
+from onceonly.sinks.files.formats.encoding import pieces_of
+from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.paths import manifest_folder, staging_folder
-from onceonly.sinks.files.staged import staged_name
+from onceonly.sinks.files.staging.opened import OpenFile
+from onceonly.sinks.files.staging.staged import staged_name
+from onceonly.sinks.files.staging.waiting import Waiting, copy_of
 from onceonly.sinks.files.store import unavailable, write_failed
-from onceonly.sinks.files.waiting import Waiting, copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.ports import Refused, WriteContext
-    from onceonly.sinks.files.manifest import DataFile
+    from onceonly.sinks.files.manifests.manifest import DataFile
     from onceonly.sinks.files.options import FilesOptions
     from onceonly.sinks.files.store import Store
 

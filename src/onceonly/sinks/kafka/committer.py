@@ -13,8 +13,11 @@ from onceonly import background
 from onceonly.errors import ConfigurationError, InDoubtError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, Unknown
 from onceonly.ports import Leftover
-from onceonly.sinks.kafka import marker, names, standing
-from onceonly.sinks.kafka.admin import (
+from onceonly.sinks.kafka import marker, standing
+from onceonly.sinks.kafka.prepared import Prepared
+from onceonly.sinks.kafka.producers.transaction import init_request
+from onceonly.sinks.kafka.wire import names
+from onceonly.sinks.kafka.wire.admin import (
     COORDINATOR_CODES,
     NONE,
     NOT_YET_CODES,
@@ -23,16 +26,14 @@ from onceonly.sinks.kafka.admin import (
     PutOffError,
     refuse_forbidden,
 )
-from onceonly.sinks.kafka.answers import LEADERLESS, STILL_ENDING
-from onceonly.sinks.kafka.prepared import Prepared
-from onceonly.sinks.kafka.transaction import init_request
+from onceonly.sinks.kafka.wire.answers import LEADERLESS, STILL_ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from onceonly.model import Handle
-    from onceonly.sinks.kafka.admin import Admin
-    from onceonly.sinks.kafka.end_txn import EndTxn
+    from onceonly.sinks.kafka.wire.admin import Admin
+    from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
 _STABLE_S = 5.0
 _FENCE_S = 30.0
@@ -205,8 +206,7 @@ def recover(admin: Admin, prefix: str) -> list[Leftover]:
 
 
 def _recover(admin: Admin, prefix: str) -> list[Leftover]:
-    from kafka.protocol.admin.transactions import ListTransactionsRequest
-    from kafka.protocol.metadata import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import ListTransactionsRequest, MetadataRequest
 
     topology = admin.send(
         MetadataRequest(
@@ -261,7 +261,7 @@ def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
 def _end(prepared: Prepared) -> EndTxn | Any:  # noqa: ANN401  kafka-python is untyped
     if names.missing():
         return _plain_end(prepared)
-    from onceonly.sinks.kafka.end_txn import EndTxn
+    from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
     # The version is the handle's: after a v4 commit, a v5 request would be answered wrongly (measured).
     return EndTxn(
@@ -274,7 +274,7 @@ def _end(prepared: Prepared) -> EndTxn | Any:  # noqa: ANN401  kafka-python is u
 
 def _plain_end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is untyped
     """Give the same request as kafka-python spells it."""
-    from kafka.protocol.producer.transaction import EndTxnRequest
+    from onceonly.sinks.kafka.wire.requests import EndTxnRequest
 
     version = prepared.end_txn_version
     return EndTxnRequest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly import background
 from onceonly.errors import UnavailableError
-from onceonly.sinks.kafka.admin import (
+from onceonly.sinks.kafka.wire.admin import (
     COORDINATOR_CODES,
     GROUP,
     NONE,
@@ -25,7 +25,7 @@ from onceonly.sinks.kafka.admin import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onceonly.sinks.kafka.admin import Admin
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 OFFSET = 0
 """What a marker commits beside its token: the end of a partition that stays empty, so it looks like nobody's lag."""
@@ -149,8 +149,7 @@ def _former(admin: Admin, group: str) -> str:
 
 
 def _all_tokens(admin: Admin, groups: str) -> list[str]:
-    from kafka.protocol.admin.groups import ListGroupsRequest
-    from kafka.protocol.metadata import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import ListGroupsRequest, MetadataRequest
 
     topology = admin.send(MetadataRequest(topics=[], allow_auto_topic_creation=False, max_version=9))
 
@@ -180,7 +179,7 @@ def _read(admin: Admin, group: str, topic: str, *, stable: bool) -> str | None:
 
 def _request(groups: Sequence[str], topic: str | None, *, stable: bool) -> Any:  # noqa: ANN401  untyped
     """Ask for the markers of groups: those that name a topic, or all."""
-    from kafka.protocol.consumer.group import OffsetFetchRequest
+    from onceonly.sinks.kafka.wire.requests import OffsetFetchRequest
 
     in_group = OffsetFetchRequest.OffsetFetchRequestGroup
     markers = None
@@ -216,7 +215,7 @@ def _tokens(admin: Admin, answer: Any) -> list[str]:  # noqa: ANN401  kafka-pyth
 
 
 def _write(admin: Admin, group: str, topic: str, token: str) -> None:
-    from kafka.protocol.consumer.group import OffsetCommitRequest
+    from onceonly.sinks.kafka.wire.requests import OffsetCommitRequest
 
     in_topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = in_topic.OffsetCommitRequestPartition(

@@ -11,12 +11,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.sinks.kafka.answers import NONE, UNKNOWN_TOPIC, PutOffError
 from onceonly.sinks.kafka.options import MARKER_OPTION
+from onceonly.sinks.kafka.wire.answers import NONE, UNKNOWN_TOPIC, PutOffError
 
 if TYPE_CHECKING:
-    from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 log = logging.getLogger("onceonly")
 
@@ -86,7 +86,7 @@ def _ready(admin: Admin, name: str) -> str:
 
 
 def _look(admin: Admin, name: str) -> Any:  # noqa: ANN401  kafka-python is untyped
-    from kafka.protocol.metadata import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import MetadataRequest
 
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=name)],
@@ -99,8 +99,7 @@ def _look(admin: Admin, name: str) -> Any:  # noqa: ANN401  kafka-python is unty
 
 
 def _create(admin: Admin, name: str) -> tuple[int, str]:
-    from kafka.protocol.admin.topics import CreateTopicsRequest
-    from kafka.protocol.metadata import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import CreateTopicsRequest, MetadataRequest
 
     wanted = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=1, replication_factor=-1, assignments=[], configs=[]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.options import Option, Secret, unknown_option
-from onceonly.sinks.kafka import jaas, logins
 from onceonly.sinks.kafka.producer_options import OPTIONS, Kind, ProducerOption, Use
+from onceonly.sinks.kafka.wire import jaas, logins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ _PEM = (
 _OAUTH = "it is for Java's own login; a token comes from the function that onceonly.token.provider names"
 _MSK = (
     "for Amazon MSK give kafka.sasl.mechanism=OAUTHBEARER and "
-    "onceonly.token.provider=onceonly.sinks.kafka.logins:msk_iam (pip install 'onceonly[msk]')"
+    "onceonly.token.provider=onceonly.sinks.kafka.wire.logins:msk_iam (pip install 'onceonly[msk]')"
 )
 _SHORT = {_PEM: "use PEM files", _MSK: "for Amazon MSK see above"}
 """What the reference page says once, above its tables."""

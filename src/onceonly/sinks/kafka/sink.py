@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import ageing, checks, committer, marker, past, writer
-from onceonly.sinks.kafka.admin import Admin
+from onceonly.sinks.kafka import committer, marker, writer
+from onceonly.sinks.kafka.checks import ageing, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
+from onceonly.sinks.kafka.wire.admin import Admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +72,7 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns, topics, permissions and time-outs, and pin what the cluster speaks."""
-        return checks.check(self._admin, self._kafka, context)
+        return target.check(self._admin, self._kafka, context)
 
     def identity(self) -> Mapping[str, str | int]:
         """Name the cluster, the topic, the prefix of ids and the marker's topic.
@@ -84,7 +85,7 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         return {
             "cluster": cluster_id,
             "topic": topic or "",
-            "topic_id": checks.topic_id(self._admin, topic) if topic is not None else "",
+            "topic_id": target.topic_id(self._admin, topic) if topic is not None else "",
             "prefix": self._kafka.prefix,
             "marker_topic": self._kafka.marker_topic or "",
         }
@@ -141,7 +142,7 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
         Their names tell no epoch, so the newest that the sink has committed is given: a checkpoint that is older
         than that must not sweep.
         """
-        prefix = checks.id_prefix(self._kafka, context.query, context.sink)
+        prefix = target.id_prefix(self._kafka, context.query, context.sink)
         found = committer.recover(self._admin, prefix)
         if not found:
             return found

@@ -15,15 +15,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import marker
-from onceonly.sinks.kafka.admin import NONE, TRANSACTION, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
-from onceonly.sinks.kafka.answers import LEADERLESS
 from onceonly.sinks.kafka.prepared import read_places
+from onceonly.sinks.kafka.wire.admin import NONE, TRANSACTION, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
+from onceonly.sinks.kafka.wire.answers import LEADERLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onceonly.sinks.kafka.admin import Admin
     from onceonly.sinks.kafka.prepared import Prepared
+    from onceonly.sinks.kafka.wire.admin import Admin
 
 log = logging.getLogger("onceonly")
 
@@ -48,7 +48,7 @@ def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka
 
     ``error_code`` of the answer is 0 or ``NOT_FOUND``. Raises ``NotAnsweredError``, ``ConfigurationError``.
     """
-    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+    from onceonly.sinks.kafka.wire.requests import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
@@ -145,7 +145,7 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
 
 def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
     """Deal partitions out to their leaders; those of topics that are not known go nowhere."""
-    from kafka.protocol.metadata import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import MetadataRequest
 
     wanted = set(places)
     topics = [
@@ -166,7 +166,7 @@ def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, lis
 
 
 def _ask(admin: Admin, leader: int, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Any]:
-    from kafka.protocol.admin.transactions import DescribeProducersRequest
+    from onceonly.sinks.kafka.wire.requests import DescribeProducersRequest
 
     of_topic: dict[str, list[int]] = {}
     for topic, partition in places:

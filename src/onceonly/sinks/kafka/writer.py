@@ -16,15 +16,17 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.model import Guarantee, Handle, Mode
-from onceonly.sinks.kafka import marker, named_partitions, refusals, topic_ids
-from onceonly.sinks.kafka.answers import refuse_forbidden
-from onceonly.sinks.kafka.confluent import import_confluent
-from onceonly.sinks.kafka.failures import Failure
-from onceonly.sinks.kafka.fields import RECORD_BYTES_MAX
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.options import BATCH_BYTES
 from onceonly.sinks.kafka.prepared import Prepared, spell
-from onceonly.sinks.kafka.producers import this_worker
-from onceonly.sinks.kafka.record_batches import BATCH_BYTES as EMPTY_BATCH_BYTES
+from onceonly.sinks.kafka.producers.confluent import import_confluent
+from onceonly.sinks.kafka.producers.failures import Failure
+from onceonly.sinks.kafka.producers.pool import this_worker
+from onceonly.sinks.kafka.records import named_partitions, refusals
+from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
+from onceonly.sinks.kafka.records.record_batches import BATCH_BYTES as EMPTY_BATCH_BYTES
+from onceonly.sinks.kafka.wire.answers import refuse_forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from onceonly.ports import Refused, WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.producers import Pool, Producer, Ready
+    from onceonly.sinks.kafka.producers.pool import Pool, Producer, Ready
 
 # KafkaError codes: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE and rd_kafka's own _QUEUE_FULL.
 _TOO_LARGE = 10

@@ -1,0 +1,58 @@
+"""An archive of the classes that a campaign's job loads: a quarter of a life's time, and lives are what it spends.
+
+The first life that ends in order writes it, below the cache folder; later ones, of later campaigns too, read it.
+Java goes on without one that does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from onceonly.jars.locked import cache_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly_proof.process import JobProcess
+
+_DUMP_TIMEOUT_S = 90.0
+_POLL_S = 0.05
+_WRITTEN = "classes.jsa"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassArchive:
+    """Where the archive is. Campaign's process."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, java: str) -> ClassArchive:
+        """Give the one for this Java, as it names itself, and the installed Spark."""
+        name = hashlib.sha256(f"{java} {metadata.version('pyspark')}".encode()).hexdigest()[:16]
+        return cls(cache_folder() / "classes" / f"{name}.jsa")
+
+    def option(self, life: Path) -> str:
+        """Give the option of the JVM of a life, by its folder: read the archive, or write one if it ends in order."""
+        if self.path.exists():
+            return f"-XX:SharedArchiveFile={self.path}"
+        return f"-XX:ArchiveClassesAtExit={life / _WRITTEN} -Xlog:disable"
+
+    def finish(self, process: JobProcess, life: Path) -> None:
+        """After a life has ended in order: if there is no archive yet, wait for its JVM's, and put it in place."""
+        if self.path.exists():
+            return
+        deadline = time.monotonic() + _DUMP_TIMEOUT_S
+        while process.members() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if not process.members() and (life / _WRITTEN).exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            whole = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            shutil.copyfile(life / _WRITTEN, whole)
+            whole.replace(self.path)

@@ -1,0 +1,469 @@
+"""The faults: values with a name that are armed, fire, and are healed, one after the other.
+
+A new kind is a frozen dataclass with the methods of :class:`Fault`, and an entry in :data:`KINDS` that draws one.
+Everything random is drawn when the value is made, so that a plan is a list of values and the same seed gives
+the same one. Campaign's process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+from onceonly import failpoints
+from onceonly_proof.campaign import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from onceonly_proof.campaign.points import Points
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
+
+# Passed only while a decided handle is committed again: something must fail between link and receipt before.
+_RECOVERY = ("plan.before_recommit", "plan.after_recommit")
+# Passed only in the first epoch after a start.
+_AT_START = ("plan.after_claim",)
+_OPENER = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
+# Where a pause or a broker's death is most telling: while rows are written, prepared, decided and committed.
+_BROKER_STEPS = (
+    "slot.during_write",
+    "slot.before_prepare",
+    "link.after_put",
+    "commit.before_handle",
+    "sweep.before",
+)
+# Where some of an epoch's files, or all, are visible, and its receipt is still to come, or just there.
+_TAKING_STEPS = (
+    "commit.after_handle",
+    "complete.before",
+    "receipt.before_put",
+    "receipt.after_put",
+    "sweep.before",
+)
+_OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
+_PASSES_MAX = 3
+
+
+class Stage(Protocol):
+    """What faults act upon: the job of a round and the servers around it."""
+
+    @property
+    def points(self) -> Points:
+        """The crash points of every job."""
+        ...
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        """The broker of source, target and transactions."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def workers(self) -> Sequence[int]:
+        """Give the pids of the job's Python workers, planner and commit process among them, in a stable order."""
+        ...
+
+    def kill_driver(self) -> None:
+        """SIGKILL the job's whole tree, and start its next life."""
+        ...
+
+    def take_files(self, *, moves: bool) -> None:
+        """Take all visible files out of the file sink's target, as a landing zone's consumer does."""
+        ...
+
+
+class Fault(Protocol):
+    """One fault. ``arm`` gives what ``fired`` and ``heal`` are asked with; each is called in this order.
+
+    ``crashes`` is how many processes or process trees have died when it has fired.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def crashes(self) -> int: ...
+
+    @property
+    def measured(self) -> bool:
+        """Whether the time until new rows are visible is the job's recovery, and not a broker's start."""
+        ...
+
+    @property
+    def opener(self) -> Fault | None:
+        """The fault that leads to this one, where it has to be led to: armed before it, counted by itself."""
+        ...
+
+    def arm(self, stage: Stage) -> str:
+        """Prepare it. Gives a crash point's key, or the moment at which it is due."""
+        ...
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        """Say when it fired. Asked again and again; what is due at a moment is done here."""
+        ...
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        """After it has fired: the rest of it, and what makes the world whole again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtPoint:
+    """A Python process is killed, or raises, at a crash point; the query, or the task, is run again in its driver."""
+
+    point: str
+    action: str = "kill"
+    nth: int = 1
+    measured: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.action} {self.point}"
+
+    @property
+    def crashes(self) -> int:
+        return 1 if self.action == "kill" else 0
+
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, self.action)
+
+    def arm(self, stage: Stage) -> str:
+        return stage.points.arm(self.point, self.action, self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AtStep:
+    """What begins when a process stands still at a crash point."""
+
+    point: str
+    nth: int
+
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, "raise")
+
+    def arm(self, stage: Stage) -> str:
+        return stage.points.arm(self.point, "pause", self.nth)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return stage.points.fired_at(arming)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AtMoment:
+    """What begins a while after it was armed. ``arming`` is the moment."""
+
+    delay_s: float
+    opener: ClassVar[None] = None
+
+    def arm(self, stage: Stage) -> str:
+        return _due(stage, self.delay_s)
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return float(arming) if stage.now() >= float(arming) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause(_AtStep):
+    """A process stands still at a crash point for a while, and goes on."""
+
+    seconds: float
+    crashes: int = 0
+    measured: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"pause {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.sleep(self.seconds)
+        stage.points.resume(arming)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillDriverAt(_AtStep):
+    """The whole process tree of the job dies while a step stands still."""
+
+    crashes: int = 1
+    measured: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"kill driver at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeFilesAt(_AtStep):
+    """A consumer takes what it sees while a commit stands still; then the whole process tree of the job dies."""
+
+    moves: bool
+    crashes: int = 1
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"{'move' if self.moves else 'load and delete'} files at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.take_files(moves=self.moves)
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillDriver(_AtMoment):
+    """The whole process tree of the job dies at a random moment."""
+
+    name: str = "kill driver at a random moment"
+    crashes: int = 1
+    measured: ClassVar[bool] = True
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kill_driver()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillWorker(_AtMoment):
+    """One of the job's Python workers dies at a random moment. ``which`` chooses, in [0, 1)."""
+
+    which: float
+    name: str = "kill worker at a random moment"
+    crashes: int = 1
+    measured: ClassVar[bool] = True
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        return _signal_worker(stage, arming, self.which, signal.SIGKILL) and stage.now()
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeWorker(_AtMoment):
+    """One of the job's Python workers is stopped (SIGSTOP) for a while, and goes on."""
+
+    which: float
+    seconds: float
+    name: str = "freeze worker"
+    crashes: int = 0
+    measured: ClassVar[bool] = True
+
+    def fired(self, stage: Stage, arming: str) -> float | None:
+        pid = _signal_worker(stage, arming, self.which, signal.SIGSTOP)
+        if pid is None:
+            return None
+        struck = stage.now()
+        try:
+            stage.sleep(self.seconds)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return struck
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillBroker(_AtStep):
+    """The broker gets SIGKILL while a step of the protocol stands still, and comes back."""
+
+    down_s: float
+    crashes: int = 1
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"kill broker at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.kafka.kill()
+        try:
+            stage.points.resume(arming)
+            stage.sleep(self.down_s)
+        finally:
+            stage.kafka.start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBroker(_AtMoment):
+    """The broker is shut down in order at a random moment, and comes back."""
+
+    down_s: float
+    name: str = "stop broker"
+    crashes: int = 0
+    measured: ClassVar[bool] = True
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        stage.kafka.stop()
+        try:
+            stage.sleep(self.down_s)
+        finally:
+            stage.kafka.start()
+
+
+# --- the registry -----------------------------------------------------------------------------------------
+
+Draw: TypeAlias = "Callable[[Random, str], Fault]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of fault: how often it is drawn among the others, where, and how one is drawn.
+
+    ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
+    card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
+    broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
+    numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
+    one in which it is drawn, empty for any.
+    """
+
+    draw: Draw
+    weight: int
+    points: Callable[[str], Sequence[str]] = lambda _: ("",)
+    dear: bool = False
+    later: bool = False
+    query: str = ""
+
+
+def in_one_process(connector: str) -> bool:
+    """Say whether planner and commit are the driver itself, so that their death is the driver's: several sinks."""
+    return "+" in connector
+
+
+def _every(connector: str) -> Sequence[str]:
+    return (*failpoints.EVERYWHERE, *_between_sinks(connector))
+
+
+def _between_sinks(connector: str) -> Sequence[str]:
+    """Points between one sink and the next one, where several share a decision."""
+    sinks = connector.split("+")
+    return [f"{point}[{sink}]" for point in _OF_SINKS for sink in sinks] if len(sinks) > 1 else []
+
+
+def _in_workers(connector: str) -> Sequence[str]:
+    """Points whose process can die without the driver."""
+    return [
+        name for name in failpoints.EVERYWHERE if name.startswith("slot.") or not in_one_process(connector)
+    ]
+
+
+def _ordinary(connector: str) -> Sequence[str]:
+    return [name for name in _every(connector) if name not in _OPENER]
+
+
+def _on_broker(_: str) -> Sequence[str]:
+    return _BROKER_STEPS
+
+
+def _taking(connector: str) -> Sequence[str]:
+    return _TAKING_STEPS if "files" in connector.split("+") else ()
+
+
+KINDS: dict[str, Kind] = {
+    "kill": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=30, points=_in_workers
+    ),
+    "raise": Kind(
+        draw=lambda draw, point: AtPoint(point=point, action="raise", nth=_nth(draw, point)),
+        weight=4,
+        points=_ordinary,
+    ),
+    "pause": Kind(
+        draw=lambda draw, point: Pause(point=point, nth=_nth(draw, point), seconds=draw.uniform(0.1, 1.5)),
+        weight=3,
+        points=_ordinary,
+    ),
+    "kill worker": Kind(
+        draw=lambda draw, _: KillWorker(delay_s=draw.uniform(0, 0.6), which=draw.random()), weight=5
+    ),
+    "freeze worker": Kind(
+        draw=lambda draw, _: FreezeWorker(
+            delay_s=draw.uniform(0, 0.6), which=draw.random(), seconds=draw.uniform(0.3, 2.0)
+        ),
+        weight=1,
+    ),
+    "kill driver at": Kind(
+        draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
+        weight=3,
+        points=_every,
+        dear=True,
+    ),
+    "take files at": Kind(
+        draw=lambda draw, point: TakeFilesAt(
+            point=point,
+            nth=_nth(draw, point),
+            moves=draw.random() < 0.5,  # noqa: PLR2004  as often as not
+        ),
+        weight=2,
+        points=_taking,
+        dear=True,
+        later=True,
+    ),
+    "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),
+    "kill broker": Kind(
+        draw=lambda draw, point: KillBroker(point=point, nth=_nth(draw, point), down_s=draw.uniform(0, 1.0)),
+        weight=1,
+        points=_on_broker,
+        dear=True,
+    ),
+    "stop broker": Kind(
+        draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
+        weight=1,
+        dear=True,
+    ),
+    "kill at letters": Kind(
+        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
+        weight=10,
+        points=lambda _: failpoints.OF_LETTERS,
+        later=True,
+        query=queries.LETTERS,
+    ),
+}
+
+
+def _nth(draw: Random, point: str) -> int:
+    return 1 if point in _OPENER else draw.randint(1, _PASSES_MAX)
+
+
+def _opener(point: str, action: str) -> AtPoint | None:
+    opener = _OPENER.get(point)
+    return AtPoint(point=opener, action=action) if opener else None
+
+
+def _due(stage: Stage, delay_s: float) -> str:
+    return repr(stage.now() + delay_s)
+
+
+def _signal_worker(stage: Stage, arming: str, which: float, number: signal.Signals) -> int | None:
+    """Signal one of the workers when it is time; give its pid, None while there is nobody to be signalled."""
+    if stage.now() < float(arming):
+        return None
+    workers = stage.workers()
+    if not workers:
+        return None
+    pid = workers[int(which * len(workers))]
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return None
+    return pid

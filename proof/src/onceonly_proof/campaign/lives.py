@@ -1,0 +1,161 @@
+"""The lives of a campaign's job: each a process tree of its own, the next one kept warm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from onceonly.errors import SetupError
+from onceonly_proof.campaign.task import ERROR, READY, STOP, Task
+from onceonly_proof.process import JobProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly_proof.campaign.classes import ClassArchive
+
+_READY_TIMEOUT_S = 240.0
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+_DAEMON = "pyspark.daemon"
+_WARM = Path(__file__).with_name("warm")
+
+
+@dataclass(slots=True)
+class Life:
+    """One process tree of the job. Campaign's process, its main thread."""
+
+    folder: Path
+    process: JobProcess
+    classes: ClassArchive
+
+    @property
+    def events(self) -> Path:
+        """Where it writes the event log."""
+        return self.folder / "events"
+
+    def is_ready(self) -> bool:
+        """Say whether it waits for a task, or has one."""
+        return (self.folder / READY).exists()
+
+    def workers(self) -> list[int]:
+        """Give the pids of its Python workers, oldest first: those that Spark's daemons have forked."""
+        found: list[tuple[float, int]] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.process.root.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    parent = process.parent()
+                    if parent is not None and all(
+                        _DAEMON in " ".join(p.cmdline()) for p in (process, parent)
+                    ):
+                        found.append((process.create_time(), process.pid))
+        return [pid for _, pid in sorted(found)]
+
+    def error(self) -> str:
+        """Say why it ended by itself."""
+        with contextlib.suppress(OSError):
+            failure = json.loads((self.folder / ERROR).read_text(encoding="utf-8"))
+            return f"{failure['code']}: {failure['what']}"
+        return self.process.last_lines()
+
+    def kill(self) -> None:
+        """SIGKILL the whole tree. Idempotent."""
+        self.process.kill()
+
+    def stop(self) -> bool:
+        """Let the query end in order; kill what is still there then. Say whether it did."""
+        (self.folder / STOP).touch()
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while self.process.exit_code is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        ended = self.process.exit_code == 0
+        if ended:
+            self.classes.finish(self.process, self.folder)
+        self.process.kill()
+        return ended
+
+
+@dataclass(slots=True)
+class Lives:
+    """Starts lives, and keeps one warm beside the one that runs, so that a driver's death costs a query's start alone.
+
+    Campaign's process, its main thread: a child dies with the thread that has started it.
+    """
+
+    folder: Path
+    env: Mapping[str, str]
+    classes: ClassArchive
+    early: bool = True
+    """Whether Spark's daemons import what workers need before they fork the first."""
+    count: int = 0
+    _spare: Life | None = None
+    _running: list[Life] = field(default_factory=list)
+
+    def warm(self) -> None:
+        """Start the life after this one, if that is not done. Not while the machine is busy with a recovery."""
+        if self._spare is None:
+            self._spare = self._start()
+
+    def next(self, task: Task) -> Life:
+        """Give a life that has the task.
+
+        Raises:
+            SetupError: Spark did not come up.
+        """
+        life = self._spare or self._start()
+        self._spare = None
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not life.is_ready():
+            if life.process.exit_code is not None or time.monotonic() > deadline:
+                raise SetupError(
+                    f"the campaign's job did not come up; the last lines of its log:\n{life.process.last_lines()}",
+                    next_step="see whether Java and PySpark work here, and whether memory is short",
+                )
+            time.sleep(_POLL_S)
+        task.give(life.folder)
+        return life
+
+    def forget(self, life: Life) -> None:
+        """Remove what a life has left on disk."""
+        life.kill()
+        self._running.remove(life)
+        shutil.rmtree(life.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Kill all of them. Idempotent."""
+        for life in self._running:
+            life.kill()
+
+    def _start(self) -> Life:
+        self.count += 1
+        folder = self.folder / f"life-{self.count}"
+        (folder / "events").mkdir(parents=True)
+        java = self.classes.option(folder)
+        command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.campaign.job", str(folder)]
+        process = JobProcess.start(
+            [*command, f"--java={java}"],
+            log=folder / "job.log",
+            env={
+                **self.env,
+                "ONCEONLY_EVENTS": str(folder / "events"),
+                **({"PYTHONPATH": _python_path()} if self.early else {}),
+            },
+            cwd=folder,
+        )
+        life = Life(folder, process, self.classes)
+        self._running.append(life)
+        return life
+
+
+def _python_path() -> str:
+    """Put the folder first that makes Spark's daemons import early."""
+    return os.pathsep.join(filter(None, (str(_WARM), os.environ.get("PYTHONPATH"))))

@@ -1,0 +1,62 @@
+"""What the query of a round does with rows between source and sinks, and what the round needs for it. Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onceonly_proof.campaign.workload import Workload
+
+UNCHANGED = "unchanged"
+"""Every row goes on as it came."""
+LETTERS = "letters"
+"""The same, into a topic that refuses the larger rows: they become dead letters, in files."""
+HDFS, ROCKSDB = "hdfs", "rocksdb"
+"""What came before is dropped, by a state in Spark's HDFS-backed store, or in RocksDB with a changelog."""
+QUERIES = (UNCHANGED, LETTERS, HDFS, ROCKSDB)
+STATEFUL = frozenset({HDFS, ROCKSDB})
+
+LIMIT_BYTES = 1_500
+"""``max.message.bytes`` of a topic that refuses rows."""
+_LARGE_BYTES = 2_000
+_REPEATED = 0.2
+# As often unchanged as not.
+_DRAWN = (UNCHANGED,) * 3 + (LETTERS, HDFS, ROCKSDB)
+_STORES = "org.apache.spark.sql.execution.streaming.state"
+_PROVIDERS = {HDFS: "HDFSBackedStateStoreProvider", ROCKSDB: "RocksDBStateStoreProvider"}
+
+
+def is_possible(query: str, connector: str) -> bool:
+    """Say whether a connector can have it: only a topic refuses rows of the campaign's kind."""
+    return query != LETTERS or "kafka" in connector.split("+")
+
+
+def draw(seed: int, number: int, connector: str) -> str:
+    """Draw the query of a round, from numbers of its own: what the seed has always given stays as it was."""
+    drawn = [query for query in _DRAWN if is_possible(query, connector)]
+    return random.Random(f"{seed}/{number}/{connector}/query").choice(drawn)
+
+
+def adapt(workload: Workload, query: str) -> Workload:
+    """Give the workload what a query is to be seen at: rows that are too large, or rows that came before."""
+    if query == LETTERS:
+        return replace(workload, bytes_max=_LARGE_BYTES)
+    return replace(workload, repeated=_REPEATED) if query in STATEFUL else workload
+
+
+def topic_configs(query: str) -> dict[str, str]:
+    """Give the settings of the target's topic."""
+    return {"max.message.bytes": str(LIMIT_BYTES)} if query == LETTERS else {}
+
+
+def session(query: str) -> dict[str, str]:
+    """Give the settings of the session in which it is started."""
+    if query not in STATEFUL:
+        return {}
+    return {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.providerClass": f"{_STORES}.{_PROVIDERS[query]}",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }

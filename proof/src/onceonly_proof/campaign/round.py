@@ -1,0 +1,454 @@
+"""One round: a query of its own under a plan of faults, drained, stopped, and audited."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.model import Guarantee
+from onceonly_proof import traces
+from onceonly_proof.auditor import collect, judge
+from onceonly_proof.campaign import queries, result, watch
+from onceonly_proof.campaign.result import Round
+from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.watch import Watch
+from onceonly_proof.campaign.workload import Feeder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from onceonly_proof.auditor import Verdict, World
+    from onceonly_proof.campaign.broker import Broker
+    from onceonly_proof.campaign.display import Display
+    from onceonly_proof.campaign.faults import Fault
+    from onceonly_proof.campaign.lives import Life, Lives
+    from onceonly_proof.campaign.plan import Blow, Plan
+    from onceonly_proof.campaign.points import Points
+    from onceonly_proof.campaign.values import Trace
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
+
+_POLL_S = 0.01
+_LOOK_S = 0.5
+# Bounds for a machine that many share; a healthy one needs a hundredth of them.
+_FIRE_TIMEOUT_S = 90.0
+_RECOVER_TIMEOUT_S = 180.0
+_DRAIN_TIMEOUT_S = 240.0
+_VISIBLE_TIMEOUT_S = 20.0
+_TRACE_TIMEOUT_S = 600.0
+# What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
+_READER_LAG_S = {"kafka": 0.2, "files": 0.4}
+_OWN_ENDS_MAX = 3
+_CREATE_ATTEMPTS_MAX = 3
+KEPT, _BLOWS, _EVENTS = "world.jsonl", "faults.jsonl", "events"
+
+
+@dataclass(slots=True)
+class Arena:
+    """What the rounds of one invocation share."""
+
+    folder: Path
+    kafka: Broker
+    points: Points
+    lives: Lives
+    display: Display
+    commit: str = ""
+    broker: str = ""
+    trace: bool = False
+    """Whether each round's event log is held against the model."""
+    kept: list[Path] = field(default_factory=list)
+    """Folders of rounds that were not clean."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """One round while it runs; what its faults act upon. Campaign's process, its main thread."""
+
+    arena: Arena
+    plan: Plan
+    guarantee: Guarantee
+    task: Task
+    watch: Watch
+    feeder: Feeder
+    life: Life
+    lives: list[Life] = field(default_factory=list)
+    armed: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    crashes: int = 0
+    died: float = 0.0
+    """When the last driver was killed."""
+    recovery_s: list[float] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    own_ends: int = 0
+    """How often the job has ended by itself."""
+
+    # --- what faults ask for: see faults.Stage --------------------------------------------------------------
+
+    @property
+    def points(self) -> Points:
+        return self.arena.points
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        return self.arena.kafka
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def workers(self) -> Sequence[int]:
+        return self.life.workers()
+
+    def kill_driver(self) -> None:
+        self.life.kill()
+        self.died = self.now()
+        self._live_again()
+
+    def take_files(self, *, moves: bool) -> None:
+        watch.take_files(self.task, moves=moves)
+
+    # --- the round ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Wait until every sink shows a row."""
+        if not self.until(lambda: self.watch.holds(1), _RECOVER_TIMEOUT_S):
+            self.trouble.append(f"nothing was visible {_RECOVER_TIMEOUT_S:g} s after the start")
+
+    def strike(self, blow: Blow) -> None:
+        """Carry out one fault, and wait until the query shows new rows again."""
+        fault = blow.fault
+        time.sleep(blow.gap_s)
+        self.arena.display.step = fault.name
+        begun = self.now()
+        opener = fault.opener
+        opening = self._arm(opener) if opener else ""
+        arming = self._arm(fault)
+        struck: list[float] = []
+
+        def has_fired() -> bool:
+            moment = fault.fired(self, arming)
+            struck.extend([] if moment is None else [moment])
+            return moment is not None
+
+        if self.until(has_fired, _FIRE_TIMEOUT_S):
+            fault.heal(self, arming)
+            self._count(fault)
+        self.points.disarm()
+        if opener and opener.fired(self, opening) is not None:
+            self._count(opener)
+        healed = self.now()
+        if struck:
+            # A driver dies after its step has stood still for a moment.
+            self._recover(max(struck[0], self.died), crash=fault.crashes > 0 and fault.measured)
+        # Not before: a recovery needs the machine for itself.
+        self.arena.lives.warm()
+        self._note(
+            blow,
+            armed_s=begun,
+            fired_s=struck[0] if struck else None,
+            healed_s=healed,
+            recovered_s=self.now(),
+        )
+
+    def settle(self, fed: int, distinct: int) -> None:
+        """Wait until everything that was fed is in an epoch that Spark has noted, and so many rows are visible."""
+        self.arena.display.step = "draining"
+        checkpoint = Path(self.task.checkpoint)
+
+        def drained() -> bool:
+            newest = _newest(checkpoint / "offsets")
+            return (
+                newest == _newest(checkpoint / "commits")
+                and _barrier(checkpoint, newest, self.task.source) >= fed
+            )
+
+        if not self.until(drained, _DRAIN_TIMEOUT_S):
+            self.trouble.append(f"not drained {_DRAIN_TIMEOUT_S:g} s after the last fault")
+        elif self.guarantee is not Guarantee.AT_MOST_ONCE:
+            # What is missing after that is for the audit to say.
+            self.until(lambda: self.watch.holds(distinct), _VISIBLE_TIMEOUT_S)
+
+    def end(self) -> None:
+        """Stop the job in order."""
+        if not self.life.stop():
+            self.trouble.append(f"the job did not stop in order: {self.life.error()}")
+
+    def _arm(self, fault: Fault) -> str:
+        self.armed[fault.name] += 1
+        return fault.arm(self)
+
+    def _count(self, fault: Fault) -> None:
+        self.fired[fault.name] += 1
+        self.crashes += fault.crashes
+
+    def _recover(self, struck: float, *, crash: bool) -> None:
+        """Wait until every sink shows something new; note how long that took."""
+        seen: list[float] = []
+        lag_s = max(_READER_LAG_S[sink] for sink in self.task.sinks)
+
+        def new_rows() -> bool:
+            moment = self.watch.first_after(struck + lag_s)
+            seen.extend([] if moment is None else [moment])
+            return moment is not None
+
+        if not self.until(new_rows, _RECOVER_TIMEOUT_S):
+            self.trouble.append(
+                f"nothing new was visible {_RECOVER_TIMEOUT_S:g} s after {self.arena.display.step}"
+            )
+        elif crash:
+            self.recovery_s.append(round(seen[0] - struck, 3))
+
+    def _note(self, blow: Blow, **times: float | None) -> None:
+        """Write down what was done when, for whoever reads a round that was kept."""
+        line = {"fault": blow.fault.name, "what": str(blow.fault), **times}
+        with (Path(self.task.checkpoint).parent / _BLOWS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def until(self, condition: Callable[[], object], timeout_s: float) -> bool:
+        """Wait for a condition while the job is kept alive; say whether it came true."""
+        deadline = time.monotonic() + timeout_s
+        look = 0.0
+        while not condition():
+            now = time.monotonic()
+            if now > deadline:
+                return False
+            if now > look:
+                look = now + _LOOK_S
+                self._look()
+            time.sleep(_POLL_S)
+        return True
+
+    def _look(self) -> None:
+        """Show how far it is, and start the job again if it has ended by itself."""
+        display = self.arena.display
+        display.fired, display.rows = self.fired.total(), self.watch.least()
+        display.crashes_now = self.crashes
+        self.feeder.ahead_of = display.rows
+        if self.life.process.exit_code is not None:
+            self.trouble.append(f"the job ended by itself: {self.life.error()}")
+            self.own_ends += 1
+            if self.own_ends > _OWN_ENDS_MAX:
+                raise UnavailableError(
+                    f"the job ended by itself again and again: {self.trouble[-1]}",
+                    next_step="read the job's log in the kept folder",
+                )
+            self._live_again()
+
+    def _live_again(self) -> None:
+        self.life = self.arena.lives.next(self.task)
+        self.lives.append(self.life)
+
+
+def run_round(
+    arena: Arena, plan: Plan, guarantee: Guarantee, *, crashes_max: int | None = None
+) -> tuple[Round, Path | None]:
+    """Run a round until its plan is done or so many crashes have happened; audit it.
+
+    Gives the round, and the folder that is kept of it if it was not clean.
+    """
+    started, begun = datetime.now(UTC), time.monotonic()
+    name = f"{plan.seed}-{plan.number}-{plan.connector.replace('+', '-')}"
+    folder = arena.folder / f"round-{name}"
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    task = _task(arena.kafka, plan, guarantee, name, folder)
+    verdict: Verdict | None = None
+    world: World | None = None
+    not_audited = ""
+    trace: Trace = ""
+    stuck: tuple[str, ...] = ()
+    with ExitStack() as close:
+        reader = Watch.begin(task)
+        close.callback(reader.close)
+        feeder = Feeder(task.servers, task.source, plan.workload)
+        life = arena.lives.next(task)
+        scene = Scene(arena, plan, guarantee, task, reader, feeder, life, [life])
+        try:
+            feeder.start()
+            scene.begin()
+            for blow in plan.blows:
+                arena.display.armed = len(plan.blows)
+                if crashes_max is not None and scene.crashes >= crashes_max:
+                    break
+                scene.strike(blow)
+            scene.settle(feeder.stop(), feeder.distinct)
+            scene.end()
+            reader.close()
+            arena.display.step = "audit"
+            world = _world(task, reader, scene)
+            scene.trouble += reader.blind(world.at_end)
+            verdict = judge(watch.judged(task, world), guarantee)
+            if arena.trace:
+                arena.display.step = "trace"
+                trace, stuck = _held_against_the_model(folder / _EVENTS, scene)
+        except OnceonlyError as error:
+            not_audited = error.what
+        finally:
+            arena.points.disarm()
+    anomalies, allowed = result.split(verdict.anomalies if verdict else {}, guarantee.value)
+    done = Round(
+        seed=plan.seed,
+        number=plan.number,
+        connector=plan.connector,
+        guarantee=guarantee.value,
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seconds=round(time.monotonic() - begun, 1),
+        rows=len(world.inputs) if world else 0,
+        epochs=_newest(Path(task.checkpoint) / "commits") + 1,
+        crashes=scene.crashes,
+        armed=dict(scene.armed),
+        faults=dict(scene.fired),
+        anomalies=anomalies,
+        allowed=allowed,
+        examples=(*stuck, *(verdict.examples if verdict else ())),
+        recovery_s=tuple(scene.recovery_s),
+        # A last line of a job may be many; a doubt is one.
+        trouble=tuple(" ".join(text.split()) for text in scene.trouble),
+        not_audited=not_audited,
+        dear=plan.dear,
+        each=plan.each,
+        trace=trace,
+        limit_s=plan.limit_s,
+        query=plan.query,
+        broker=arena.broker,
+        commit=arena.commit,
+    )
+    if done.verdict == "clean":
+        _remove(arena, scene, folder)
+        return done, None
+    _keep(arena, scene, folder, world)
+    arena.kept.append(folder)
+    return done, folder
+
+
+def _task(kafka: Broker, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
+    # A round that was interrupted is run again from its beginning, on topics of its own.
+    own = f"{name}-{os.getpid()}"
+    task = Task(
+        servers=kafka.bootstrap_servers,
+        source=f"in-{own}",
+        target=f"out-{own}",
+        files=str(folder / "files"),
+        checkpoint=str(folder / "checkpoint"),
+        connector=plan.connector,
+        guarantee=guarantee.value,
+        per_epoch=plan.workload.per_epoch,
+        limit_s=plan.limit_s,
+        query=plan.query,
+        sink_servers=kafka.sink_servers,
+        sink_options=kafka.sink_options,
+    )
+    _create(kafka, task.source, plan.workload.partitions, {})
+    _create(kafka, task.target, plan.workload.targets, queries.topic_configs(plan.query))
+    return task
+
+
+def _create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+    """Create a topic on a broker that may have been killed a moment ago. Raises ``UnavailableError``."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    kafka.start()
+    problem: KafkaException | None = None
+    for _ in range(_CREATE_ATTEMPTS_MAX):
+        try:
+            kafka.create_topic(topic, partitions=partitions, configs=configs)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return  # the answer to an attempt before this one was late
+            problem = error
+        else:
+            return
+    raise UnavailableError(
+        f"topic {topic} could not be created: {problem}",
+        next_step="see whether the machine is too busy for a broker, then run the same command again",
+    )
+
+
+def _world(task: Task, reader: Watch, scene: Scene) -> World:
+    events = Path(task.checkpoint).parent / _EVENTS
+    events.mkdir()
+    for life in scene.lives:
+        life.kill()
+        for path in life.events.glob("*.jsonl"):
+            path.replace(events / path.name)
+    return collect(
+        watch.inputs(task),
+        sinks=watch.readers(task),
+        checkpoint=task.checkpoint,
+        events=events,
+        during=reader.seen(),
+    )
+
+
+def _held_against_the_model(events: Path, scene: Scene) -> tuple[Trace, tuple[str, ...]]:
+    """Ask whether a behaviour of the model gives this event log; give the word, and what is not explained."""
+    try:
+        found = traces.validate(events, timeout_s=_TRACE_TIMEOUT_S)
+    except (ValueError, TimeoutError) as error:
+        scene.trouble.append(f"its event log could not be held against the model: {error}")
+        return "unknown", ()
+    stuck = tuple(str(verdict) for verdict in found if not verdict.accepted)
+    return ("rejected" if stuck else "accepted"), stuck
+
+
+def _remove(arena: Arena, scene: Scene, folder: Path) -> None:
+    from confluent_kafka import KafkaException
+
+    for life in scene.lives:
+        arena.lives.forget(life)
+    shutil.rmtree(folder, ignore_errors=True)
+    admin = arena.kafka.admin()
+    for answer in admin.delete_topics([scene.task.source, scene.task.target]).values():
+        with suppress(KafkaException):  # a topic that stays harms nobody but the disk
+            answer.result(_RECOVER_TIMEOUT_S)
+
+
+def _keep(arena: Arena, scene: Scene, folder: Path, world: World | None) -> None:
+    """Put together what tells what happened: logs, events, and all rows that went in and came out."""
+    for number, life in enumerate(scene.lives, 1):
+        life.kill()
+        shutil.copytree(
+            life.folder, folder / f"life-{number}", ignore=shutil.ignore_patterns("spark", "*.jsa")
+        )
+        arena.lives.forget(life)
+    if world is not None:
+        with (folder / KEPT).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in _lines(world))
+
+
+def _lines(world: World) -> Iterator[str]:
+    for each in world.inputs:
+        yield json.dumps({"in": each.partition, "at": each.position, "value": each.value.decode()})
+    for kind, rows in (("end", world.at_end), ("during", world.during)):
+        for row in rows:
+            value = (row.value or b"").decode(errors="replace")
+            yield json.dumps(
+                {kind: row.sink, "place": row.place, "order": row.order, "t": row.seen_s, "value": value}
+            )
+
+
+def _newest(folder: Path) -> int:
+    try:
+        return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def _barrier(checkpoint: Path, epoch: int, topic: str) -> int:
+    """Count the rows of the input up to the end of an epoch, by the offsets that Spark wrote; 0 if there are none."""
+    try:
+        text = (checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
+        return sum(json.loads(text.splitlines()[-1])[topic].values())
+    except (OSError, IndexError, ValueError, KeyError):
+        return 0  # not there, or being written

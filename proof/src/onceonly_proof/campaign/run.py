@@ -1,0 +1,175 @@
+"""The campaign: round after round on one broker, until enough has crashed or the time is over."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.jars.locked import ensure_jars
+from onceonly.model import Guarantee
+from onceonly_proof.campaign import machine as host
+from onceonly_proof.campaign import page, queries, result
+from onceonly_proof.campaign.broker import Broker, BrokerKind
+from onceonly_proof.campaign.classes import ClassArchive
+from onceonly_proof.campaign.display import Display
+from onceonly_proof.campaign.lives import Lives
+from onceonly_proof.campaign.plan import plan_round
+from onceonly_proof.campaign.points import Points
+from onceonly_proof.campaign.round import KEPT, Arena, run_round
+from onceonly_proof.embedded.jars import checker_jar
+from onceonly_proof.process import of_the_dead
+from onceonly_proof.tla import formal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onceonly_proof.campaign.result import Result
+
+CONNECTORS = ("kafka", "files", "kafka+files")
+_PREFIX = "onceonly-verify-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignOptions:
+    """What is asked for. ``crashes`` are those of the whole report, ``minutes`` those of this invocation."""
+
+    connectors: tuple[str, ...] = CONNECTORS
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    crashes: int | None = None
+    minutes: float | None = None
+    seed: int = 1
+    json: Path | None = None
+    html: Path | None = None
+    dear: bool = True
+    each: bool = False
+    broker: BrokerKind = field(default_factory=BrokerKind)
+    trace: bool = False
+    """Hold each round's event log against the model."""
+    number: int | None = None
+    """Run this round alone, again."""
+    query: str = ""
+    """What the queries of all rounds do; empty where it is drawn."""
+
+
+def run_campaign(options: CampaignOptions, console: Console) -> Result:
+    """Run rounds until the report holds what is asked for; it is written after each. Campaign's process.
+
+    Blocks for minutes or hours, ends every process that it has started, and goes on where the report in ``json``
+    ends. What is not clean is kept in a folder beside the report, or in a temporary one, and named.
+
+    Raises:
+        SetupError: the machine lacks something.
+        ConfigurationError: the report is none, or of a newer version.
+    """
+    done = _report(options)
+    if options.number is None and options.crashes is None and options.minutes is None:
+        raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
+    for connector in options.connectors:
+        if options.query and not queries.is_possible(options.query, connector):
+            raise ConfigurationError(
+                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
+                next_step="name another --sink, or leave out --query",
+            )
+    if options.trace:
+        _require_model(options, console)
+    ends = monotonic() + 60 * options.minutes if options.minutes else None
+    if _is_enough(options, done):
+        return done
+    ensure_jars(console)
+    with ExitStack() as close:
+        _tidy_after_the_dead()
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        kept: list[Path] = []
+        close.callback(host.tidy, folder, kept)
+        kafka = close.enter_context(Broker(folder / "kafka", options.broker))
+        close.callback(kafka.kill)
+        points = Points(folder / "points")
+        lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
+        close.callback(lives.close)
+        display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
+        arena = Arena(
+            folder,
+            kafka,
+            points,
+            lives,
+            display,
+            commit=host.commit(),
+            broker=str(options.broker),
+            trace=options.trace,
+            kept=kept,
+        )
+        display.say(f"seed {options.seed}, broker {options.broker}; work in {folder}")
+        if options.number is not None:
+            return _one_more(arena, options, done, options.number)
+        while not _is_enough(options, done) and (ends is None or monotonic() < ends):
+            done = _one_more(arena, options, done, result.next_number(done, options.seed))
+    return done
+
+
+def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int) -> Result:
+    connector = options.connectors[(number - 1) % len(options.connectors)]
+    plan = plan_round(
+        options.seed,
+        number,
+        connector,
+        guarantee=options.guarantee,
+        dear=options.dear,
+        each=options.each,
+        query=options.query,
+    )
+    arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}, {plan.query}")
+    wanted = options.crashes - done.crashes if options.crashes else None
+    found, kept = run_round(arena, plan, options.guarantee, crashes_max=wanted)
+    done = result.add(done, found)
+    arena.display.crashes, arena.display.crashes_now = done.crashes, 0
+    arena.display.anomalies = sum(done.anomalies.values())
+    arena.display.say(
+        f"round {number}, {connector}, {plan.query}: {found.verdict}; {found.crashes} crashes by "
+        f"{sum(found.faults.values())} faults, {found.rows} rows in {found.epochs} epochs, {found.seconds:.0f} s"
+        + (f"; kept in {kept}" if kept else "")
+    )
+    for text in (*found.doubts, *found.examples):
+        arena.display.say(f"  {text}")
+    _write(options, done)
+    return done
+
+
+def _require_model(options: CampaignOptions, console: Console) -> None:
+    """See before the first round that its trace can be judged. Raises ``ConfigurationError``, ``SetupError``."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        raise ConfigurationError(
+            f"the model is of exactly-once, not of {options.guarantee.value}", next_step="leave out --trace"
+        )
+    formal()
+    checker_jar(console)
+
+
+def _report(options: CampaignOptions) -> Result:
+    if options.json is not None and options.json.exists():
+        found = result.read(options.json)
+        return result.fold(found.rounds, seed=options.seed, machine=host.machine(), versions=host.versions())
+    return result.fold([], seed=options.seed, machine=host.machine(), versions=host.versions())
+
+
+def _is_enough(options: CampaignOptions, done: Result) -> bool:
+    return options.crashes is not None and done.crashes >= options.crashes
+
+
+def _write(options: CampaignOptions, done: Result) -> None:
+    if options.json is not None:
+        result.write(options.json, done)
+    if options.html is not None:
+        page.write(options.html, done)
+
+
+def _tidy_after_the_dead() -> None:
+    """Remove what campaigns that were killed have left; the rounds that they had kept stay."""
+    for folder in of_the_dead(Path(tempfile.gettempdir()), _PREFIX):
+        with suppress(OSError):  # another user's, or another campaign is just doing the same
+            host.tidy(folder, [path.parent for path in folder.glob(f"round-*/{KEPT}")])

@@ -1,0 +1,78 @@
+"""What a job of a campaign is told, and the files over which it is told so: values for both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  as below
+from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run time
+
+import msgspec
+
+from onceonly_proof.campaign import queries
+
+READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
+"""Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
+EXIT_TYPED_ERROR = 3
+SPARK = "spark"
+"""The connector that is Spark's own sink for Kafka, at least once: what recovery is compared with."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One query: Kafka → ``query`` → the sinks of ``connector``, which share a decision if they are several."""
+
+    servers: str
+    source: str
+    target: str
+    files: str
+    checkpoint: str
+    connector: str
+    guarantee: str
+    per_epoch: int
+    limit_s: float | None = None
+    """How long an epoch may take."""
+    query: str = queries.UNCHANGED
+    """What it does with the rows."""
+    sink_servers: str = ""
+    sink_options: Mapping[str, str] = {}
+    """Where a sink of ours finds the broker, where it is not as all others do, and what it needs there."""
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(self.connector.split("+"))
+
+    @property
+    def letters(self) -> str:
+        """The folder of dead letters."""
+        return f"{self.files}-letters"
+
+    def options(self, sink: str) -> dict[str, str]:
+        """Give the options of one of its sinks."""
+        kafka = {"kafka.bootstrap.servers": self.servers, "topic": self.target}
+        if sink == SPARK:
+            return kafka
+        ours = {**kafka, **self.sink_options}
+        if self.sink_servers:
+            ours["kafka.bootstrap.servers"] = self.sink_servers
+        own = {
+            "kafka": ours,
+            "files": {"path": self.files, "format": "json"},
+        }[sink]
+        # With several sinks, the limit is their decision's.
+        limited = self.limit_s is not None and len(self.sinks) == 1
+        limit = {"onceonly.epoch.timeout": f"{self.limit_s:g}"} if limited else {}
+        refused = self._of_letters() if sink == "kafka" and self.query == queries.LETTERS else {}
+        return {**own, **limit, **refused, "onceonly.guarantee": self.guarantee}
+
+    def _of_letters(self) -> dict[str, str]:
+        return {
+            "onceonly.refused": "deadletter",
+            "onceonly.deadletter.format": "onceonly.files",
+            "onceonly.deadletter.option.path": self.letters,
+            "onceonly.deadletter.option.format": "json",
+            "onceonly.deadletter.limit": str(self.per_epoch),
+        }
+
+    def give(self, life: Path) -> None:
+        """Give it to a job that waits for one."""
+        written = life / f"{TASK}.tmp"
+        written.write_bytes(msgspec.json.encode(self))
+        written.replace(life / TASK)

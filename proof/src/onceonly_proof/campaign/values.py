@@ -1,0 +1,139 @@
+"""The values of a campaign's report: a round, a row of the guarantee matrix, and the whole. All frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from onceonly_proof.campaign.queries import UNCHANGED
+from onceonly_proof.embedded.jars import NEWEST
+
+VERSION = 2
+"""Of the file. A reader takes older ones and refuses newer ones."""
+
+Verdict: TypeAlias = Literal["clean", "anomalies", "inconclusive"]
+Counts: TypeAlias = Mapping[str, int]
+"""How often, by name."""
+Trace: TypeAlias = Literal["", "accepted", "rejected", "unknown"]
+"""Whether the model explains a round's event log; empty where it was not asked."""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One workload under its faults, and what the auditor found afterwards. Times in seconds."""
+
+    seed: int
+    number: int
+    """From 1; seed and number give the same workload and the same faults again."""
+    connector: str
+    guarantee: str
+    started: str
+    """UTC, as in ``2026-11-21T19:20:00Z``; tells two runs of the same round apart."""
+    seconds: float
+    rows: int
+    """Input rows whose place in the output was checked."""
+    epochs: int
+    crashes: int
+    """Processes, or process trees, that died by a fault."""
+    armed: Counts
+    faults: Counts
+    """Those that fired. An armed one that did not makes the round inconclusive."""
+    anomalies: Counts
+    """What breaks the guarantee, by every name that the auditor knows, zero too."""
+    allowed: Counts = {}
+    """What the auditor found and the guarantee allows: duplicates under at-least-once."""
+    examples: tuple[str, ...] = ()
+    recovery_s: tuple[float, ...] = ()
+    """From each death to the first newly visible row."""
+    trouble: tuple[str, ...] = ()
+    """What went wrong besides the faults, one sentence each: a round with any proves nothing."""
+    not_audited: str = ""
+    """Why the outside world could not be read, where it could not."""
+    dear: bool = True
+    """Whether faults that take seconds each were among those drawn; part of what the seed means."""
+    each: bool = False
+    """Whether it had one fault of every kind, instead of a draw."""
+    trace: Trace = ""
+    limit_s: float | None = None
+    """How long an epoch was allowed to take."""
+    query: str = ""
+    """What the query did with the rows; empty where a report did not say it yet, and they went on unchanged."""
+    broker: str = ""
+    """The kind of the broker, as ``--broker`` takes it; empty where a report did not say it yet."""
+    commit: str = ""
+    """The version of onceonly's code, as git names it."""
+
+    @property
+    def name(self) -> str:
+        """How people speak of it."""
+        return f"round {self.number} of seed {self.seed}"
+
+    @property
+    def command(self) -> str:
+        """What runs this round again: the same workload, the same faults."""
+        return (
+            f"onceonly verify --sink {self.connector} --guarantee {self.guarantee} "
+            f"--seed {self.seed} --round {self.number}"
+            f" --query {self.query or UNCHANGED}"
+            f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
+            f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What this round alone says of its connector. A round without a crash may be clean; a campaign may not."""
+        if sum(self.anomalies.values()) or self.trace == "rejected":
+            return "anomalies"
+        return "inconclusive" if self.doubts else "clean"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why this round proves nothing, one sentence each."""
+        found = [
+            f"{self.name} ({self.connector}): {name} was armed {times} times, fired {self.faults.get(name, 0)}"
+            for name, times in self.armed.items()
+            if self.faults.get(name, 0) < times
+        ]
+        found += [f"{self.name} ({self.connector}): {text}" for text in self.trouble]
+        if self.not_audited:
+            found.append(f"{self.name} ({self.connector}) could not be audited: {self.not_audited}")
+        elif self.rows == 0:
+            found.append(f"{self.name} ({self.connector}): the audit had no row to check")
+        return tuple(found)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of the guarantee matrix: all rounds of one connector under one guarantee."""
+
+    connector: str
+    guarantee: str
+    rounds: int
+    crashes: int
+    faults: Counts
+    epochs: int
+    rows: int
+    anomalies: Counts
+    allowed: Counts
+    verdict: Verdict
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
+
+    version: int
+    verdict: Verdict
+    why: tuple[str, ...]
+    seed: int
+    crashes: int
+    faults: Counts
+    armed: Counts
+    anomalies: Counts
+    allowed: Counts
+    examples: tuple[str, ...]
+    traces: Counts = {}
+    """How many event logs the model explains, rejects, or could not be held against; by the word of the round."""
+    matrix: tuple[Row, ...]
+    rounds: tuple[Round, ...]
+    machine: Mapping[str, str | int | float]
+    versions: Mapping[str, str]

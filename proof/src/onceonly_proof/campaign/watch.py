@@ -1,0 +1,199 @@
+"""How the auditor's readers look at a round's sinks: all the time while it runs, and once when it is over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from onceonly.errors import UnavailableError
+from onceonly.model import letters_name
+from onceonly_proof.auditor import (
+    FilesReader,
+    KafkaReader,
+    KafkaWatcher,
+    LettersReader,
+    PollingWatcher,
+    query_id,
+    read_inputs,
+)
+from onceonly_proof.auditor.files import visible_files
+from onceonly_proof.auditor.letters import refused_by
+from onceonly_proof.campaign import queries
+from onceonly_proof.campaign.workload import is_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onceonly_proof.auditor import Input, Reader, Seen, World
+    from onceonly_proof.campaign.task import Task
+
+    AnyWatcher: TypeAlias = KafkaWatcher | PollingWatcher
+
+# So that a look at a quiet sink does not keep a round from its other business.
+_WAIT_S = 0.1
+
+
+@dataclass(slots=True)
+class Watch:
+    """Watchers of every sink of a query, through crashes of what they read. Campaign's process; close it.
+
+    Dead letters count as rows of the sink that refused them.
+    """
+
+    watchers: dict[str, AnyWatcher]
+    letters: dict[str, PollingWatcher] = field(default_factory=dict)
+    """By the sink that refused them."""
+    _close: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def begin(cls, task: Task) -> Watch:
+        """Begin to watch; targets may be made later."""
+        watch = cls({})
+        for sink in task.sinks:
+            if sink == "kafka":
+                watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
+            else:
+                watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files, taken=taken(task)))
+            watch._close.callback(watch.watchers[sink].close)
+        for name, reader in _letters(task).items():
+            watcher = watch.letters[refused_by(name)] = PollingWatcher(reader)
+            watch._close.callback(watcher.close)
+        return watch
+
+    def seen(self) -> list[Seen]:
+        """Give what was seen until now."""
+        return [
+            row for watcher in (*self.watchers.values(), *self.letters.values()) for row in watcher.seen()
+        ]
+
+    def least(self) -> int:
+        """Count the rows of the sink that shows least. Linear: not in a tight loop."""
+        return min(len(watcher.seen()) + self._refused(sink) for sink, watcher in self.watchers.items())
+
+    def holds(self, count: int) -> bool:
+        """Say whether every sink has shown so many rows; waits a moment for them."""
+        return all(
+            watcher.wait_for(count - self._refused(sink), _WAIT_S) for sink, watcher in self.watchers.items()
+        )
+
+    def first_after(self, moment: float) -> float | None:
+        """Say when every sink has shown a row that was not there at a moment; waits a moment for it."""
+        found = [_first_after(watcher, moment) for watcher in self.watchers.values()]
+        whole = [seen_s for seen_s in found if seen_s is not None]
+        return max(whole) if len(whole) == len(found) else None
+
+    def blind(self, at_end: Iterable[Seen]) -> list[str]:
+        """Say which sinks were not seen whole, by what a fresh reader got in the end; one sentence each."""
+        visible = Counter(row.sink for row in at_end)
+        found = []
+        for sink, watcher in self.watchers.items():
+            seen = len(watcher.seen()) + self._refused(sink)
+            if seen and seen >= visible[sink]:
+                continue  # what went wrong meanwhile was made good: it is there, and so are its rows
+            why = f": {watcher.trouble}" if watcher.trouble else ""
+            found.append(
+                f"the reader that watched {sink} saw {seen:,} rows, {visible[sink]:,} were there in the end{why}"
+            )
+        return found + [f"no row of {sink} was refused" for sink in self.letters if not self._refused(sink)]
+
+    def _refused(self, sink: str) -> int:
+        return len(self.letters[sink].seen()) if sink in self.letters else 0
+
+    def close(self) -> None:
+        """Stop watching; what was seen stays. Idempotent."""
+        self._close.close()
+
+
+def readers(task: Task) -> dict[str, Reader]:
+    """Give a fresh reader of every sink, which knows what of it is this query's."""
+    query = query_id(task.checkpoint)
+    every: dict[str, Reader] = {
+        # A prefix of ours, then the query: see the sink's options.
+        "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
+        "files": FilesReader("files", task.files, query=query, taken=taken(task)),
+    }
+    return {sink: every[sink] for sink in task.sinks} | _letters(task, query)
+
+
+def _letters(task: Task, query: str = "") -> dict[str, Reader]:
+    """Give a reader of dead letters, under the name of their sink, where rows may be refused."""
+    if task.query != queries.LETTERS:
+        return {}
+    name = letters_name("kafka")
+    return {name: LettersReader(FilesReader(name, task.letters, query=query))}
+
+
+def taken(task: Task) -> Path:
+    """Name the folder of the consumer that takes files away."""
+    return Path(f"{task.files}-taken")
+
+
+def take_files(task: Task, *, moves: bool) -> None:
+    """Take all that anybody sees in the file sink's target: move it, or load it and delete it.
+
+    A name that comes again is kept beside the one before, so that the audit sees its rows twice.
+    """
+    folder = taken(task)
+    for path in list(visible_files(Path(task.files))):
+        place = folder / path.relative_to(task.files)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        while place.exists():
+            place = place.with_name(f"again-{place.name}")
+        if moves:
+            path.rename(place)
+        else:
+            place.write_bytes(path.read_bytes())
+            path.unlink()
+
+
+def inputs(task: Task) -> list[Input]:
+    """Read the input back from its topic; what a query with state drops is left out.
+
+    Raises:
+        UnavailableError: the broker gives back something else than was fed.
+    """
+    found = read_inputs(task.servers, task.source)
+    damaged = next((each for each in found if not is_whole(each.value)), None)
+    if damaged is not None:
+        raise UnavailableError(
+            f"{damaged.partition} at {damaged.position}: what was fed is not what the broker gives back",
+            next_step="run the round again; nothing can be audited against such an input",
+        )
+    if task.query not in queries.STATEFUL:
+        return found
+    first: dict[bytes, Input] = {}
+    for each in found:
+        first.setdefault(each.value, each)
+    return list(first.values())
+
+
+def judged(task: Task, world: World) -> World:
+    """Give what is to be judged: behind a shuffle, tasks that run side by side write rows of one input partition."""
+    if task.query not in queries.STATEFUL:
+        return world
+
+    def unordered(rows: Iterable[Seen]) -> list[Seen]:
+        return [replace(row, order=-1) for row in rows]
+
+    return replace(
+        world,
+        at_end=unordered(world.at_end),
+        during=unordered(world.during),
+        uncommitted=unordered(world.uncommitted),
+    )
+
+
+def _first_after(watcher: AnyWatcher, moment: float) -> float | None:
+    seen = watcher.seen()
+    if not seen or (seen[-1].seen_s or 0.0) <= moment:
+        watcher.wait_for(len(seen) + 1, _WAIT_S)
+        return None
+    found: float | None = None
+    for row in reversed(seen):
+        if (row.seen_s or 0.0) <= moment:
+            break
+        found = row.seen_s
+    return found

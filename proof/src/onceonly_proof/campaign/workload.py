@@ -1,0 +1,171 @@
+"""What goes in: seeded rows in bursts, written to the input topic while the job runs.
+
+Every row is the JSON text ``{"id": n, "p": input partition, "n": position in it, "x": padding, "c": checksum}``,
+the checksum over the text before it, so that a row is known byte for byte by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.errors import UnavailableError
+from onceonly_proof.embedded.kafka_settings import FEEDER
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+_FLUSH_TIMEOUT_S = 60.0
+_TICK_S = 0.05
+_EPOCHS_AHEAD = 6
+# Of what is written, so much may come again.
+_KEPT_EVERY = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """How a round's input looks. Drawn once a round.
+
+    ``rows_per_s`` on average, in bursts of up to ``burst`` times that; ``bytes_max`` of padding a row; an epoch
+    takes up to ``per_epoch`` rows. Of the rows, ``repeated`` came before, in the same partition.
+    """
+
+    seed: int
+    partitions: int
+    targets: int
+    keys: int
+    rows_per_s: int
+    burst: int
+    bytes_max: int
+    per_epoch: int
+    repeated: float = 0.0
+
+    @classmethod
+    def draw(cls, draw: random.Random) -> Workload:
+        """Draw one."""
+        rows_per_s = draw.choice((150, 300, 600))
+        return cls(
+            seed=draw.getrandbits(32),
+            partitions=draw.randint(1, 4),
+            targets=draw.randint(1, 3),
+            keys=draw.choice((1, 7, 100, 5_000)),
+            rows_per_s=rows_per_s,
+            burst=draw.choice((1, 3, 8)),
+            bytes_max=draw.choice((0, 50, 2_000)),
+            # An epoch takes a tenth of a second or two: what is fed must fit in, or the job falls behind.
+            per_epoch=draw.choice((1, 2)) * rows_per_s,
+        )
+
+
+def row(number: int, partition: int, position: int, padding: str) -> bytes:
+    """Give the text of one input row."""
+    text = f'{{"id":{number},"p":{partition},"n":{position},"x":"{padding}"'
+    return f'{text},"c":"{zlib.crc32(text.encode()):08x}"}}'.encode()
+
+
+def is_whole(text: bytes) -> bool:
+    """Say whether a text is a row, byte for byte, with its own checksum."""
+    try:
+        found = json.loads(text)
+        return row(found["id"], found["p"], found["n"], found["x"]) == text
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class Feeder:
+    """A thread that writes rows until it is told to stop. ``fed`` is what the broker has taken, with what came before.
+
+    It waits out a broker that is down.
+    """
+
+    def __init__(self, servers: str, topic: str, workload: Workload) -> None:
+        from confluent_kafka import Producer
+
+        self._topic = topic
+        self._workload = workload
+        self._draw = random.Random(workload.seed)
+        self._producer: Producer = Producer({
+            "bootstrap.servers": servers,
+            **FEEDER,
+            "linger.ms": 5,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        })  # fmt: skip
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self._positions = [0] * workload.partitions
+        self._former: list[tuple[int, str, bytes]] = []
+        self._repeated = 0
+        self.fed = 0
+        self.ahead_of = 0
+        """How many rows the job has shown: the feeder keeps a bounded distance, so that a slow machine can drain."""
+
+    @property
+    def distinct(self) -> int:
+        """How many rows were written for the first time."""
+        return sum(self._positions)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> int:
+        """Stop, see that everything is written, and give the number of rows. Idempotent.
+
+        Raises:
+            UnavailableError: the broker did not take all of it in time.
+        """
+        self._ended.set()
+        self._thread.join()
+        left = self._producer.flush(_FLUSH_TIMEOUT_S)
+        written = self.distinct + self._repeated
+        if left or self.fed != written:
+            raise UnavailableError(
+                f"the broker took {self.fed} of {written} rows of the workload",
+                next_step="read the broker's log in the kept folder",
+            )
+        return self.fed
+
+    def _run(self) -> None:
+        workload = self._workload
+        while not self._ended.wait(_TICK_S):
+            # Bursts and lulls, the same on average.
+            lucky = self._draw.randrange(workload.burst) == 0
+            if self.distinct - self.ahead_of > _EPOCHS_AHEAD * workload.per_epoch:
+                lucky = False
+            for _ in range(int(workload.rows_per_s * _TICK_S * workload.burst) if lucky else 0):
+                self._write()
+            self._producer.poll(0)
+
+    def _write(self) -> None:
+        draw, workload = self._draw, self._workload
+        if self._former and draw.random() < workload.repeated:
+            self._repeated += self._produce(*draw.choice(self._former))
+            return
+        partition = draw.randrange(workload.partitions)
+        number = self.distinct
+        padding = "x" * draw.randint(0, workload.bytes_max)
+        value = row(number, partition, self._positions[partition], padding)
+        key = str(draw.randrange(workload.keys))
+        taken = self._produce(partition, key, value)
+        self._positions[partition] += taken
+        if taken and workload.repeated and number % _KEPT_EVERY == 0:
+            self._former.append((partition, key, value))
+
+    def _produce(self, partition: int, key: str, value: bytes) -> int:
+        """Give how many were taken: none while the broker is down for long, which is not counted."""
+        try:
+            self._producer.produce(
+                self._topic, key=key, value=value, partition=partition, on_delivery=self._delivered
+            )
+        except BufferError:
+            return 0
+        return 1
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is None:
+            self.fed += 1

@@ -1,0 +1,73 @@
+"""``onceonly verify power-cuts``: queries on a disk that forgets, its table and its exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich import box
+from rich.table import Table
+
+from onceonly.cli import shared
+from onceonly_proof.cli.missing import missing
+
+if TYPE_CHECKING:
+    from onceonly_proof.power.outcome import Result
+
+
+@click.command("power-cuts")
+@click.argument("cuts", type=click.IntRange(min=1))
+@click.option(
+    "--road", "roads", multiple=True,
+    help="SOURCE-STATE-SINK, for example files-rocksdb-kafka. Can be given several times.  [default: all]",
+)  # fmt: skip
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="Make no cut after so many minutes."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Chooses workloads and cuts.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+    help="The result, written after each cut; one that is there is gone on with.",
+)  # fmt: skip
+def power_cuts(
+    *, cuts: int, roads: tuple[str, ...], minutes: float | None, seed: int, json_file: Path | None
+) -> int:
+    """Run queries on a disk that forgets at a power cut what was not synced.
+
+    Goes on until so many different CUTS were tried. Exit status: 0 clean, 1 an anomaly.
+    """
+    try:
+        from onceonly_proof.power.run import PowerOptions, run_power
+        from onceonly_proof.power.task import ROADS, Road
+    except ModuleNotFoundError as error:
+        raise missing(error) from None
+    try:
+        chosen = tuple(Road.named(name) for name in roads) or ROADS
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    options = PowerOptions(roads=chosen, cuts=cuts, minutes=minutes, seed=seed, json=json_file)
+    found = run_power(options, shared.tell)
+    shared.show(table(found))
+    for road in found.roads:
+        for text in road.examples if not road.is_clean else ():
+            shared.tell(f"{road.road}: {text}")
+    return 0 if found.is_clean else shared.EXIT_ANOMALY
+
+
+def table(found: Result) -> Table:
+    """Draw what was found on each road."""
+    drawn = Table(
+        title=f"{found.cuts:,} power cuts, {found.states:,} different states",
+        title_justify="left",
+        box=box.SIMPLE,
+    )
+    drawn.add_column("road")
+    for head in ("cuts", "states", "ordinals hit", "rows due", "lost", "doubled", "by hand"):
+        drawn.add_column(head, justify="right")
+    for each in found.roads:
+        hit = f"{each.ordinals_hit} of {each.ordinals}"
+        counts = (each.rows, each.lost, each.doubled, each.by_hand)
+        texts = (f"{count:,}" for count in counts)
+        drawn.add_row(each.road, f"{each.cuts:,}", f"{each.states:,}", hit, *texts)
+    return drawn

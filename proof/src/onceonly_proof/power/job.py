@@ -1,0 +1,189 @@
+"""The Spark job of the power-loss campaign: ``python -m onceonly_proof.power.job FOLDER``.
+
+One process, one session, task after task, each a query of its own that is started again when it fails, a bounded number
+of times. It keeps nothing between two tasks but the session.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import onceonly
+from onceonly.jars.locked import spark_jars
+from onceonly_proof.local_session import local_session
+from onceonly_proof.parent import die_with_parent
+from onceonly_proof.power.task import READY, Done, Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.01
+_STARTS_MAX = 6
+_RATE_TICK_S = 1.1
+_UNLOAD_TIMEOUT_S = 60.0
+WITH_SUMS = "--with-sums"
+ROWS_PER_S = 5
+"""Of the rate source."""
+
+
+def rows(spark: SparkSession, task: Task) -> DataFrame:
+    """Give key and value of the input, as texts: each value once."""
+    road = task.road
+    if road.source == "files":
+        reader = spark.readStream.schema("key string, value string").option(
+            "maxFilesPerTrigger", task.per_epoch
+        )
+        found = reader.json(task.input)
+    elif road.source == "rate":
+        rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S).option("numPartitions", 2)
+        found = rate.load().selectExpr("cast(value % 3 as string) as key", "cast(value as string) as value")
+    else:
+        kafka = {
+            "kafka.bootstrap.servers": task.servers,
+            "subscribe": task.input,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(task.per_epoch),
+            "kafka.fetch.max.wait.ms": "20",
+        }
+        texts = ("cast(key as string) as key", "cast(value as string) as value")
+        found = spark.readStream.format("kafka").options(**kafka).load().selectExpr(*texts)
+    return found if road.state == "none" else found.dropDuplicates(["value"])
+
+
+def start(spark: SparkSession, task: Task) -> StreamingQuery:
+    """Start the query."""
+    for key, value in task.road.conf().items():
+        spark.conf.set(key, value)
+    writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
+    options = {"checkpointLocation": task.checkpoint}
+    if task.road.sink == "files":
+        name = "onceonly.files"
+        options |= {"path": task.target, "format": "json"}
+    else:
+        name = "onceonly.kafka"
+        options |= {"topic": task.target, "kafka.bootstrap.servers": task.servers}
+    if task.road.way == "foreachBatch":
+        writer = writer.foreachBatch(onceonly.sink(name, **options))
+    else:
+        writer = writer.format(name).options(**options)
+    return writer.trigger(availableNow=True).start()
+
+
+def run(spark: SparkSession, task: Task) -> Done:
+    """Run the query to its end, through as many starts as a strategy would give it."""
+    running: list[StreamingQuery] = []
+    starts: list[float] = []
+    ended = threading.Event()
+    late = threading.Event()
+    begun = time.monotonic()
+
+    def build() -> StreamingQuery:
+        starts.append(time.monotonic())
+        running[:] = [start(spark, task)]
+        return running[0]
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            is_late = time.monotonic() - begun > task.limit_s
+            if is_late:
+                late.set()
+            if running and is_late:
+                running[0].stop()
+
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    code = what = ""
+    # A rate source has no end: it is read up to now, several times. Stopped, a query would leave what it has decided.
+    times = task.epochs if task.road.source == "rate" else 1
+    try:
+        _rescale(spark, task)
+        for _ in range(times):
+            onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=_STARTS_MAX - 1, delay_s=0.02))
+            time.sleep(_RATE_TICK_S if times > 1 else 0)
+    except onceonly.OnceonlyError as error:
+        code, what = error.code, str(error)
+    except Exception as error:  # noqa: BLE001  Spark's own: a person would have to look at it
+        code, what = type(error).__name__, str(error).partition("\n\tat ")[0][:2_000]
+    finally:
+        ended.set()
+        watcher.join()
+    if not code and late.is_set():
+        code, what = "LATE", f"the query did not end within {task.limit_s:g} s"
+    took = time.monotonic() - begun
+    return Done(ok=not code, code=code, what=what, starts=len(starts) - times + 1, took_s=took)
+
+
+def _rescale(spark: SparkSession, task: Task) -> None:
+    """Deal the state to other partitions, if so told: to what follows, that is an epoch which no sink has seen."""
+    if task.rescale:
+        spark._streamingCheckpointManager.repartition(task.checkpoint, task.rescale)  # noqa: SLF001  Spark's only way
+
+
+def _wait_unloaded(spark: SparkSession) -> None:
+    """Wait until the JVM has let go of a query's state: it writes a last snapshot, which the next disk must not get."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  Spark has no other way
+    stores = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.state.StateStore$")
+    field = stores.getDeclaredField("loadedProviders")
+    field.setAccessible(True)
+    loaded = field.get(stores.getField("MODULE$").get(None))
+    deadline = time.monotonic() + _UNLOAD_TIMEOUT_S
+    while loaded.size():
+        if time.monotonic() > deadline:
+            raise RuntimeError(
+                f"Spark still holds the state of a query that has ended: {loaded.size()} stores"
+            )
+        time.sleep(_POLL_S)
+
+
+def main() -> None:
+    """Carry out the tasks of a folder, in their order, until the parent ends this process."""
+    die_with_parent()
+    folder = Path(sys.argv[1])
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    spark = local_session(
+        folder,
+        name="onceonly power",
+        master="local[2,4]",
+        log_level="ERROR",
+        conf={
+            "spark.jars": spark_jars(),
+            "spark.driver.memory": "700m",
+            "spark.sql.streaming.minBatchesToRetain": "100000",
+            # Snapshots of the state are a part of the checkpoint, too.
+            "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            # By the files that are chosen else RocksDB's state cannot be stored; these have checksums beside them.
+            **(
+                {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
+                if WITH_SUMS in sys.argv
+                else {}
+            ),
+        },
+    )
+    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
+    (folder / READY).touch()
+    number = 0
+    while True:
+        given = folder / f"task-{number}.json"
+        if not given.exists():
+            time.sleep(_POLL_S)
+            continue
+        done = run(spark, msgspec.json.decode(given.read_bytes(), type=Task))
+        _wait_unloaded(spark)
+        written = folder / "done.tmp"
+        written.write_bytes(msgspec.json.encode(done))
+        written.replace(folder / f"done-{number}.json")
+        number += 1
+
+
+if __name__ == "__main__":
+    main()

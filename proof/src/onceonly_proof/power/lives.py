@@ -1,0 +1,86 @@
+"""The campaign's jobs: each a process tree of its own that carries out tasks until it is killed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceonly.errors import SetupError
+from onceonly_proof.power.task import READY, Done, Task
+from onceonly_proof.process import JobProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_READY_TIMEOUT_S = 240.0
+_GRACE_S = 60.0
+_POLL_S = 0.01
+
+
+class Life:
+    """One job. Campaign's process, its main thread."""
+
+    def __init__(self, folder: Path, *, with_sums: bool = False) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.with_sums = with_sums
+        """Whether Hadoop keeps checksums beside Spark's files."""
+        self._tasks = 0
+        command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.power.job", str(folder)]
+        command += ["--with-sums"] if with_sums else []
+        self.process = JobProcess.start(command, log=folder / "job.log", env={}, cwd=folder)
+
+    @property
+    def session(self) -> int:
+        """The id of the session that all of its processes are in."""
+        return self.process.root.pid
+
+    def wait_ready(self) -> None:
+        """Wait until it waits for a task.
+
+        Raises:
+            SetupError: Spark did not come up.
+        """
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not (self.folder / READY).exists():
+            if self.process.exit_code is not None or time.monotonic() > deadline:
+                raise SetupError(
+                    f"the campaign's job did not come up; the last lines of its log:\n{self.process.last_lines()}",
+                    next_step="see whether Java and PySpark work here, and whether memory is short",
+                )
+            time.sleep(_POLL_S)
+
+    def give(self, task: Task) -> None:
+        """Give it the next task."""
+        self.wait_ready()
+        task.give(self.folder, self._tasks)
+        self._tasks += 1
+
+    def done(self) -> Done | None:
+        """Give the answer to the task given last, None where it is at work."""
+        path = self.folder / f"done-{self._tasks - 1}.json"
+        return msgspec.json.decode(path.read_bytes(), type=Done) if path.exists() else None
+
+    def is_alive(self) -> bool:
+        """Say whether its first process runs."""
+        return self.process.exit_code is None
+
+    def run(self, task: Task) -> Done:
+        """Give it a task, and wait for the end of it."""
+        self.give(task)
+        deadline = time.monotonic() + task.limit_s + _GRACE_S
+        while (done := self.done()) is None:
+            if not self.is_alive() or time.monotonic() > deadline:
+                what = f"the job hangs or has died; the last lines of its log:\n{self.process.last_lines()}"
+                return Done(ok=False, code="DEAD", what=what)
+            time.sleep(_POLL_S)
+        return done
+
+    def end(self) -> None:
+        """Kill it, and remove what it has left on disk. Idempotent."""
+        self.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

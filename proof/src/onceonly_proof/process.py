@@ -1,0 +1,134 @@
+"""One life of a job: a process tree that is started, watched, and killed as a whole. Needs psutil."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from onceonly_proof.parent import PARENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_END_TIMEOUT_S = 20.0
+_LINES_SHOWN = 15
+_PREFIX = "onceonly-job-"
+# A socket's path has 107 bytes, of which Spark's names and ours take 72.
+_TMP_BYTES_MAX = 35
+
+
+@dataclass(slots=True)
+class JobProcess:
+    """The job's process and everything it starts. Parent process; not shared between threads."""
+
+    root: subprocess.Popen[bytes]
+    log: Path
+    temporary: tempfile.TemporaryDirectory[str]
+    """Of the job and its JVMs: who is killed leaves what it has there."""
+
+    @classmethod
+    def start(cls, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path) -> JobProcess:
+        """Start the job in a session of its own; append what it says to ``log``."""
+        folder = _short_folder()
+        for left in of_the_dead(folder, _PREFIX):
+            shutil.rmtree(left, ignore_errors=True)
+        temporary = tempfile.TemporaryDirectory(
+            prefix=f"{_PREFIX}{os.getpid()}-", dir=folder, ignore_cleanup_errors=True
+        )
+        spark = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={temporary.name}".lstrip()
+        with log.open("ab") as out:
+            root = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    PARENT: str(os.getpid()),
+                    "TMPDIR": temporary.name,
+                    "SPARK_SUBMIT_OPTS": spark,
+                    **env,
+                },
+                cwd=cwd,
+                start_new_session=True,
+            )
+        return cls(root, log, temporary)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self.root.poll()
+
+    def kill(self) -> int:
+        """SIGKILL the whole tree, remove its temporary files, and give the number of processes killed. Idempotent.
+
+        Every process is stopped before the first one is killed, parents first: so none can start another
+        that would be overlooked, and none can do anything on the death of another.
+        """
+        frozen: dict[int, psutil.Process] = {}
+        while True:
+            fresh = [process for process in self.members() if process.pid not in frozen]
+            if not fresh:
+                break
+            for process in fresh:
+                frozen[process.pid] = process
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+        for process in frozen.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.root.wait(_END_TIMEOUT_S)
+        psutil.wait_procs(list(frozen.values()), timeout=_END_TIMEOUT_S)
+        self.temporary.cleanup()
+        return len(frozen)
+
+    def last_lines(self) -> str:
+        """Give the end of the log, for an error message."""
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            return "\n".join(lines[-_LINES_SHOWN:])
+        return ""
+
+    def members(self) -> list[psutil.Process]:
+        """List the tree, and what is left of it where a parent has died: it keeps the job's session."""
+        members: dict[int, psutil.Process] = {}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self.root.returncode is None:
+                process = psutil.Process(self.root.pid)
+                members[process.pid] = process
+                members |= {child.pid: child for child in process.children(recursive=True)}
+        for process in psutil.process_iter():
+            with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
+                if os.getsid(process.pid) == self.root.pid:
+                    members.setdefault(process.pid, process)
+        return [each for each in members.values() if _is_alive(each)]
+
+
+def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:
+    """Give what processes that are gone have left in a folder, named by ``prefix``, their pid and a dash."""
+    for path in folder.glob(f"{prefix}*-*"):
+        owner = path.name.removeprefix(prefix).partition("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            yield path
+
+
+def _short_folder() -> Path:
+    """Give the folder for temporary files; a shorter one, where Spark's sockets would not fit into it."""
+    usual = tempfile.gettempdir()
+    short = usual if len(os.fsencode(usual)) <= _TMP_BYTES_MAX else "/tmp"  # noqa: S108  made in it, by a random name
+    return Path(short)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,72 @@
+"""What Spark's checkpoint says of an epoch that the decision log does not know. Reads only."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.errors import LogError
+from onceonly.model import Passed
+
+if TYPE_CHECKING:
+    from onceonly.checkpoint.reading import SparkCheckpoint
+
+
+def passed(checkpoint: SparkCheckpoint, epoch: int, *, taken: bool) -> Passed | None:
+    """Say what Spark has noted of an epoch; None where it has not. Planner process or driver, any number of times.
+
+    ``taken`` says that the user takes over what was not decided here. An epoch that is older than all that Spark keeps
+    is one that it has noted.
+    """
+    committed = checkpoint.committed()
+    if epoch not in committed and (not committed or epoch > min(committed)):
+        return None
+    inputs = SparkInputs(checkpoint.path).read(epoch)
+    return Passed(
+        epoch=epoch,
+        barrier=_barrier(checkpoint, epoch),
+        unchanged=_is_unchanged(checkpoint, epoch),
+        taken=taken,
+        # What nobody has any more is compared with nothing.
+        inputs=inputs if inputs.files else None,
+    )
+
+
+def _is_unchanged(checkpoint: SparkCheckpoint, epoch: int) -> bool:
+    """Say whether an epoch cannot have had rows.
+
+    Nothing new came in since the epoch before. A query with state may all the same have given rows, by a watermark or
+    a timer that ran on: there the clocks have to be the same, too, as where Spark only dealt the state anew.
+    """
+    before, now = _barrier(checkpoint, epoch - 1), _barrier(checkpoint, epoch)
+    if not now or list(map(_parsed, before)) != list(map(_parsed, now)):
+        return False
+    if not (checkpoint.path / "state").exists():
+        return True
+    clocks = _clocks(checkpoint, epoch)
+    return clocks is not None and clocks == _clocks(checkpoint, epoch - 1)
+
+
+def _barrier(checkpoint: SparkCheckpoint, epoch: int) -> tuple[str, ...]:
+    try:
+        return checkpoint.barrier(epoch) if epoch >= 0 else ()
+    except LogError:
+        return ()  # Spark keeps about a hundred of them
+
+
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def _clocks(checkpoint: SparkCheckpoint, epoch: int) -> tuple[object, object] | None:
+    """Read watermark and time of an epoch from the second line of its offsets, None where they are not told."""
+    try:
+        text = (checkpoint.path / "offsets" / str(epoch)).read_text(encoding="utf-8")
+        told = json.loads(text.split("\n")[1])
+        return told["batchWatermarkMs"], told["batchTimestampMs"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

@@ -1,0 +1,303 @@
+"""What a power loss has torn of Spark's own files, before Spark reads them: taken away where nothing stands on it.
+
+Spark writes each of its files under a temporary name, renames it and syncs neither, so that after a power loss a name
+may stand over nothing, a part, or zeros; and Spark then refuses to start the query, for ever. What a decision stands on
+was made durable before the decision. So what is torn is of an epoch that nobody has decided, and is planned anew; or it
+notes as complete an epoch that will be found decided; or it is the query's id, which our log knows, too.
+
+Only what cannot be a whole file of Spark's is touched: a living Spark never shows one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import shutil
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from onceonly import offsets
+from onceonly.durable import disk
+from onceonly.errors import OnceonlyError
+from onceonly.log import codec, identity, names
+from onceonly.model import Link, LinkKind
+from onceonly.stores.folder import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+log = logging.getLogger("onceonly")
+
+# A clock in milliseconds, which a rate source keeps: 13 digits from 2001 to 2286.
+_CLOCK_DIGITS = 13
+# What a file source says: the number of its newest list of files.
+_LISTED = re.compile(r'^\{"logOffset":(\d+)\}$')
+# 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
+_VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
+# .0.<uuid>.tmp, and its checksum ..0.<uuid>.tmp.crc
+_TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
+# Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
+_SUMS_HEADER = struct.Struct(">4si")
+_TEMPORARY = ".metadata.onceonly.tmp"
+
+
+def mend(checkpoint: Path) -> tuple[str, ...]:
+    """Remove what is torn and undecided, restore the query's id; give the names of the files. Driver, before a start.
+
+    Idempotent. Never fails: what cannot be read or written is Spark's to complain about.
+    """
+    mended: list[str] = []
+    try:
+        if checkpoint.is_dir():
+            mended = [str(path.relative_to(checkpoint)) for path in _Torn(checkpoint).mend()]
+    except (OSError, OnceonlyError) as error:
+        log.debug("Spark's files in %s were not looked through: %s", checkpoint, error)
+    if mended:
+        log.warning(
+            "A power loss has torn files of Spark's in %s; nothing stands on them: taken away or written anew: %s",
+            checkpoint, ", ".join(mended),
+        )  # fmt: skip
+    return tuple(mended)
+
+
+class _Torn:
+    """One look through one checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._store = LocalStore(checkpoint / identity.FOLDER)
+        self._decided = self._newest_decided()
+
+    def mend(self) -> Iterator[Path]:
+        """Give each file that was dealt with, commits first: the others look at what they say."""
+        yield from self._mend_sums()
+        for path in self._newest_first("commits"):
+            if _is_commit(_text(path)):
+                break
+            yield _remove(path)
+        yield from self._mend_offsets()
+        yield from self._mend_lists()
+        yield from self._mend_id()
+        yield from self._mend_beginning()
+
+    def _mend_sums(self) -> Iterator[Path]:
+        """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""
+        looked_at = [self._checkpoint / "metadata"]
+        for folder in ("offsets", "commits"):
+            looked_at += self._newest_first(folder)[:2]
+        for source in _children(self._checkpoint / "sources"):
+            looked_at += [path for path in _children(source) if not path.name.startswith(".")]
+        for path in looked_at:
+            beside = path.with_name(f".{path.name}.crc")
+            if beside.exists() and path.exists() and not _fits(beside.read_bytes(), path.read_bytes()):
+                beside.unlink()
+                disk.sync(beside.parent)
+                yield beside
+
+    def _newest_decided(self) -> int:
+        """Give the newest epoch that has a decision, -1 where none has."""
+        epochs = {-1}
+        for name in self._store.list_names(names.RECEIPTS):
+            epochs.add(names.parse_receipt(name) or 0)
+        for name in self._store.list_names(names.HISTORY):
+            epochs.add((names.parse_segment(name) or (0, 0))[1])
+        for name in self._store.list_names(names.LINKS):
+            parsed = names.parse_link(name)
+            if parsed is not None and parsed[0] > max(epochs):
+                data = self._store.get(name)
+                link = codec.decode(data, kind="link", into=Link, where=name) if data else None
+                epochs |= {parsed[0]} if link is not None and link.kind is LinkKind.COMMIT else set()
+        return max(epochs)
+
+    def _mend_offsets(self) -> Iterator[Path]:
+        paths = self._newest_first("offsets")
+        if paths and int(paths[0].name) > self._decided and not self._is_committed(paths[0]):
+            before = _text(paths[1]) if len(paths) > 1 else ""
+            if not _is_barrier(_text(paths[0]), before) or self._lacks_list(paths[0]):
+                yield _remove(paths[0])
+
+    def _lacks_list(self, barrier: Path) -> bool:
+        """Say whether it names files of a source whose list is not there: durable by its own sync, and nothing else."""
+        for source, end in offsets.lines(_text(barrier)):
+            lists = [
+                each.name.partition(".")[0] for folder in self._kept(source) for each in _children(folder)
+            ]
+            newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
+            listed = _LISTED.search(end)
+            if newest < (int(listed[1]) if listed else 0 if end != "-" and barrier.name == "0" else -1):
+                return True
+        return False
+
+    def _kept(self, source: str) -> list[Path]:
+        """Give where a source may keep its lists: under its name, also where the barrier tells its number alone."""
+        folders = _children(self._checkpoint / "sources")
+        own = [folder for folder in folders if folder.name == source]
+        return own or [folder for folder in folders if not folder.name.isdecimal()]
+
+    def _mend_lists(self) -> Iterator[Path]:
+        """Of each source: the newest list of files, or where it began; with the barrier that names it."""
+        for folder in _children(self._checkpoint / "sources"):
+            found = [path for path in _children(folder) if path.name.partition(".")[0].isdecimal()]
+            newest = max(found, key=lambda path: int(path.name.partition(".")[0]), default=None)
+            if newest is None or _is_list(_text(newest)):
+                continue
+            barriers = self._newest_first("offsets")
+            if barriers and int(barriers[0].name) > self._decided and not self._is_committed(barriers[0]):
+                yield _remove(barriers[0])
+                barriers = barriers[1:]
+            if len(found) > 1 or not barriers:
+                yield _remove(newest)
+
+    def _mend_id(self) -> Iterator[Path]:
+        path = self._checkpoint / "metadata"
+        if _is_id(_text(path)):
+            return
+        known = identity.read(self._store)
+        barriers, commits = self._newest_first("offsets"), self._newest_first("commits")
+        if known is not None:
+            temporary = self._checkpoint / _TEMPORARY
+            temporary.unlink(missing_ok=True)
+            disk.write_new(temporary, json.dumps({"id": known.query}, separators=(",", ":")).encode())
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+            temporary.rename(path)
+            disk.sync(self._checkpoint)
+            yield path
+        elif not commits and (path.exists() or barriers):
+            # A query that has decided nothing yet begins anew.
+            for each in barriers:
+                yield _remove(each)
+            if path.exists():
+                yield _remove(path)
+
+    def _mend_beginning(self) -> Iterator[Path]:
+        """Take away what stands where Spark begins its first epoch: over empty folders only, and nobody decided it.
+
+        A process that dies in its first epoch leaves a temporary file there, too. What Spark writes of a state then may
+        be torn, which only Spark could tell: so a first epoch with state is planned anew.
+        """
+        if self._decided >= 0 or self._newest_first("commits"):
+            return
+        state = self._checkpoint / "state"
+        versions = [_VERSION.match(path.name) for path in state.rglob("*")]
+        # States of later epochs are somebody's, though nothing says whose.
+        is_first = bool(versions) and all(int(found[1]) <= 1 for found in versions if found)
+        barriers = self._newest_first("offsets")
+        if barriers and not is_first:
+            return
+        for barrier in barriers:
+            yield _remove(barrier)
+        for folder in ("offsets", "commits"):
+            for path in _children(self._checkpoint / folder):
+                if _TEMPORARY_OF_SPARK.fullmatch(path.name):
+                    yield _remove(path)
+        if is_first:
+            shutil.rmtree(state)
+            disk.sync(self._checkpoint)
+            yield state
+
+    def _newest_first(self, folder: str) -> list[Path]:
+        found = [path for path in _children(self._checkpoint / folder) if path.name.isdecimal()]
+        return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+    def _is_committed(self, barrier: Path) -> bool:
+        return (self._checkpoint / "commits" / barrier.name).exists()
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _remove(path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    # A checksum of Hadoop's beside it would be taken for that of the next file.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    disk.sync(path.parent)
+    return path
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes().decode(errors="replace")
+    return ""
+
+
+def _fits(sums: bytes, data: bytes) -> bool:
+    """Say whether checksums are those of a file: ``crc``, a zero byte, how many bytes each is of, the CRC-32s."""
+    if len(sums) < _SUMS_HEADER.size or sums[:4] != b"crc\0":
+        return False
+    _, chunk = _SUMS_HEADER.unpack_from(sums)
+    if chunk <= 0:
+        return False
+    found = b"".join(
+        zlib.crc32(data[begin : begin + chunk]).to_bytes(4, "big") for begin in range(0, len(data), chunk)
+    )
+    return sums[_SUMS_HEADER.size :] == found
+
+
+# --- what a whole file of Spark's looks like ----------------------------------------------------------------
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return bool(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _is_commit(text: str) -> bool:
+    version, _, rest = text.partition("\n")
+    return _is_version(version) and _is_value(rest) and rest.startswith("{")
+
+
+def _is_barrier(text: str, before: str) -> bool:
+    """Say whether it is whole: as many sources as the one before, and none that went back."""
+    version, *lines = _plain(text)
+    others = _plain(before)[1:]
+    if not _is_version(version) or len(lines) < 2:  # noqa: PLR2004  metadata, a source
+        return False
+    if not others:
+        return all(map(_is_value, lines))
+    return len(lines) == len(others) and all(map(_follows, lines, others))
+
+
+def _plain(text: str) -> list[str]:
+    """Give the lines of a barrier without the names of sources."""
+    version, *lines = text.split("\n")
+    return [version, *(offsets.plain(line, version) for line in lines)]
+
+
+def _follows(new: str, old: str) -> bool:
+    """Say whether a line is whole, and not before the one of the former barrier: a number that is cut is smaller."""
+    if old and not _is_value(old):  # a source whose offsets are text: only what is no text can be told
+        return bool(new) and "\0" not in new
+    return _is_value(new) and (not (new.isdigit() and old.isdigit()) or int(new) >= int(old))
+
+
+def _is_list(text: str) -> bool:
+    version, *lines = text.split("\n")
+    if not _is_version(version):
+        # A Kafka source puts a zero byte first.
+        return version.startswith("\0v") and bool(lines) and _is_value(lines[-1])
+    return (
+        bool(lines)
+        and all(map(_is_value, lines))
+        and (not lines[-1].isdigit() or len(lines[-1]) >= _CLOCK_DIGITS)
+    )
+
+
+def _is_version(line: str) -> bool:
+    return line.startswith("v") and line[1:].isdigit()
+
+
+def _is_value(line: str) -> bool:
+    """Say whether a line is JSON, or a dash for a source that has said nothing."""
+    if line == "-":
+        return True
+    with contextlib.suppress(ValueError):
+        json.loads(line)
+        return True
+    return False

@@ -1,0 +1,161 @@
+"""The commit phase: many handles in parallel, retried within a bound while the target says "later"."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from onceonly import background, failpoints
+from onceonly.errors import InDoubtError, OnceonlyError
+from onceonly.model import RetryLater, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from onceonly.model import Handle, Outcome
+    from onceonly.ports import Clock, Sink
+    from onceonly.protocol import CommitHandle
+
+log = logging.getLogger("onceonly")
+
+THREADS_MAX = 16
+FEW_MAX = 4
+"""So many handles of a sink are committed one by one where a crash is to come between any two of them."""
+DELAY_FIRST_S = 0.02
+DELAY_MAX_S = 2.0
+
+_CRASHES = ("commit.before_handle", "commit.after_handle", "plan.before_recommit", "plan.after_recommit")
+
+
+class CommitLoop:
+    """Carries out ``CommitHandle`` commands. Driver.
+
+    ``timeout_s`` bounds the retries of one run, however many handles it has; each is tried at least once, and
+    what still answers ``RetryLater`` then is handed back as that. A commit that raises is asked for again, too:
+    ``Unknown`` is only what a sink says of itself. ``seconds`` is how long the last run
+    took; whoever writes it down sets it back.
+    """
+
+    def __init__(self, sinks: Mapping[str, Sink], *, timeout_s: float, clock: Clock) -> None:
+        self._sinks = sinks
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self.seconds = 0.0
+
+    def run(
+        self, commands: Sequence[CommitHandle], *, recovery: bool
+    ) -> Iterator[tuple[CommitHandle, Outcome]]:
+        """Commit all; give each command with its outcome, in the order given."""
+        started = self._clock.monotonic()
+        deadline = started + self._timeout_s
+        shares = self._shares(commands)
+
+        def work(places: list[int]) -> dict[int, Outcome]:
+            share = {place: commands[place] for place in places}
+            return self._commit(share, deadline, recovery=recovery)
+
+        outcomes: dict[int, Outcome] = {}
+        for found in background.spread("onceonly-commit", work, shares, threads_max=THREADS_MAX):
+            outcomes |= found
+        self.seconds = self._clock.monotonic() - started
+        yield from ((command, outcomes[place]) for place, command in enumerate(commands))
+
+    def _shares(self, commands: Sequence[CommitHandle]) -> list[list[int]]:
+        """Deal the commands out, by their places: by as many as a sink takes at once."""
+        few_max = FEW_MAX if failpoints.is_armed(_CRASHES) else 1
+        by_sink: dict[tuple[str, bool], list[int]] = {}
+        for place, command in enumerate(commands):
+            alone = command.once or command.vote.handle is None
+            by_sink.setdefault((command.vote.sink, alone), []).append(place)
+        shares: list[list[int]] = []
+        for (name, alone), places in by_sink.items():
+            size = self._size(name, len(places), few_max=few_max) if not alone else 1
+            shares += [places[first : first + size] for first in range(0, len(places), size)]
+        return sorted(shares)
+
+    def _size(self, name: str, count: int, *, few_max: int) -> int:
+        """Return how many of a sink's handles go into one share."""
+        sink = self._sinks.get(name)
+        if sink is None:
+            return 1
+        if sink.capabilities.whole_epochs:
+            return count
+        return sink.capabilities.commits_at_once if count > few_max else 1
+
+    def _commit(
+        self, share: Mapping[int, CommitHandle], deadline: float, *, recovery: bool
+    ) -> dict[int, Outcome]:
+        """Commit a share: all of one sink. Those that are to be tried later are asked again until the deadline."""
+        sinks = [command.vote.sink for command in share.values()]
+        failpoints.hit_all("plan.before_recommit" if recovery else "commit.before_handle", of=sinks)
+        outcomes: dict[int, Outcome] = {}
+        left = dict(share)
+        delay = DELAY_FIRST_S
+        while True:
+            outcomes |= zip(left, self._ask_all(list(left.values())), strict=True)
+            left = {
+                place: command
+                for place, command in left.items()
+                if isinstance(outcomes[place], RetryLater)
+                and not command.once
+                and command.vote.sink in self._sinks
+            }
+            if not left:
+                break
+            if self._clock.monotonic() + delay > deadline:
+                for command in left.values():
+                    log.warning("Transaction %s: not taken within %s s", _name(command), self._timeout_s)
+                break
+            self._clock.sleep(delay)
+            delay = min(2 * delay, DELAY_MAX_S)
+        failpoints.hit_all("plan.after_recommit" if recovery else "commit.after_handle", of=sinks)
+        return outcomes
+
+    def _ask_all(self, commands: Sequence[CommitHandle]) -> Sequence[Outcome]:
+        handles = [command.vote.handle for command in commands if command.vote.handle is not None]
+        sink = self._sinks.get(commands[0].vote.sink)
+        if sink is None or len(handles) < len(commands):
+            return [self._ask(command) for command in commands]
+        if sink.capabilities.whole_epochs and not commands[0].once:
+            return _asked(lambda: _each_answered(sink.commit_many(handles), handles), len(handles))
+        if len(handles) > 1:
+            try:
+                return _each_answered(sink.commit_many(handles), handles)
+            except Exception as error:  # noqa: BLE001  whatever it was, each one alone is told what it was
+                log.debug("%s handles together: %s", len(commands), error)
+        return [self._ask(command) for command in commands]
+
+    def _ask(self, command: CommitHandle) -> Outcome:
+        handle = command.vote.handle
+        if handle is None:
+            return Unknown("a vote without a handle cannot be committed")  # a defect, and no answer will come
+        sink = self._sinks.get(command.vote.sink)
+        if sink is None:
+            return RetryLater(
+                f"no sink named {command.vote.sink!r} is configured, though handles of it are pending",
+                needs=f"give the query its sink {command.vote.sink!r} again",
+            )
+        return _asked(lambda: [sink.commit(handle)], 1)[0]
+
+
+def _asked(ask: Callable[[], Sequence[Outcome]], count: int) -> Sequence[Outcome]:
+    """Return the outcomes of ``count`` handles, or what an error says of all of them."""
+    try:
+        return ask()
+    except InDoubtError as error:
+        return [Unknown(error.what)] * count
+    except OnceonlyError as error:
+        return [RetryLater(error.what, needs="" if error.restartable else error.next_step)] * count
+    except Exception as error:  # noqa: BLE001  a commit may be asked for again, and then there may be an answer
+        return [RetryLater(f"{type(error).__name__}: {error}")] * count
+
+
+def _each_answered(outcomes: Sequence[Outcome], handles: Sequence[Handle]) -> Sequence[Outcome]:
+    if len(outcomes) != len(handles):
+        message = f"commit_many gave {len(outcomes)} outcomes for {len(handles)} handles"
+        raise ValueError(message)
+    return outcomes
+
+
+def _name(command: CommitHandle) -> str:
+    return command.vote.handle.transaction if command.vote.handle else ""

@@ -1,0 +1,550 @@
+"""Drives the protocol for one query: carries out its commands and gives it the answers.
+
+Driver only. One try at an epoch passes through two processes: ``plan`` runs where Spark plans the micro-batch,
+``decide`` (or ``abort``) where Spark commits it. All memory between them is the plan and the decision log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onceonly import background, events, failpoints, protocol, stamps
+from onceonly.clock import SystemClock
+from onceonly.coordinator import questions
+from onceonly.coordinator.bounded import bounded
+from onceonly.coordinator.commits import CommitLoop
+from onceonly.coordinator.looking_back import look_back
+from onceonly.coordinator.stops import error_of
+from onceonly.coordinator.sweep import Sweeper
+from onceonly.errors import (
+    ConfigurationError,
+    LogError,
+    OnceonlyError,
+    ProtocolError,
+    UnavailableError,
+)
+from onceonly.executor.dead_letters import refuse_same_target
+from onceonly.model import (
+    Guarantee,
+    Handle,
+    Link,
+    LinkKind,
+    Mode,
+    Plan,
+    RetryLater,
+    Unknown,
+    Vote,
+    letters_of,
+)
+from onceonly.ports import QueryContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from onceonly.model import Passed, Receipt, SinkUse, Span
+    from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
+
+log = logging.getLogger("onceonly")
+
+ANSWERS_S = 30.0
+"""How long the sinks have, all together, to say before a decision whether their transactions are still open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participant:
+    """One sink of a query, as its coordinator uses it. Driver.
+
+    ``columns`` of its rows are for the sink's check; ``use`` goes into the links, for tools.
+    """
+
+    sink: Sink
+    guarantee: Guarantee
+    columns: tuple[tuple[str, str], ...] = ()
+    use: SinkUse | None = None
+
+
+class Coordinator:
+    """The coordinator of two-phase commit for one query; sinks take part once they have joined.
+
+    ``actor`` names the process in the event log; ``application`` is the same in all processes of one Spark
+    application; ``commit_timeout_s`` bounds the retries of one commit phase, ``call_timeout_s`` each call of a sink
+    (None for none, in tests); ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
+    as long as it takes; ``watch`` is given every step that the event log would record. ``inputs`` are Spark's files
+    that say what an epoch reads, None where there are none to compare (tools, tests); ``span`` asks Spark what it reads
+    by its own memory, None where nobody can.
+    """
+
+    def __init__(  # noqa: PLR0913  each is one thing that a test or a tool takes another for
+        self,
+        *,
+        log: DecisionLog,
+        actor: str,
+        application: str = "",
+        commit_timeout_s: float = 60.0,
+        call_timeout_s: float | None = None,
+        epoch_timeout_s: float | None = None,
+        clock: Clock | None = None,
+        watch: Callable[[Mapping[str, str | int]], None] | None = None,
+        inputs: InputFiles | None = None,
+        span: Callable[[], Span | None] | None = None,
+    ) -> None:
+        self._log = log
+        self._inputs = inputs
+        self._ask_span = span
+        self._continues: str | None = None
+        self._actor = actor
+        self._application = application
+        self._clock = clock or SystemClock()
+        self._epoch_timeout_s = epoch_timeout_s
+        self._call_timeout_s = call_timeout_s
+        self._watch = watch
+        self._participants: dict[str, Participant] = {}
+        self._sinks: dict[str, Sink] = {}
+        self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
+        self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
+        self._facts: dict[str, Mapping[str, str | int]] = {}
+        self._passed: Callable[[int], Passed | None] | None = None
+        self._trying = ""  # the id of the plan that it works on
+
+    def join(self, name: str, participant: Participant) -> None:
+        """Let a sink take part under a name, in the place of one that had it. Any number of times."""
+        if self._participants.get(name) != participant:
+            self._participants[name] = participant
+            limit_s = self._call_timeout_s
+            self._sinks[name] = (
+                participant.sink
+                if limit_s is None
+                else bounded(participant.sink, name=name, query=self._log.query, limit_s=limit_s)
+            )
+            self._facts.pop(name, None)
+
+    def plan(
+        self,
+        epoch: int,
+        *,
+        sinks: Collection[str] | None = None,
+        barrier: tuple[str, ...] = (),
+        run: str = "",
+        continues: str | None = None,
+        passed: Callable[[int], Passed | None] | None = None,
+    ) -> Plan:
+        """Resolve an epoch before its tasks run (step 0 of the protocol).
+
+        Planner process or driver, once a try. ``sinks`` are those that the epoch writes to, all that joined
+        if it is None; ``barrier`` are the epoch's end offsets, a JSON text a source; ``continues`` is the id of
+        the plan that this process gave for the epoch before; ``passed`` says what Spark has noted of an epoch that the
+        log does not know, None where nothing. Raises a typed error where the query must stop.
+        May commit, abort and sweep transactions of earlier runs.
+        """
+        failpoints.hit("plan.before_resolve")
+        names = sorted(self._participants if sinks is None else sinks)
+        if continues is None:
+            self._facts.clear()
+        for name in names:
+            if name not in self._facts:
+                self._facts[name] = self._check(name)
+        taking_part = {name: self._participants[name] for name in names}
+        context = protocol.Context(
+            epoch=epoch,
+            plan=f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex,
+            run=run,
+            guarantee=_common([each.guarantee for each in taking_part.values()]),
+            application=self._application,
+            continues=continues,
+            barrier=barrier,
+            settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
+            uses={name: each.use for name, each in taking_part.items() if each.use is not None},
+            facts={name: self._facts[name] for name in names},
+            limit_s=self._epoch_timeout_s,
+        )
+        if continues is None:
+            look_back(
+                self._log,
+                {name: each.sink for name, each in taking_part.items()},
+                epoch,
+                context=self._context,
+                settings=context.settings,
+            )
+        self._trying, self._passed, self._continues = context.plan, passed, continues
+        self._record(
+            "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
+        )
+        started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
+        if started is None:
+            what = (
+                f"Query {self._log.query}, chk-{epoch}: planning ended without a plan: a defect in onceonly."
+            )
+            raise ProtocolError(what, next_step="Start the query again; please report this.")
+        if self._inputs is not None and started.mode is not Mode.DRAIN:
+            self._inputs.begin_sync(started)
+        failpoints.hit("plan.after_resolve")
+        self._record("epoch.planned", epoch, run=run, mode=started.mode.value)
+        return started
+
+    def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
+        """Decide an epoch whose slots have all voted commit: link, commits, receipt, sweep.
+
+        Commit process or driver, once a try. Returns when everything decided is visible; raises otherwise, and
+        then the next ``plan`` of this epoch resolves what was left.
+        """
+        run = votes[0].run if votes else ""
+        self._trying = plan.id
+        self._record(
+            "votes.collected",
+            plan.epoch,
+            run=run,
+            votes=len(votes),
+            mode=plan.mode.value,
+            names=self._names(votes),
+        )
+        if plan.mode is not Mode.DRAIN:
+            failpoints.hit("link.before_check")
+        elif self._inputs is not None:
+            # The tasks have left the state anew, over what was durable, and no other decision waits for it.
+            self._require(self._inputs.sync_state(), plan.epoch)
+        state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
+        self._drive(state, commands, epoch=plan.epoch, run=run)
+        self._log.fold()
+        self._record("epoch.done", plan.epoch, run=run, mode=plan.mode.value)
+        failpoints.hit("commit.before_return")
+
+    def abort(
+        self, plan: Plan, votes: Sequence[Vote], *, run: str = "", reason: str = "a slot failed"
+    ) -> None:
+        """Give up a try. Commit process or driver, idempotent.
+
+        Spark calls it after a failed *commit* too, so the chain is read first: what is decided stays decided.
+        """
+        run = run or (votes[0].run if votes else "")
+        self._trying = plan.id
+        self._record("epoch.aborted", plan.epoch, run=run)
+        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)
+        self._drive(state, commands, epoch=plan.epoch, run=run)
+
+    def _check(self, name: str) -> Mapping[str, str | int]:
+        each = self._participants[name]
+        offered = each.sink.capabilities.guarantees
+        if each.guarantee not in offered:
+            raise ConfigurationError(
+                f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
+                next_step="Set onceonly.guarantee to what it offers, or take another.",
+            )
+        facts = dict(each.sink.check(self._context(name)))
+        main = self._participants.get(letters_of(name) or "")
+        if main is not None:
+            refuse_same_target(name, each.sink, main.sink)
+        return facts
+
+    def _context(self, name: str) -> QueryContext:
+        each = self._participants[name]
+        return QueryContext(query=self._log.query, sink=name, guarantee=each.guarantee, columns=each.columns)
+
+    # --- the loop -----------------------------------------------------------------------------------------
+
+    def _drive(
+        self, state: protocol.State, commands: Sequence[protocol.Command], *, epoch: int, run: str
+    ) -> Plan | None:
+        """Carry out commands until none is left; give the plan if tasks are to be started."""
+        queue = deque(commands)
+        plan: Plan | None = None
+        while queue:
+            command = queue.popleft()
+            if isinstance(command, protocol.Stop):
+                raise error_of(command, query=self._log.query, epoch=epoch)
+            if isinstance(command, protocol.StartTasks):
+                # No transaction of this plan is older than this moment.
+                plan = replace(command.plan, planned_s=self._clock.monotonic(), stamp=stamps.now())
+                continue
+            if isinstance(command, protocol.CommitHandle):
+                batch = [command]
+                while queue and isinstance(queue[0], protocol.CommitHandle):
+                    batch.append(queue.popleft())  # type: ignore[arg-type]  # narrowed by the look at queue[0]
+                answers = self._commit(batch, recovery=isinstance(state, protocol.Resolving))
+            else:
+                answers = self._carry_out(command, run=run)
+            for event in answers:
+                state, more = protocol.step(state, event)
+                queue.extend(more)
+        return plan
+
+    def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
+        match command:
+            case protocol.ReadChain() | protocol.CheckPrepared() | protocol.RestoreInputs():
+                return [self._look(command)]
+            case protocol.PutLink(link):
+                return [self._put(link)]
+            case protocol.SyncLink(link):
+                self._log.sync(link)
+                return [protocol.LinkPersisted(link)]
+            case protocol.PutReceipt(receipt, link):
+                self._complete(link)
+                failpoints.hit("receipt.before_put")
+                seconds, self._commits.seconds = self._commits.seconds, 0.0
+                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6), stamp=stamps.now()))
+                self._record(
+                    "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))
+                )
+                failpoints.hit("receipt.after_put")
+                return [protocol.ReceiptPersisted()]
+            case protocol.Sweep(link, keep):
+                return [self._sweeper.sweep(link, keep)]
+            case protocol.AbortHandle(vote):
+                self._abort(vote)
+                return []
+            case protocol.Report(kind, message):
+                level = logging.ERROR if kind is protocol.ReportKind.REPLAY_DIFFERS else logging.WARNING
+                log.log(level, "Query %s: %s", self._log.query, message)
+                self._record(kind.value, -1, run=run, message=message)
+                return []
+        message = f"unknown command {command!r}"
+        raise TypeError(message)
+
+    def _look(
+        self, command: protocol.ReadChain | protocol.CheckPrepared | protocol.RestoreInputs
+    ) -> protocol.Event:
+        """Carry out what is about the log and Spark's checkpoint as they are."""
+        match command:
+            case protocol.ReadChain(epoch, owners):
+                return self._read(epoch, owners=owners and bool(self._application))
+            case protocol.CheckPrepared(plan, link):
+                return self._check_prepared(plan, link)
+            case protocol.RestoreInputs():
+                return self._restore(command)
+
+    def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
+        before = self._log.chain(epoch - 1) if epoch > 0 else ()
+        previous_receipt = self._log.receipt(epoch - 1) if before else None
+        # The links last: what a living run puts meanwhile must not look like a gap before it.
+        newest = self._log.newest()
+        receipt = self._log.receipt(epoch)
+        if receipt is not None:
+            # Its writer may have died before it was durable; what follows relies on it.
+            self._log.put_receipt(receipt)
+        links = self._log.chain(epoch)
+        last, last_receipt = before[-1] if before else None, previous_receipt
+        if newest is None or newest >= epoch:
+            last, last_receipt = None, None
+        elif newest < epoch - 1:
+            chain = self._log.chain(newest)
+            last, last_receipt = chain[-1] if chain else None, self._log.receipt(newest)
+        lies_open = None if links else protocol.open_epoch(epoch, newest, last, last_receipt)
+        noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
+        if noted is not None and self._has_moved(noted.epoch, last, last_receipt):
+            return self._read(epoch, owners=owners)  # somebody put it, and Spark noted it, since it was read
+        return protocol.ChainRead(
+            links=links,
+            receipt=receipt,
+            previous=before[-1] if before else None,
+            previous_receipt=previous_receipt,
+            newest=newest,
+            last=last,
+            last_receipt=last_receipt,
+            passed=noted,
+            inputs=self._inputs.read(epoch) if self._inputs is not None else None,
+            inputs_before=self._inputs.read(epoch - 1, lists=False) if self._inputs and before else None,
+            # Where this process planned the epoch before, that one's end was compared when it was decided.
+            span=None if before and before[-1].plan == self._continues else self._span(epoch),
+            owners=self._log.owners() if owners else (),
+        )
+
+    def _span(self, epoch: int) -> Span | None:
+        """Ask what Spark reads in an epoch; None where it runs another one, or nobody knows."""
+        found = self._ask_span() if self._ask_span is not None else None
+        return found if found is not None and found.epoch == epoch else None
+
+    def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:
+        """Say whether an epoch is another one than it was when the newest one, or the one before it, was read."""
+        known = (last, receipt) if last is not None and last.epoch == epoch else (None, None)
+        chain = self._log.chain(epoch)
+        return (chain[-1] if chain else None, self._log.receipt(epoch)) != known
+
+    def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
+        """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.
+
+        Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
+        epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
+        """
+        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
+        query = f"Query {self._log.query}, chk-{plan.epoch}"
+        asked = self._ask_span and background.begin("onceonly-ask-spark", self._span, plan.epoch)
+        answers = questions.ask(
+            {
+                name: partial(self._look_at, name, handles, plan.facts.get(name, {}), age_s)
+                for name, handles in _handles(link.votes).items()
+            },
+            within_s=ANSWERS_S,
+            about=f"{query}: whether the transactions are still open after {age_s:.1f} s",
+        )
+        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
+        for name, handles in _handles(link.votes).items() if not expiring else ():
+            self._sinks[name].rehearse(handles, plan.facts.get(name, {}))
+        # Last of all, as an older driver that wakes up may write the offsets over at any time.
+        unsynced = (
+            (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
+        )
+        inputs = self._inputs.read(plan.epoch) if self._inputs is not None else None
+        # The questions took time, too.
+        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
+        self._record(
+            "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
+        )
+        return protocol.Checked(
+            age_s,
+            tuple(expiring),
+            {name: identity for name, (_, identity) in answers.items()},
+            unsynced=unsynced,
+            inputs=inputs,
+            span=asked.result() if asked else None,
+        )
+
+    def _restore(self, command: protocol.RestoreInputs) -> protocol.Event:
+        if self._inputs is None:
+            return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
+        claim = command.claim
+
+        def is_mine() -> bool:
+            return claim is None or self._log.chain(claim.epoch)[-1].plan == claim.plan
+
+        try:
+            return protocol.InputsRestored(self._inputs.restore(command.links, command.discard, is_mine))
+        except LogError as error:
+            return protocol.InputsNotRestored(error.what)
+
+    def _look_at(
+        self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
+    ) -> tuple[str, Mapping[str, str | int]]:
+        sink = self._sinks[name]
+        return sink.expiring(handles, facts, age_s), dict(sink.identity())
+
+    def _require(self, unsynced: str, epoch: int) -> None:
+        """See that nothing kept Spark's files from being made durable. Raises ``UnavailableError``."""
+        if unsynced:
+            raise UnavailableError(
+                f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
+                next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
+            )
+
+    def _put(self, link: Link) -> protocol.Event:
+        # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
+        if not link.reason:
+            failpoints.hit("link.before_put")
+        if link.kind is LinkKind.SKIPPED and self._inputs is not None:
+            # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
+            self._require(self._inputs.sync(), link.epoch)
+        link = replace(link, stamp=stamps.now())
+        standing = self._log.put_link(link)
+        if standing != link:
+            self._record("link.taken", link.epoch, run=link.run, index=link.index)
+            return protocol.LinkTaken(standing)
+        self._record(
+            "link.persisted",
+            link.epoch,
+            run=link.run,
+            link=link.kind.value,
+            index=link.index,
+            names=self._names(link.votes),
+            carried=self._names(link.carried),
+        )
+        failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
+        return protocol.LinkPersisted(link)
+
+    def _commit(self, commands: list[protocol.CommitHandle], *, recovery: bool) -> list[protocol.Event]:
+        """Commit handles in parallel; one that raises is asked for again."""
+        found = list(self._commits.run(commands, recovery=recovery))
+        for command, outcome in found if self._is_watched() else ():
+            vote = command.vote
+            self._record(
+                "handle.resolved" if recovery else "handle.committed",
+                vote.epoch,
+                run=vote.run,
+                sink=vote.sink,
+                slot=vote.slot,
+                transaction=vote.handle.transaction if vote.handle else "",
+                outcome=type(outcome).__name__,
+                reason=outcome.reason if isinstance(outcome, Unknown | RetryLater) else "",
+            )
+        return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
+
+    def _complete(self, link: Link) -> None:
+        """Tell each sink of a link that its epoch is committed as a whole."""
+        for name, committed in _handles(link.output).items():
+            failpoints.hit("complete.before", of=name)
+            try:
+                self._sinks[name].complete(self._context(name), link.epoch, committed)
+            except OnceonlyError:
+                raise
+            except questions.MISTAKES as error:
+                error.add_note(
+                    f"Query {self._log.query}, chk-{link.epoch}: raised by the sink {name}, whose code is to be "
+                    "corrected. Everything is committed; complete is called again at the next start."
+                )
+                raise
+            except Exception as error:
+                raise UnavailableError(
+                    f"Query {self._log.query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "
+                    f"{type(error).__name__}: {error}",
+                    next_step="Start the query again: everything is committed, and complete is called again.",
+                ) from error
+            self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
+
+    def _abort(self, vote: Vote) -> None:
+        if vote.handle is None:
+            return
+        try:
+            self._sinks[vote.sink].abort(vote.handle)
+        except OnceonlyError as error:
+            # No link names it and none can: the next sweep takes it.
+            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
+            return
+        self._record(
+            "handle.aborted",
+            vote.epoch,
+            run=vote.run,
+            sink=vote.sink,
+            slot=vote.slot,
+            transaction=vote.handle.transaction,
+        )
+
+    def _names(self, votes: Sequence[Vote]) -> str:
+        """Name the transactions of votes for the record; not worked out where nobody listens."""
+        if not self._is_watched():
+            return ""
+        return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
+
+    def _is_watched(self) -> bool:
+        return self._watch is not None or events.enabled()
+
+    def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
+        more["plan"] = self._trying  # who acts: see docs/explanation/model.md
+        if self._watch is not None:
+            self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
+        if events.enabled():
+            events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
+    """Give the handles of each sink that has some."""
+    handles: dict[str, list[Handle]] = {}
+    for vote in votes:
+        if vote.handle is not None:
+            handles.setdefault(vote.sink, []).append(vote.handle)
+    return {name: tuple(each) for name, each in handles.items()}
+
+
+def _common(guarantees: Collection[Guarantee]) -> Guarantee:
+    """Give the guarantee of a decision for sinks that may promise different things."""
+    kinds = set(guarantees)
+    if len(kinds) == 1:
+        return kinds.pop()
+    if Guarantee.AT_MOST_ONCE in kinds:
+        raise ConfigurationError(
+            "Under one decision, a sink is at-most-once and another one is not: one commit would be tried once "
+            "only, and the others again and again.",
+            next_step="Set onceonly.guarantee of all of them to at-most-once, or of none.",
+        )
+    return Guarantee.EXACTLY_ONCE

@@ -1,0 +1,65 @@
+"""Whether the targets still hold what the log says they were given. Driver, once a start, before the first record."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onceonly.coordinator import questions
+from onceonly.model import Guarantee, LinkKind, differing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onceonly.model import Handle, Link
+    from onceonly.ports import DecisionLog, QueryContext, Sink
+
+EPOCHS_MAX = 10
+"""So many epochs are looked through for the newest one in which a sink has written something."""
+ANSWERS_S = 60.0
+
+
+def look_back(
+    log: DecisionLog,
+    sinks: Mapping[str, Sink],
+    epoch: int,
+    *,
+    context: Callable[[str], QueryContext],
+    settings: Mapping[str, Mapping[str, str | int]],
+) -> None:
+    """Have each sink compare its target with the newest epoch up to ``epoch`` that is complete by the log.
+
+    Not where its target is another one by now (``settings`` are those of now): that is told elsewhere. Raises what a
+    sink raises.
+    """
+    asked: dict[str, Callable[[], None]] = {}
+    for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
+        link = _complete(log, newest)
+        for name, handles in _handles(link).items() if link is not None else ():
+            if name in sinks and name not in asked and link is not None:
+                is_another = differing(link.settings.get(name, {}), settings[name])
+                asked[name] = partial(
+                    sinks[name].look_back, context(name), newest, () if is_another else handles
+                )
+        if len(asked) == len(sinks):
+            break
+    questions.ask(
+        asked, within_s=ANSWERS_S, about=f"Query {log.query}, chk-{epoch}: whether the targets have gone back"
+    )
+
+
+def _complete(log: DecisionLog, epoch: int) -> Link | None:
+    """Give what an epoch has written, if it is settled."""
+    receipt = log.receipt(epoch)
+    chain = log.chain(epoch) if receipt is not None else ()
+    if not chain or chain[-1].kind is not LinkKind.COMMIT or chain[-1].guarantee is Guarantee.AT_MOST_ONCE:
+        return None
+    return chain[-1] if receipt is not None and receipt.index == chain[-1].index else None
+
+
+def _handles(link: Link | None) -> dict[str, tuple[Handle, ...]]:
+    found: dict[str, list[Handle]] = {}
+    for vote in link.output if link is not None else ():
+        if vote.handle is not None:
+            found.setdefault(vote.sink, []).append(vote.handle)
+    return {name: tuple(each) for name, each in found.items()}

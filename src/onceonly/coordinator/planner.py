@@ -1,0 +1,255 @@
+"""Planning an epoch: from Spark's checkpoint and the user's options to a resolved plan. No Spark.
+
+Used by the planner process (format road) and by the driver's Python (foreachBatch road). A ``Desk`` is one
+query on one checkpoint in one process; it remembers the plan that it handed out last, which is what
+lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onceonly import events
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.checkpoint.passed import passed
+from onceonly.checkpoint.reading import SparkCheckpoint
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.errors import AdoptionError
+from onceonly.executor.dead_letters import columns_of, too_many
+from onceonly.log import identity_token, open_log
+from onceonly.log.presence import Presence
+from onceonly.model import Mode, letters_name
+from onceonly.settings.query import Replay
+from onceonly.settings.registry import build, use_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from onceonly.executor.slot import Ballot
+    from onceonly.model import Passed, Plan, Span, Vote
+    from onceonly.settings.query import QuerySettings, SinkSettings
+    from onceonly.settings.registry import SinkClass
+
+log = logging.getLogger("onceonly")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What travels to the tasks of one try at an epoch, for one of its sinks.
+
+    It holds the sink's options, secrets included, because executors need them; it never shows them.
+    ``token`` is the log's identity as the driver sees it: an executor that sees another one does not share
+    the checkpoint. ``letters`` is the class of the sink that takes dead letters, None where a refused row stops.
+    ``run`` is empty where only the tasks know it.
+    """
+
+    plan: Plan
+    query: str
+    checkpoint: str
+    settings: SinkSettings = field(repr=False)
+    sink: SinkClass
+    token: str | None
+    letters: SinkClass | None = None
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    settings: SinkSettings
+    sink_class: SinkClass
+    participant: Participant
+
+
+class Desk:
+    """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process.
+
+    ``span`` asks Spark what a query reads by its own memory, None where nobody can.
+    """
+
+    def __init__(
+        self,
+        settings: QuerySettings,
+        *,
+        actor: str,
+        application: str,
+        start: str = "",
+        span: Callable[[str], Span | None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.start = start
+        self.checkpoint = SparkCheckpoint.at(settings.checkpoint)
+        self.query = self.checkpoint.query()
+        self._actor = actor
+        self._members: dict[str, _Member] = {}
+        self._last: Plan | None = None
+        self._run = ""
+        self._fresh = identity_token(settings.checkpoint) is None
+        if actor != "committer" and self._fresh:
+            self._adopt(self.checkpoint.epoch())
+        self._log = open_log(
+            settings.checkpoint,
+            query=self.query,
+            keep=settings.history,
+            create=actor != "committer",
+            aside=True,
+        )
+        self._coordinator = Coordinator(
+            log=self._log,
+            actor=actor,
+            application=application,
+            commit_timeout_s=settings.commit_timeout_s,
+            call_timeout_s=settings.call_timeout_s,
+            epoch_timeout_s=settings.epoch_timeout_s,
+            inputs=SparkInputs(self.checkpoint.path),
+            span=None if span is None else partial(span, self.query),
+        )
+
+    def enlist(
+        self,
+        settings: SinkSettings,
+        sink: SinkClass,
+        columns: tuple[tuple[str, str], ...],
+        letters: SinkClass | None = None,
+    ) -> None:
+        """Let a sink take part, and with it the one that takes its dead letters.
+
+        Any number of times; it is made anew only where it is used otherwise.
+        """
+        self._enlist(settings, sink, columns)
+        beside = settings.of_letters
+        if beside is not None and letters is not None:
+            self._enlist(beside, letters, None)
+
+    def _enlist(
+        self, settings: SinkSettings, sink: SinkClass, columns: tuple[tuple[str, str], ...] | None
+    ) -> None:
+        known = self._members.get(settings.name)
+        if known is not None and (known.settings.key, known.sink_class) == (settings.key, sink):
+            participant = replace(
+                known.participant, columns=known.participant.columns if columns is None else columns
+            )
+        else:
+            made = build(settings, sink, checkpoint=self.settings.checkpoint)
+            participant = Participant(
+                sink=made,
+                guarantee=settings.guarantee,
+                columns=columns_of(made) if columns is None else columns,
+                use=use_of(settings, sink),
+            )
+            if known is not None:
+                known.participant.sink.close()
+        self._members[settings.name] = _Member(settings, sink, participant)
+        self._coordinator.join(settings.name, participant)
+
+    def plan(
+        self,
+        epoch: int,
+        *,
+        sinks: Collection[str] | None = None,
+        run: str = "",
+        since: int | None = None,
+        repeats: Callable[[], bool] = lambda: False,
+    ) -> Plan:
+        """Resolve an epoch before its tasks run. Raises a typed error where the query must stop.
+
+        ``sinks`` are the names of those that it writes to, None for all. ``since`` is the first epoch that this run of
+        the query has brought here, if known: what was passed by before may be taken over, not what this run passed by.
+        ``repeats`` tells, for a drain, whether Spark's plan promises the same rows each time.
+        """
+        last, self._last = self._last, None
+        goes_on = last is not None and last.epoch == epoch - 1 and run == self._run
+        self._run = run
+        with self._present():
+            plan = self._coordinator.plan(
+                epoch,
+                sinks=None if sinks is None else self._with_letters(sinks),
+                barrier=self.checkpoint.barrier(epoch),
+                run=run,
+                continues=last.id if last is not None and goes_on else None,
+                passed=partial(self._passed, since=epoch if since is None else since),
+            )
+        if plan.mode is Mode.DRAIN:
+            asked = self.settings.replay
+            plan = replace(plan, strict=asked is Replay.STOP or (asked is Replay.AUTO and repeats()))
+        self._last = plan
+        return plan
+
+    def assignment(self, plan: Plan, name: str, *, run: str = "") -> Assignment:
+        """Give what the tasks of one sink need."""
+        member = self._members[name]
+        return Assignment(
+            plan=plan,
+            query=self.query,
+            checkpoint=self.settings.checkpoint,
+            settings=member.settings,
+            sink=member.sink_class,
+            token=identity_token(self.settings.checkpoint),
+            letters=self._members[letters_name(name)].sink_class if member.settings.letters else None,
+            run=run,
+        )
+
+    def require_few_letters(self, plan: Plan, ballots: Collection[Ballot]) -> None:
+        """See, before the decision, that the slots together have not refused more than the limit of an epoch.
+
+        Raises ``RecordRefusedError``. What is repaired was decided by the limit of that time.
+        """
+        for name, member in self._members.items() if plan.mode is Mode.RUN else ():
+            few = [each for each in ballots if each.letters and each.letters.sink == letters_name(name)]
+            limit = member.settings.letters.limit if member.settings.letters else 0
+            if few and sum(each.letters.rows for each in few if each.letters) > limit:
+                raise too_many(self.query, plan.epoch, name, limit, few[0].refused)
+
+    def _with_letters(self, sinks: Collection[str]) -> list[str]:
+        return [*sinks, *(letters_name(name) for name in sinks if self._members[name].settings.letters)]
+
+    def decide(self, plan: Plan, votes: list[Vote]) -> None:
+        """Decide, and return when everything decided is visible."""
+        with self._present():
+            self._coordinator.decide(plan, votes)
+
+    def abort(self, plan: Plan, votes: list[Vote], *, run: str = "") -> None:
+        """Give up a try; what is decided stays decided."""
+        with self._present():
+            self._coordinator.abort(plan, votes, run=run)
+
+    def close(self) -> None:
+        """Give back the sinks' connections. Idempotent."""
+        for member in self._members.values():
+            member.participant.sink.close()
+
+    @contextmanager
+    def _present(self) -> Iterator[None]:
+        """Show that the job is not down while it acts; a desk outlives its query, whose listener shows the rest."""
+        presence = Presence.hold(self.settings.checkpoint, actor=self._actor)
+        try:
+            yield
+        finally:
+            presence.close()
+
+    def _passed(self, epoch: int, *, since: int) -> Passed | None:
+        """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""
+        return passed(self.checkpoint, epoch, taken=self.settings.adopt and epoch < since)
+
+    def _adopt(self, epoch: int) -> None:
+        """Refuse, or take over, a checkpoint whose earlier epochs another sink has written."""
+        before = sorted(number for number in self.checkpoint.committed() if number < epoch)
+        if not before:
+            return
+        where = f"the checkpoint {self.settings.checkpoint} has no decision log, but {len(before)} epochs"
+        if not self.settings.adopt:
+            raise AdoptionError(
+                f"{where} up to chk-{before[-1]} that another sink wrote, or that failed before onceonly could "
+                "begin them, in a foreachBatch function that kept the error back",
+                next_step="set onceonly.adopt=true to take it over from the next epoch on (the one in flight "
+                "may double), or start on a new checkpoint",
+            )
+        log.warning(
+            "Query %s: taken over from another sink at chk-%s; if that sink had begun this epoch, its rows "
+            "appear twice, once from each.",
+            self.query, epoch,
+        )  # fmt: skip
+        events.record("adopted", actor=self._actor, query=self.query, epoch=epoch)

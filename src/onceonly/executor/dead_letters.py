@@ -1,0 +1,264 @@
+"""Dead letters: the rows that a sink's target will never take, on their way to another sink. Executor; needs pyarrow.
+
+They are written in a transaction of their own, begun with the first of them, and voted for beside their sink: one link
+decides both. Without a refused row nothing is begun.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceonly import failpoints
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
+from onceonly.rows.checksum import RowChecksum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from onceonly.model import Plan
+    from onceonly.ports import Refused, Sink, WriteContext
+
+_TYPES = {
+    "code": "string",
+    "why": "string",
+    "row": "string",
+    "query": "string",
+    "sink": "string",
+    "epoch": "bigint",
+    "slot": "int",
+    "number": "bigint",
+    "topic": "string",
+    "partition": "int",
+    "key": "binary",
+    "value": "string",
+}
+"""Each column of a letter, and Spark's name for its type."""
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+DOC = "onceonly.refused=deadletter has such rows taken by another sink, and the query goes on"
+
+
+def columns_of(sink: Sink) -> tuple[tuple[str, str], ...]:
+    """Give the columns that a sink gets of letters, by name and Spark's type. Raises ``ConfigurationError``."""
+    try:
+        return tuple((name, _TYPES[name]) for name in sink.letter_columns)
+    except KeyError as error:
+        raise ConfigurationError(
+            f"the sink class {type(sink).__name__} wants {error} of a dead letter, which has none such",
+            next_step=f"its letter_columns are some of {', '.join(_TYPES)}: a defect of the sink",
+        ) from None
+
+
+def refuse_same_target(name: str, letters: Sink, main: Sink) -> None:
+    """See that letters do not get among the rows of the sink that refused them. Driver, after both checks."""
+    if isinstance(letters, type(main)) and main.overlaps(letters.identity()):
+        raise ConfigurationError(
+            f"the dead letters of sink {letters_of(name)} would get among its rows: both have the same target",
+            next_step="give the letters a target of their own by onceonly.deadletter.option.…",
+        )
+
+
+class Letters:
+    """The dead letters of one attempt at one slot. ``limit`` bounds those of an epoch; each slot sees to its own."""
+
+    def __init__(self, sink: Sink, plan: Plan, context: WriteContext, *, limit: int) -> None:
+        name = letters_name(context.sink)
+        self.first = ""
+        """What is wrong with the first of them, for people."""
+        self.handle: Handle | None = None
+        self.checksum = RowChecksum()
+        self.context = replace(context, sink=name, facts=plan.facts.get(name, {}), gives_back=False)
+        self._sink = sink
+        self._of = context.sink
+        # What is repaired was decided already, by the limit of that time.
+        self._limit = None if plan.mode is Mode.TENTATIVE else limit
+        self._transaction: Any = None
+        self._begun = False
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.checksum.rows
+
+    def begin(self, algorithm: str) -> None:
+        """Add up rows by the algorithm that the slot's own checksum goes by."""
+        self.checksum = RowChecksum(algorithm)
+
+    def take(self, batch: pa.RecordBatch, refused: Sequence[Refused], first: int) -> None:
+        """Write the refused rows of a batch, whose first row is the slot's row ``first``.
+
+        Raises ``RecordRefusedError`` beyond the limit, and where the letters' sink refuses one, too.
+        """
+        import pyarrow as pa
+
+        self.first = (
+            self.first or f"row {first + refused[0].row} of slot {self.context.slot}: {refused[0].why}"
+        )
+        if self._limit is not None and self.rows + len(refused) > self._limit:
+            raise too_many(self.context.query, self.context.epoch, self._of, self._limit, self.first)
+        rows = batch.take(pa.array([each.row for each in refused]))
+        letters = self._letters(rows, refused, first).select(list(self._sink.letter_columns))
+        try:
+            if not self._begun:
+                failpoints.hit("letters.before_begin")
+                self._transaction = self._sink.begin_transaction(self.context)
+                self._begun = True
+            again = self._sink.write(self._transaction, letters)
+        except RecordRefusedError as error:
+            raise self._both(refused, error.what, error.next_step) from error
+        if again:
+            raise self._both(refused[again[0].row :], again[0].why, again[0].next_step)
+        self.checksum.add(rows)
+
+    def prepare(self) -> None:
+        """Make them durable and invisible; nothing where there are none."""
+        if not self._begun:
+            return
+        failpoints.hit("letters.before_prepare")
+        try:
+            self.handle = self._sink.pre_commit(self._transaction)
+        except RecordRefusedError as error:
+            raise self._both((), error.what, error.next_step) from error
+        if self.handle is None and self.context.guarantee is not Guarantee.AT_LEAST_ONCE:
+            raise ConfigurationError(
+                f"Sink {self.context.sink} gave no handle for {self.rows} rows, but promises "
+                f"{self.context.guarantee}.",
+                next_step="Let its pre_commit return a Handle: a defect of the sink.",
+            )
+        failpoints.hit("letters.after_prepare")
+
+    def discard(self) -> None:
+        """Drop them, best effort."""
+        if self._begun:
+            self._sink.discard(self._transaction)
+
+    def _letters(self, rows: pa.RecordBatch, refused: Sequence[Refused], first: int) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        count, context = len(refused), self.context
+        columns: dict[str, list[Any]] = {
+            "code": [each.code for each in refused],
+            "why": [each.why for each in refused],
+            "row": json_rows(rows),
+            "query": [context.query] * count,
+            "sink": [self._of] * count,
+            "epoch": [context.epoch] * count,
+            "slot": [context.slot] * count,
+            "number": [first + each.row for each in refused],
+            "topic": _texts(rows, "topic"),
+            "partition": _numbers(rows, "partition"),
+        }
+        value = [
+            msgspec.json.encode(
+                {name: entry for name, entry in zip(columns, row, strict=True) if entry is not None}
+            )
+            for row in zip(*columns.values(), strict=True)
+        ]
+        columns |= {"key": _binaries(rows, "key"), "value": [text.decode() for text in value]}
+        kinds = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary()}
+        return pa.record_batch({name: pa.array(columns[name], kinds[kind]) for name, kind in _TYPES.items()})
+
+    def _both(self, refused: Sequence[Refused], why: str, next_step: str) -> RecordRefusedError:
+        first = refused[0].why if refused else self.first
+        return RecordRefusedError(
+            f"Query {self.context.query}, chk-{self.context.epoch}, slot {self.context.slot}: sink {self._of} refused "
+            f"a row ({first}), and the sink of its dead letters refused the letter ({why}). Nothing of this epoch is "
+            "decided",
+            next_step=f"give the letters a target that takes them, such as files: {next_step}",
+        )
+
+
+def too_many(query: str, epoch: int, sink: str, limit: int, first: str) -> RecordRefusedError:
+    """Make the error of an epoch with more refused rows than its limit."""
+    return RecordRefusedError(
+        f"Query {query}, chk-{epoch}: sink {sink} refused more rows of this epoch than onceonly.deadletter.limit, "
+        f"{limit}; the first: {first}. Nothing of it is decided",
+        next_step="see why so many are refused; then mend rows or target, or raise the limit",
+    )
+
+
+def json_rows(rows: pa.RecordBatch) -> list[str]:
+    """Write each row as Spark's ``to_json`` does, so that ``from_json`` with its schema gives it back.
+
+    Null fields are left out, binaries are base64, times are in UTC. A value that Python cannot hold is Arrow's text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            column = column.cast(pa.timestamp("us", "UTC"))  # noqa: PLW2901  the same instants
+        try:
+            columns.append(column.to_pylist())
+        except (ValueError, OverflowError):
+            columns.append(_by_arrow(column, pc))
+    names = rows.schema.names
+    return [
+        _ENCODER.encode(
+            {name: _plain(value) for name, value in zip(names, row, strict=True) if value is not None}
+        ).decode()
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _by_arrow(column: pa.Array, compute: Any) -> list[str | None]:  # noqa: ANN401  a module
+    """Give the texts of values that Python has none for, such as dates beyond the year 9999."""
+    import pyarrow as pa
+
+    try:
+        return list(compute.cast(column, pa.string()).to_pylist())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return [None if not each.is_valid else repr(each) for each in column]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  one line a kind
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat() if value.tzinfo is not None else value.isoformat()
+    if isinstance(value, date | time | timedelta):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        if value and all(isinstance(each, tuple) for each in value):  # a map
+            return {str(key): _plain(inner) for key, inner in value}
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:
+    found = _column(rows, name)
+    return [each if isinstance(each, str) else None for each in found]
+
+
+def _numbers(rows: pa.RecordBatch, name: str) -> list[int | None]:
+    found = _column(rows, name)
+    return [each if isinstance(each, int) and abs(each) < 1 << 31 else None for each in found]
+
+
+def _binaries(rows: pa.RecordBatch, name: str) -> list[bytes | None]:
+    found = _column(rows, name)
+    return [
+        each.encode() if isinstance(each, str) else each if isinstance(each, bytes) else None
+        for each in found
+    ]
+
+
+def _column(rows: pa.RecordBatch, name: str) -> Sequence[Any]:
+    index = rows.schema.get_field_index(name)
+    if index < 0:
+        return [None] * rows.num_rows
+    try:
+        return list(rows.column(index).to_pylist())
+    except (ValueError, OverflowError):
+        return [None] * rows.num_rows

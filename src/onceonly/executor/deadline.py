@@ -1,0 +1,99 @@
+"""How long one attempt at a slot may take, and how it is waited for no longer than that. Executor.
+
+Two clocks of two machines cannot be compared, so an attempt's time is counted from its own beginning, by the
+monotonic clock of its machine; the age of the whole epoch is looked at on the driver, before its decision.
+
+Nothing can interrupt a thread that stands still in a library. So with a limit an attempt is made in a thread of its
+own, and Spark's thread gives it up: the task fails, Spark ends the worker process, and what the attempt left open is
+fenced by the sweep that follows. Should it wake up before its end, it sees that its time is over, and does not vote.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from onceonly.clock import SystemClock
+from onceonly.errors import EpochTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.ports import Clock, WriteContext
+
+T = TypeVar("T")
+_Queue: TypeAlias = "SimpleQueue[tuple[Callable[[], Any], Future[Any]]]"
+
+
+class Deadline:
+    """The end of the time of one attempt. Any thread; ``doing`` is what the attempt is at, for people."""
+
+    def __init__(self, limit_s: float | None, context: WriteContext, clock: Clock | None = None) -> None:
+        self.limit_s = limit_s
+        self.doing = "waiting for its first row"
+        self._context = context
+        self._clock = clock or SystemClock()
+        self._began_s = self._clock.monotonic()
+
+    def check(self, doing: str) -> None:
+        """Note what comes next; raise ``EpochTimeoutError`` where there is no time left for it."""
+        self.doing = doing
+        if self.limit_s is not None and self._clock.monotonic() - self._began_s > self.limit_s:
+            raise self.error()
+
+    def error(self) -> EpochTimeoutError:
+        """Make the error of an attempt that is late."""
+        context = self._context
+        return EpochTimeoutError(
+            f"Query {context.query}, chk-{context.epoch}, sink {context.sink}, slot {context.slot}: not prepared "
+            f"within {self.limit_s:g} s; it was {self.doing}. Nothing of this try is decided.",
+            next_step="Let the query start again, as a supervised one does: the epoch runs anew. If it is late every "
+            "time, raise onceonly.epoch.timeout.",
+        )
+
+
+def in_time(deadline: Deadline, attempt: Callable[[], T]) -> T:
+    """Make an attempt; give it up at its deadline, wherever it stands. Spark's thread, once an attempt.
+
+    All attempts of a process are made by the same thread, as a sink may keep what belongs to one.
+    """
+    if deadline.limit_s is None:
+        return attempt()
+    done: Future[T] = Future()
+    _thread_of_process().put((attempt, done))
+    wait([done], deadline.limit_s)
+    if not done.done():
+        _abandon()
+        raise deadline.error()
+    return done.result()
+
+
+_queue: tuple[int, _Queue] | None = None
+
+
+def _thread_of_process() -> _Queue:
+    global _queue  # noqa: PLW0603  one a process, made anew after a fork
+    if _queue is None or _queue[0] != os.getpid():
+        _queue = (os.getpid(), SimpleQueue())
+        # A daemon: one that stands still must not keep a worker alive.
+        threading.Thread(target=_work, args=(_queue[1],), name="onceonly-slot", daemon=True).start()
+    return _queue[1]
+
+
+def _abandon() -> None:
+    global _queue  # noqa: PLW0603  see above
+    _queue = None
+
+
+def _work(queue: _Queue) -> None:
+    while True:
+        attempt, done = queue.get()
+        try:
+            done.set_result(attempt())
+        except BaseException as error:  # noqa: BLE001  it is raised where the attempt is waited for
+            done.set_exception(error)
+        # What an attempt holds (its rows, its transaction) must not live until the next one.
+        del attempt, done

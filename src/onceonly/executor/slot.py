@@ -1,0 +1,236 @@
+"""What one attempt at one slot does: begin, write, pre-commit, and the vote. Executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly import events, failpoints, stamps
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.executor import dead_letters as dead
+from onceonly.executor.deadline import Deadline
+from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
+from onceonly.rows import compiled
+from onceonly.rows.arrow import in_larger
+from onceonly.rows.checksum import RowChecksum, algorithm_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.executor.dead_letters import Letters
+    from onceonly.model import Handle
+    from onceonly.ports import Refused, Sink, WriteContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """What one attempt at one slot gives: its vote, and that of its dead letters where there are some.
+
+    ``refused`` says what is wrong with the first of them.
+    """
+
+    vote: Vote
+    letters: Vote | None = None
+    refused: str = ""
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        return (self.vote,) if self.letters is None else (self.vote, self.letters)
+
+
+def fill_in(
+    sink: Sink,
+    plan: Plan,
+    context: WriteContext,
+    batches: Iterable[pa.RecordBatch],
+    deadline: Deadline | None = None,
+    letters: Letters | None = None,
+) -> Ballot:
+    """Run one attempt and give its ballot. Executor, once an attempt; as ``run_slot`` else."""
+    vote = run_slot(sink, plan, context, batches, deadline, letters)
+    if letters is None or not letters.rows:
+        return Ballot(vote=vote)
+    beside = _vote(letters.context, letters.checksum, letters.handle)
+    return Ballot(vote=vote, letters=beside, refused=letters.first)
+
+
+def run_slot(
+    sink: Sink,
+    plan: Plan,
+    context: WriteContext,
+    batches: Iterable[pa.RecordBatch],
+    deadline: Deadline | None = None,
+    letters: Letters | None = None,
+) -> Vote:
+    """Run one attempt and give its vote. Executor, once an attempt.
+
+    A drain consumes the rows (the plan's state stores need it) and writes nothing; so does a sink that has lost
+    nothing of an epoch of which another one has. An attempt without rows
+    votes without a handle, as an empty transaction cannot be committed. An error drops the transaction, best
+    effort, and is VOTE_ABORT; so is being late, which is seen at every step (``deadline`` is the plan's limit from
+    now on, if it is not given).
+
+    Rows that the sink refuses go to ``letters`` and are none of the vote's; without a place for them they stop the
+    query.
+    """
+    deadline = deadline or Deadline(plan.limit_s, context)
+    checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
+    if letters is not None:
+        letters.begin(algorithm_of(plan.decided.votes if plan.decided else ()))
+    if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
+        for batch in in_larger(batches):
+            compiled.expect(checksum.rows + batch.num_rows)
+            checksum.add(batch)
+        return _vote(context, checksum, None)
+    attempt = _Attempt(sink, context, checksum, deadline, letters)
+    try:
+        attempt.write(batches)
+        handle = attempt.prepare()
+    except BaseException as error:
+        _record("slot.failed", context, error=type(error).__name__)
+        attempt.drop()
+        if isinstance(error, RecordRefusedError) and letters is None and sink.capabilities.gives_back:
+            raise RecordRefusedError(error.what, next_step=f"{error.next_step}; or set {dead.DOC}") from error
+        raise
+    if not attempt.has_rows:
+        return _vote(context, checksum, None)
+    if handle is None and checksum.rows and context.guarantee is not Guarantee.AT_LEAST_ONCE:
+        what = (
+            f"Sink {context.sink} gave no handle for {checksum.rows} rows, but promises {context.guarantee}."
+        )
+        raise ConfigurationError(what, next_step="Let its pre_commit return a Handle: a defect of the sink.")
+    _record("slot.prepared", context, handle)
+    failpoints.hit("slot.after_prepare")
+    return _vote(context, checksum, handle)
+
+
+class _Attempt:
+    """What an attempt that writes has begun, so that it can be dropped."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        context: WriteContext,
+        checksum: RowChecksum,
+        deadline: Deadline,
+        letters: Letters | None,
+    ) -> None:
+        self.has_rows = False
+        self._sink = sink
+        self._context = context
+        self._checksum = checksum
+        self._deadline = deadline
+        self._letters = letters
+        self._transaction: Any = None
+        self._begun = False
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write all rows; those that are refused become letters."""
+        checksum, deadline = self._checksum, self._deadline
+        self._sink.expect(self._context)
+        for batch in in_larger(batches):
+            if not self._begun:
+                self._begin()
+            compiled.expect(checksum.rows + batch.num_rows)
+            checksum.add(batch)
+            deadline.check("writing")
+            refused = self._sink.write(self._transaction, batch)
+            if refused:
+                _set_aside(self._context, self._letters, batch, refused, checksum.rows - batch.num_rows)
+            failpoints.hit("slot.during_write")
+            deadline.check("waiting for rows")
+
+    def prepare(self) -> Handle | None:
+        """Make rows and letters durable; the rows that are left of the checksum are the sink's own."""
+        if not self.has_rows:
+            self._deadline.check("about to vote")
+            return None
+        failpoints.hit("slot.before_prepare")
+        self._deadline.check("preparing")
+        if self._letters is not None:
+            self._checksum.less(self._letters.checksum)
+        handle = None
+        if self._checksum.rows:
+            handle = self._sink.pre_commit(self._transaction)
+        else:  # all of them were refused, and an empty transaction cannot be committed
+            self._begun = False
+            self._sink.discard(self._transaction)
+        if self._letters is not None:
+            self._letters.prepare()
+        self._deadline.check("about to vote")
+        return handle
+
+    def drop(self) -> None:
+        """Drop what was begun, best effort."""
+        if self._begun:
+            self._sink.discard(self._transaction)
+        if self._letters is not None:
+            self._letters.discard()
+
+    def _begin(self) -> None:
+        _record("slot.has_rows", self._context)
+        self.has_rows = True
+        failpoints.hit("slot.before_begin")
+        self._deadline.check("beginning its transaction")
+        self._transaction = self._sink.begin_transaction(self._context)
+        self._begun = True
+        _record("slot.begun", self._context)
+
+
+def _owes(plan: Plan, sink: str) -> bool:
+    # Which rows are letters, only the sink that refuses them tells: either of the two has both written again.
+    return any(vote.sink in {sink, letters_name(sink)} for vote in plan.lost)
+
+
+def _set_aside(
+    context: WriteContext,
+    letters: Letters | None,
+    batch: pa.RecordBatch,
+    refused: Sequence[Refused],
+    first: int,
+) -> None:
+    """Let refused rows become letters; stop where there is no place for them."""
+    _record("slot.refused", context, rows=str(len(refused)))
+    if letters is None:
+        one = refused[0]
+        raise RecordRefusedError(
+            f"Query {context.query}, sink {context.sink}, epoch {context.epoch}, slot {context.slot}, row "
+            f"{first + one.row}: {one.why}",
+            next_step=one.next_step,
+        )
+    letters.take(batch, refused, first)
+
+
+def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -> Vote:
+    _record("slot.voted", context, handle, rows=str(checksum.rows), compiled=",".join(compiled.used()))
+    return Vote(
+        sink=context.sink,
+        epoch=context.epoch,
+        slot=context.slot,
+        plan=context.plan,
+        run=context.run,
+        attempt=context.attempt,
+        rows=checksum.rows,
+        checksum=checksum.value,
+        handle=handle,
+        stamp=stamps.now(),
+    )
+
+
+def _record(kind: str, context: WriteContext, handle: Handle | None = None, **more: str) -> None:
+    if events.enabled():
+        events.record(
+            kind,
+            actor="executor",
+            query=context.query,
+            epoch=context.epoch,
+            run=context.run,
+            plan=context.plan,
+            sink=context.sink,
+            slot=context.slot,
+            attempt=context.attempt,
+            transaction=handle.transaction if handle else "",
+            **more,
+        )

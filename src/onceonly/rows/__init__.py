@@ -1,0 +1,1 @@
+"""Rows as Arrow has them: their memory, their checksum, and the loops over them that numba compiles. Any process."""

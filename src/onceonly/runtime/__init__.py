@@ -1,1 +1,0 @@
-"""Carries out the protocol's commands: threads, retries, checks, restart strategies. No Spark."""

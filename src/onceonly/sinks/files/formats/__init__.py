@@ -1,0 +1,1 @@
+"""Rows become the bytes of a file, as Spark's own writers make them, or are refused. Executor."""

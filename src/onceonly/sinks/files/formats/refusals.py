@@ -1,0 +1,87 @@
+"""Which rows no file of the target can hold, found before they are written. Executor; needs pyarrow.
+
+Only where there is a place for dead letters: the rows are tried as they will be written, and halved until those that
+are refused stand alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.errors import RecordRefusedError
+from onceonly.ports import Refused
+from onceonly.sinks.files import partitions
+from onceonly.sinks.files.formats import lines as rows
+from onceonly.sinks.files.formats import stripes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from onceonly.sinks.files.options import FilesOptions
+
+    Try = Callable[[pa.RecordBatch], object]
+
+
+def part(batch: pa.RecordBatch, options: FilesOptions) -> tuple[pa.RecordBatch, list[Refused]]:
+    """Give the rows that can be written, and those that cannot."""
+    import numpy as np
+    import pyarrow as pa
+
+    refused = {each.row: each for each in _refused(batch, 0, _folders(options), "NO_FOLDER")}
+    places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
+    render = _render(options)
+    if render is not None and len(places):
+        some = batch.take(pa.array(places))
+        refused |= {
+            int(places[each.row]): Refused(
+                row=int(places[each.row]), code=each.code, why=each.why, next_step=each.next_step
+            )
+            for each in _refused(some, 0, render, "NO_TEXT")
+        }
+    if not refused:
+        return batch, []
+    places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
+    return batch.take(pa.array(places)), [refused[row] for row in sorted(refused)]
+
+
+def _refused(batch: pa.RecordBatch, first: int, attempt: Try, code: str) -> Iterator[Refused]:
+    if not batch.num_rows:
+        return
+    try:
+        attempt(batch)
+    except RecordRefusedError as error:
+        if batch.num_rows == 1:
+            why = error.what.removeprefix(f"{_WHO}: ").rstrip(".")
+            yield Refused(row=first, code=code, why=why, next_step=error.next_step)
+            return
+        half = batch.num_rows // 2
+        yield from _refused(batch.slice(0, half), first, attempt, code)
+        yield from _refused(batch.slice(half), first + half, attempt, code)
+
+
+_WHO = "a row"
+
+
+def _folders(options: FilesOptions) -> Try:
+    return lambda batch: list(partitions.split(batch, options.partition_by, who=_WHO))
+
+
+def _render(options: FilesOptions) -> Try | None:
+    """Return what tries to write rows; None for a format that holds any value of its types."""
+    lines: dict[str, Try] = {
+        "json": lambda batch: rows.json_lines(batch, options.texts, who=_WHO),
+        "csv": lambda batch: rows.csv_lines(batch, options.texts, who=_WHO),
+        "text": lambda batch: rows.text_lines(batch, who=_WHO),
+        "orc": lambda batch: stripes.check(batch, who=_WHO),
+    }
+    write = lines.get(options.form)
+    if write is None:
+        return None
+
+    def attempt(batch: pa.RecordBatch) -> object:
+        # Of what is written, the partition columns are no part.
+        return [write(some) for _, some in partitions.split(batch, options.partition_by, who=_WHO)]
+
+    return attempt

@@ -1,0 +1,140 @@
+"""Whether a cluster still holds an epoch that was committed to it. Driver, once a start; only looks.
+
+A cluster goes back when a backup is restored, or when clients are led to a mirror that lags. Its markers are offsets of
+groups, and go back with it: one that is older than what the log knows to be committed proves it. One that is not there
+proves nothing, as offsets expire and groups are deleted.
+
+What is proven of a slot: it lacks the epoch whose marker it should show; and where it shows an older one than the
+predecessor of that, also the epoch of the predecessor. Of epochs between nothing is proven, as the slot may have had no
+rows in them; those that no slot of the sink has come to are named as doubtful.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from onceonly import background
+from onceonly.errors import TargetBehindError
+from onceonly.sinks.kafka import marker
+from onceonly.sinks.kafka.checks import topic_ids
+from onceonly.sinks.kafka.checks.target import id_prefix
+from onceonly.sinks.kafka.options import BEHIND_OPTION
+from onceonly.sinks.kafka.prepared import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onceonly.model import Handle
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.kafka.options import KafkaOptions
+    from onceonly.sinks.kafka.wire.admin import Admin
+
+log = logging.getLogger("onceonly")
+
+_THREADS_MAX = 16
+_NAMED_MAX = 5
+
+
+def look_back(
+    admin: Admin, options: KafkaOptions, context: QueryContext, epoch: int, handles: Sequence[Handle]
+) -> None:
+    """Compare the markers with those of ``epoch``, all of whose ``handles`` were committed.
+
+    Raises ``TargetBehindError`` where one is older, unless the user has said to go on; ``UnavailableError``.
+    """
+    written = [Prepared.of(handle) for handle in handles]
+
+    def read(each: Prepared) -> str | None:
+        return marker.read(admin, each.group, each.marker_topic, stable=False)
+
+    shown = background.spread("onceonly-past", read, written, threads_max=_THREADS_MAX)
+    behind: list[tuple[Prepared, str | None]] = []
+    absent: list[tuple[Prepared, str | None]] = []
+    for each, token in zip(written, shown, strict=True):
+        if token == each.token or (token is not None and marker.epoch_of(token) >= epoch):
+            continue
+        # A seed that is not its predecessor was drawn after the marker had gone, whatever epoch it tells.
+        is_older = token is not None and (
+            token == each.predecessor or (marker.epoch_of(token) >= 0 and not marker.is_seed(token))
+        )
+        (behind if is_older else absent).append((each, token))
+    who = f"Query {context.query}, sink {context.sink}"
+    _tell_made_anew(admin, written, who, epoch)
+    if absent:
+        log.warning(
+            "%s: %d of %d markers of chk-%d are not in Kafka any more (group %s): their offsets have expired, or the "
+            "groups or the marker's topic were deleted. Whether the cluster still holds that epoch cannot be told.",
+            who,
+            len(absent),
+            len(written),
+            epoch,
+            absent[0][0].group,
+        )
+    if not behind:
+        return
+    lost = {epoch} | {
+        marker.epoch_of(each.predecessor) for each, token in behind if _lacks_predecessor(each, token)
+    }
+    newest = marker.newest_epoch(admin, id_prefix(options, context.query, context.sink))
+    doubtful = set(range(newest + 1, epoch)) - lost
+    doubt = f", and nothing shows that {_named(doubtful)} {_are(doubtful)}" if doubtful else ""
+    what = (
+        f"{who}: the target went back. By the log chk-{epoch} is complete, and in cluster {admin.cluster_id} "
+        f"{len(behind)} of {len(written)} markers are older (group {behind[0][0].group} shows {behind[0][1]}): "
+        f"{_named(lost)} {_are(lost)} not there{doubt}. A backup was restored, or another cluster answers that lags "
+        f"behind"
+    )
+    if options.goes_on_behind:
+        log.warning("%s. It goes on without these epochs, as %s says.", what, BEHIND_OPTION)
+        return
+    raise TargetBehindError(
+        what,
+        next_step=f"{_advice(min(lost), doubtful)} (onceonly checkpoints show); what is there of the epochs from then "
+        f"on would be there twice. To go on without them, start once with {BEHIND_OPTION}=go-on",
+    )
+
+
+def _lacks_predecessor(each: Prepared, token: str | None) -> bool:
+    """Say whether a marker is older than the transaction before; a seed is no transaction, whatever epoch it tells."""
+    before = each.predecessor
+    return not marker.is_seed(before) and marker.epoch_of(token or "") < marker.epoch_of(before)
+
+
+def _advice(first: int, doubtful: Collection[int]) -> str:
+    if doubtful:
+        return (
+            f"see whether rows of {_named(doubtful)} are in the target; to have what is missing written again, start "
+            "on a new checkpoint from the offsets at which the first epoch that is missing begins"
+        )
+    start = f"the offsets at which chk-{first - 1} ends" if first > 0 else "the offsets at which chk-0 began"
+    return f"to have them written again, start on a new checkpoint from {start}"
+
+
+def _named(epochs: Collection[int]) -> str:
+    first, last = min(epochs), max(epochs)
+    if first == last:
+        return f"chk-{first}"
+    if last - first + 1 == len(epochs):
+        return f"chk-{first} to chk-{last}"
+    more = f" and {len(epochs) - _NAMED_MAX} more" if len(epochs) > _NAMED_MAX else ""
+    return ", ".join(f"chk-{each}" for each in sorted(epochs)[:_NAMED_MAX]) + more
+
+
+def _are(epochs: Collection[int]) -> str:
+    return "is" if len(epochs) == 1 else "are"
+
+
+def _tell_made_anew(admin: Admin, written: Sequence[Prepared], who: str, epoch: int) -> None:
+    """Say which topics that rows of an epoch have named are other ones by now; the next epoch knows the new ones."""
+    ids: dict[str, str] = {}
+    for each in written:
+        ids |= topic_ids.read(each.topic_ids)
+    if changed := topic_ids.changed(admin, ids):
+        log.warning(
+            "%s: deleted since chk-%d, and made anew where they are there again: topics %s. The rows that they held "
+            "are gone; the query goes on with the new ones.",
+            who,
+            epoch,
+            ", ".join(changed),
+        )

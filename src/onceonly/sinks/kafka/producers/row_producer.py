@@ -1,0 +1,186 @@
+"""A producer that is handed one Python object for each row, through confluent-kafka. Executor.
+
+``BatchProducer`` does the same for whole Arrow batches, and is taken where it can be had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly import background
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.kafka.producers.confluent import import_confluent
+from onceonly.sinks.kafka.producers.failures import Failure, Failures
+from onceonly.sinks.kafka.records import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from onceonly.sinks.kafka.wire.tokens import Tokens
+
+POLL_S = 0.005
+"""Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it."""
+POLL_EVERY = 1000
+"""How many rows go out one by one between two looks at the reports."""
+
+
+class RowProducer:
+    """One client of librdkafka."""
+
+    def __init__(self, config: Mapping[str, str], login: Tokens | None = None) -> None:
+        kafka = import_confluent()
+        self.failures = failures = Failures()
+        more: dict[str, Any] = {} if login is None else {"oauth_cb": functools.partial(_token, login)}
+        try:
+            # Only failures are reported: a callback for each of a million rows would cost half the speed.
+            self._producer = kafka.Producer(
+                {
+                    **config,
+                    **more,
+                    "delivery.report.only.error": True,
+                    # Not of this object: the client would keep it alive.
+                    "error_cb": lambda error: failures.hear(error.str()),
+                }
+            )
+        except kafka.KafkaException as error:
+            raise refused(error.args[0].str()) from None
+
+    def connect(self, topic: str | None, timeout_s: float) -> None:
+        """Ask for the topic's metadata, best effort."""
+        with contextlib.suppress(import_confluent().KafkaException):
+            self._producer.list_topics(topic, timeout=timeout_s)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """Take the transactional id. Raises ``KafkaException``."""
+        self._producer.init_transactions(timeout_s)
+
+    def begin_transaction(self, group: str) -> None:
+        """Begin, locally; ``group`` is whose offset will be in it. Raises ``KafkaException``."""
+        self._group = group
+        self._producer.begin_transaction()
+
+    def write(
+        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
+    ) -> None:
+        """Buffer a batch, in its order; ends early with a ``failure``.
+
+        Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row,
+        ``KafkaException`` where the client fails for good.
+        """
+
+        def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
+            if error is not None:
+                size = len(message.value() or b"") + len(message.key() or b"")
+                self.failures.note(mark, Failure(error, size))
+
+        for number, row in enumerate(columns.rows(batch, topic, first), 1):
+            self._produce(row, report, mark, wait_s)
+            if not number % POLL_EVERY:
+                self._poll(0)
+            if self.failures.first(mark) is not None:
+                return
+
+    def _produce(
+        self, row: columns.Row, report: Callable[[Any, Any], None], mark: int, wait_s: float
+    ) -> None:
+        """Buffer a row; where the buffer is full, let it drain for a time, as Java's producer would."""
+        topic, value, key, partition, headers = row
+        deadline: float | None = None
+        while self.failures.first(mark) is None:
+            try:
+                self._producer.produce(topic, value, key, partition, report, None, 0, headers)
+            except BufferError as error:
+                now = time.monotonic()
+                deadline = deadline or now + wait_s
+                if now >= deadline:
+                    raise BufferError(self.failures.trouble()) from error
+                self._poll(POLL_S)
+            except import_confluent().KafkaException as error:
+                self.failures.note(mark, Failure(error.args[0], columns.size(row)))
+            else:
+                return
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until every row is acknowledged or failed; gives how many are neither.
+
+        Raises ``KafkaException`` where the client fails for good.
+        """
+        with _serving():
+            left: int = self._producer.flush(timeout_s)
+        return left
+
+    def begin_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> Future[None]:
+        """Begin to do what ``send_offset`` does, beside a flush."""
+        return background.begin("onceonly-marker", self.send_offset, topic, offset, metadata, timeout_s)
+
+    def send_offset(self, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """Put an offset of partition 0 into the transaction. Raises ``KafkaException``."""
+        place = import_confluent().TopicPartition(topic, 0, offset, metadata)
+        self._producer.send_offsets_to_transaction([place], _group_metadata(self._group), timeout_s)
+
+    def written(self) -> dict[tuple[str, int], int]:
+        """Name no partitions: librdkafka chooses them, and the coordinator is asked for them where they are needed."""
+        return {}
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return none, as above."""
+        return {}
+
+    def purge(self) -> None:
+        """Drop what is still buffered."""
+        self._producer.purge()
+        with contextlib.suppress(import_confluent().KafkaException):  # told before
+            self._poll(0)
+
+    def close(self) -> None:
+        """Destroy the client; an open transaction stays open."""
+        self._producer = None
+
+    def _poll(self, seconds: float) -> None:
+        with _serving():
+            self._producer.poll(seconds)
+
+
+@contextlib.contextmanager
+def _serving() -> Iterator[None]:
+    """Raise the ``KafkaException`` by which confluent-kafka tells that a client has failed for good, and nothing else.
+
+    The reports that it delivers in the same call fail then, in its own code, and hide the cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, import_confluent().KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+def refused(reason: str) -> ConfigurationError:
+    """Say that librdkafka does not take a configuration, which is the user's to change."""
+    return ConfigurationError(
+        f"librdkafka refuses the configuration of the Kafka sink: {reason}.",
+        next_step="change the kafka. option that it names",
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _group_metadata(group: str) -> Any:  # noqa: ANN401  confluent-kafka has no types here
+    """Give what ``send_offsets_to_transaction`` wants to know of a group without members."""
+    # The only public maker of this value; without servers it connects to nothing.
+    consumer = import_confluent().Consumer({"group.id": group})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+
+
+def _token(login: Tokens, _config: str) -> tuple[str, float, str, dict[str, str]]:
+    """Give a token as confluent-kafka asks for it, in a thread of librdkafka's: text, expiry, principal, extensions."""
+    token = login.get()
+    return token.text, token.expires_s, "", dict(token.extensions)

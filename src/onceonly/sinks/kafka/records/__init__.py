@@ -1,0 +1,1 @@
+"""Rows become records of Kafka: columns, partitions, refusals, and the batches that go out. Executor."""

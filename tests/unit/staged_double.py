@@ -1,0 +1,57 @@
+"""A double of the staged family: its target is an SQLite database, with a table of rows and one of books."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.errors import UnavailableError
+from onceonly.families.staged import StagedSink, batches
+from onceonly.ports import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+
+class StagedDouble(StagedSink):
+    """Rows of two columns, ``key`` and ``value``."""
+
+    name: ClassVar[str] = "staged"
+    declared: ClassVar[tuple[Option, ...]] = (
+        *StagedSink.declared,
+        Option(name="database", doc="the file", required=True),
+    )
+
+    def identity(self) -> Mapping[str, str | int]:
+        return {"database": self.options["database"]}
+
+    def apply(self, staged: Mapping[str, Path]) -> None:
+        rows = [
+            tuple(row.values())
+            for path in staged.values()
+            for batch in batches(path)
+            for row in batch.to_pylist()
+        ]
+        try:
+            with closing(self._connect()) as db, db:
+                db.executemany("INSERT INTO books VALUES (?)", [(name,) for name in staged])
+                db.executemany("INSERT INTO results VALUES (?, ?)", rows)
+        except sqlite3.Error as error:
+            raise UnavailableError(f"{error}", next_step="try again") from error
+
+    def known(self, names: Collection[str]) -> Collection[str]:
+        try:
+            with closing(self._connect()) as db:
+                found = db.execute(
+                    f"SELECT name FROM books WHERE name IN ({', '.join('?' * len(names))})",  # noqa: S608
+                    tuple(names),
+                )
+                return {name for (name,) in found}
+        except sqlite3.Error as error:
+            raise UnavailableError(f"{error}", next_step="try again") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        # Never made here: a target that is not there is out of reach, and not empty.
+        return sqlite3.connect(f"file:{self.options['database']}?mode=rw", timeout=60, uri=True)

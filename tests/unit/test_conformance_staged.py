@@ -1,0 +1,138 @@
+"""The conformance suite for a double of the staged family, and what the family alone promises."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.staged_double import StagedDouble
+
+from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.families.staged.files import epoch_of
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Unknown
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.settings.registry import build, settings_of
+from onceonly_proof.conformance import SinkConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onceonly.ports import Sink
+
+
+class TestStaged(SinkConformance):
+    sink = StagedDouble
+
+    def options(self, folder: Path) -> dict[str, str]:
+        with closing(sqlite3.connect(folder / "results.db")) as db, db:
+            db.execute("CREATE TABLE results (key TEXT, value TEXT)")
+            db.execute("CREATE TABLE books (name TEXT PRIMARY KEY)")
+        return {"database": str(folder / "results.db"), "staging": str(folder / "staging")}
+
+    def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(options["database"], timeout=60)) as db:
+            return db.execute("SELECT key, value FROM results").fetchall()
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        database = Path(options["database"])
+        aside = database.rename(database.with_name("aside"))
+        yield
+        aside.rename(database)
+
+
+class Bench:
+    """A sink of the family in a checkpoint, without a suite."""
+
+    def __init__(self, folder: Path) -> None:
+        suite = TestStaged()
+        self.options = suite.options(folder)
+        del self.options["staging"]
+        self.checkpoint = folder / "checkpoint"
+        self.suite = suite
+
+    def visible(self) -> list[tuple[str, str]]:
+        return sorted(self.suite.visible(self.options))
+
+    def sink(self) -> Sink:
+        settings = settings_of(self.options, "staged", StagedDouble).sink
+        return build(settings, StagedDouble, checkpoint=str(self.checkpoint))
+
+    def context(self, epoch: int, slot: int) -> WriteContext:
+        return WriteContext(
+            query="q", sink="staged", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
+            guarantee=Guarantee.EXACTLY_ONCE,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_rows_wait_in_the_querys_checkpoint(bench: Bench) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(7, 0))
+    sink.write(attempt, bench.suite.batch([1, 2]))
+    sink.pre_commit(attempt)
+    [file] = [path for path in bench.checkpoint.rglob("*") if path.is_file()]
+    assert file.parent == bench.checkpoint / "onceonly" / "staged" / "q" / "staged"
+    assert epoch_of(file.name) == 7
+    assert bench.visible() == []
+
+
+def test_an_epoch_is_applied_in_one_transaction_and_its_files_are_gone(bench: Bench) -> None:
+    sink = bench.sink()
+    handles = []
+    for slot in range(3):
+        attempt = sink.begin_transaction(bench.context(0, slot))
+        sink.write(attempt, bench.suite.batch([slot]))
+        handles.append(sink.pre_commit(attempt))
+    ready = [handle for handle in handles if handle is not None]
+    applied: list[int] = []
+    real = StagedDouble.apply
+
+    def counting(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+        applied.append(len(staged))
+        real(self, staged)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StagedDouble, "apply", counting)
+        assert set(sink.commit_many(ready)) == {Committed()}
+    assert applied == [3]
+    assert set(bench.sink().commit_many(ready)) == {AlreadyCommitted()}
+    assert [path for path in bench.checkpoint.rglob("*") if path.is_file()] == []
+
+
+def test_an_attempt_whose_file_was_swept_gives_no_vote(bench: Bench) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(0, 0))
+    sink.write(attempt, bench.suite.batch([1]))
+    context = QueryContext(query="q", sink="staged", guarantee=Guarantee.EXACTLY_ONCE)
+    [leftover] = sink.recover(context)
+    sink.abort(leftover.handle)
+    with pytest.raises(WriteFailedError, match="swept"):
+        sink.pre_commit(attempt)
+
+
+def test_a_staged_file_that_is_gone_says_nothing_of_its_rows(bench: Bench) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(0, 0))
+    sink.write(attempt, bench.suite.batch([1]))
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    sink.abort(handle)
+    assert isinstance(sink.commit(handle), Unknown)
+
+
+def test_without_a_checkpoint_and_without_the_option_there_is_no_place(bench: Bench) -> None:
+    sink = StagedDouble(bench.options)
+    with pytest.raises(ConfigurationError, match="staging") as raised:
+        sink.begin_transaction(bench.context(0, 0))
+    assert "staging" in raised.value.next_step
