@@ -155,7 +155,7 @@ class Processes:
         self.keep(set())
 
     def of(self, contender: Contender, run: Run) -> tuple[Contending | None, str]:
-        """Give a contender's process, warmed up by a work like ``run``; none, and why, where there can be none."""
+        """Return a contender's process, warmed up by a work like ``run``; none, and why, where there can be none."""
         process = _process(contender, run)
         if process not in self._living and process not in self._hopeless:
             with self.once():

@@ -330,7 +330,7 @@ def _place(kafka: EmbeddedKafka, topic: str, checkpoint: Path, records: int) -> 
 
 
 def _used_s(kafka: EmbeddedKafka) -> dict[str, float]:
-    """Give the CPU seconds that each kind of process has used; what has ended is in its parent's account."""
+    """Return the CPU seconds that each kind of process has used; what has ended is in its parent's account."""
     used = {"jvm": 0.0, "python": 0.0, "broker": 0.0}
     for process in psutil.Process().children(recursive=True):
         try:
@@ -355,7 +355,7 @@ def _running(query: StreamingQuery, kafka: EmbeddedKafka, records: int) -> dict[
 
 
 def _epochs(query: StreamingQuery) -> list[tuple[int, float]]:
-    """Give the rows of each epoch that had some, and its time in seconds."""
+    """Return the rows of each epoch that had some, and its time in seconds."""
     return [
         (int(each["numInputRows"]), int(each["durationMs"]["triggerExecution"]) / 1000)
         for each in query.recentProgress

@@ -36,12 +36,12 @@ _FLUSH_TIMEOUT_S = 120.0
 
 
 def key(number: int, partitions: int) -> bytes:
-    """Give the key: an application, in turns within each partition."""
+    """Return the key: an application, in turns within each partition."""
     return b"app%03d" % (number // partitions % APPS)
 
 
 def fillers(record_bytes: int) -> list[bytes]:
-    """Give the texts that values end with: events in JSON, of a length. Always the same."""
+    """Return the texts that values end with: events in JSON, of a length. Always the same."""
     length = record_bytes - KEY_BYTES - HEAD_BYTES
     draw = random.Random(7)  # noqa: S311  the same events in every run, nothing secret
     words = [f"{draw.getrandbits(40):010x}" for _ in range(200)]
@@ -55,7 +55,7 @@ def fillers(record_bytes: int) -> list[bytes]:
 
 
 def value(number: int, stamp_us: int, filler: bytes) -> bytes:
-    """Give the value of a record."""
+    """Return the value of a record."""
     return b"%012d %016d " % (number, stamp_us) + filler
 
 
@@ -70,17 +70,17 @@ def stamp_us_of(record_value: bytes) -> int:
 
 
 def span_ms(records: int, partitions: int) -> int:
-    """Give how much event time the input covers: a millisecond each record of a partition."""
+    """Return how much event time the input covers: a millisecond each record of a partition."""
     return -(-records // partitions)
 
 
 def window_ms(records: int, partitions: int) -> int:
-    """Give the length of a window, so that there are about ``WINDOWS``; a divisor of Spark's and Flink's epoch."""
+    """Return the length of a window, so that there are about ``WINDOWS``; a divisor of Spark's and Flink's epoch."""
     return max(APPS, min(_WINDOW_MS_MAX, span_ms(records, partitions) // WINDOWS))
 
 
 def expected_windows(records: int, partitions: int) -> Counter[bytes]:
-    """Give every row that must come out of the windows, as ``key,begin,count``."""
+    """Return every row that must come out of the windows, as ``key,begin,count``."""
     length, span = window_ms(records, partitions), span_ms(records, partitions)
     rows: Counter[tuple[int, int]] = Counter()
     for moment in range(span):

@@ -15,7 +15,7 @@ PERCENTILES: Mapping[str, float] = {"p50_ms": 50, "p95_ms": 95, "p99_ms": 99, "m
 
 
 def percentiles(latencies_ms: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Give p50, p95, p99 and max, each a latency that occurred (the nearest rank above).
+    """Return p50, p95, p99 and max, each a latency that occurred (the nearest rank above).
 
     Raises:
         ValueError: there is none.
@@ -40,7 +40,7 @@ def counts(marks: Sequence[Sequence[int]], offsets: Sequence[npt.NDArray[np.int6
 def steady(
     times_s: Sequence[float], visible: Sequence[int], total: int, *, skip: float = 0.125
 ) -> tuple[int, int] | None:
-    """Give the places of begin and end of the steady part of a run, None where it has none.
+    """Return the places of begin and end of the steady part of a run, None where it has none.
 
     It begins when a share ``skip`` of the rows has become visible, as the query's start is before it, and ends at the
     last step but one, as a run ends in the middle of a checkpoint or an epoch. The same rule for all: who shows rows
@@ -55,5 +55,5 @@ def steady(
 
 
 def at(times_s: Sequence[float], values: Sequence[float], moment_s: float) -> float:
-    """Give a value between samples, in proportion."""
+    """Return a value between samples, in proportion."""
     return float(np.interp(moment_s, times_s, values))

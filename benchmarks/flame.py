@@ -120,7 +120,7 @@ def own(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
 
 
 def draw(stacks: Mapping[tuple[str, ...], int], title: str) -> str:
-    """Give the picture: callers below, wide is long; blue is Python, orange is native. Pure.
+    """Return the picture: callers below, wide is long; blue is Python, orange is native. Pure.
 
     Raises:
         ValueError: there is no stack.
@@ -141,7 +141,7 @@ def draw(stacks: Mapping[tuple[str, ...], int], title: str) -> str:
 
 
 def _places(frame: Frame, x: float, y: float, scale: float) -> Iterator[tuple[Frame, float, float, float]]:
-    """Give each frame that can be seen, its corner and its width; ``scale`` is the width of a sample."""
+    """Yield each frame that can be seen, its corner and its width; ``scale`` is the width of a sample."""
     if frame.samples * scale < _NARROW:
         return
     yield frame, x, y, frame.samples * scale

@@ -59,7 +59,7 @@ def of_row(spent: costs.Costs) -> RowFloor:
 
 
 def shares(spent: costs.Costs) -> dict[str, float]:
-    """Give what each part has of ours in Python."""
+    """Return what each part has of ours in Python."""
     # Alone in its process, each part takes another time than beside Spark; how they relate stays.
     return {name: us / sum(spent.parts.values()) for name, us in spent.parts.items()}
 
@@ -84,7 +84,7 @@ class CommitFloor:
 
 
 def of_commit(results: Results) -> CommitFloor | None:
-    """Give it; None where commits were not measured."""
+    """Return it; None where commits were not measured."""
     few, many = (
         of(results.runs, "commit", Work(kind="commit", count=count), ONCEONLY_EO) for count in (4, 64)
     )
@@ -104,7 +104,7 @@ def of_ratio(
     spent: Mapping[Record, costs.Costs],
     epochs: Mapping[int, phases.Phases],
 ) -> float | None:
-    """Give the best value of a ratio; None where no floor of it was measured.
+    """Return the best value of a ratio; None where no floor of it was measured.
 
     Phases are measured in processes of their own. What counts is their share that is Spark's.
     """
@@ -124,7 +124,7 @@ def of_rows(
     *,
     with_loops: bool = False,
 ) -> float | None:
-    """Give the ratio of records a second of a sink that only sends, or sends what its loops have made.
+    """Return the ratio of records a second of a sink that only sends, or sends what its loops have made.
 
     None where rows of that size were not taken apart.
     """
@@ -141,7 +141,7 @@ def of_rows(
 def of_wait(
     asked: Asked, note: Ratio, epochs: Mapping[int, phases.Phases], *, left: str = phases.SPARK
 ) -> float | None:
-    """Give the ratio of waits that is left if all but ``left`` took no time; None where no floor of it was measured."""
+    """Return the ratio of waits that is left if all but ``left`` took no time; None where no floor was measured."""
     found = epochs.get(asked.work.rate)
     if asked.part != "latency" or found is None or left not in found.rows or not (note.ours and note.theirs):
         return None

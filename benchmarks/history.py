@@ -44,5 +44,5 @@ def followed(history: History, results: Results) -> History:
 
 
 def known(runs: Iterable[Past], name: str) -> Sequence[float]:
-    """Give a ratio's values, where it was measured."""
+    """Return a ratio's values, where it was measured."""
     return [value for each in runs if (value := each.ratios.get(name)) is not None]

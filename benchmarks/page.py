@@ -61,7 +61,7 @@ def page(
     epochs: Mapping[int, phases.Phases] | None = None,
     so_far: history.History = history.NONE,
 ) -> str:
-    """Give the page, in Markdown.
+    """Return the page, in Markdown.
 
     Pure. ``spent`` are costs, each of another size of row; ``epochs`` are the phases by records a second; ``so_far``
     are the benchmarks before, and this one.
@@ -84,7 +84,7 @@ def page(
 
 
 def published(root: Path, results: Results) -> str:
-    """Give the page with what is recorded beside the results in the project in ``root``."""
+    """Return the page with what is recorded beside the results in the project in ``root``."""
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
     spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
@@ -92,12 +92,12 @@ def published(root: Path, results: Results) -> str:
 
 
 def past(root: Path) -> history.History:
-    """Give the benchmarks that the project in ``root`` has published."""
+    """Return the benchmarks that the project in ``root`` has published."""
     return recorded(root / HISTORY, history.History) or history.NONE
 
 
 def short(results: Results | None) -> str:
-    """Give what the README shows: records a second, and how soon a row is visible. Pure."""
+    """Return what the README shows: records a second, and how soon a row is visible. Pure."""
     if results is None:
         return marks.NONE
     rows = [
@@ -125,7 +125,7 @@ def _records_per_s(results: Results, contender: str, record: Record) -> float | 
 
 
 def _delay(results: Results, contender: str) -> str:
-    """Give the median and the 99th percentile at Spark's default trigger; of Flink's intervals the quickest, named."""
+    """Return the median and the 99th percentile at Spark's default trigger; for Flink its quickest interval, named."""
     asked = Work(kind="pass", rate=200)
     measured = of(results.runs, "latency", asked, contender, every_interval=True)
     intervals = {each.run.work.interval_ms for each in measured}
@@ -142,7 +142,7 @@ def _delay(results: Results, contender: str) -> str:
 
 
 def pictures(results: Results, so_far: history.History = history.NONE) -> dict[str, str]:
-    """Give the SVGs by the name of their file. Pure; a part that was not measured has none."""
+    """Return the SVGs by the name of their file. Pure; a part that was not measured has none."""
     found: dict[str, str] = {}
     if len(so_far.runs) > 1:
         told = [(asked, history.known(so_far.runs[-_DRAWN_MAX:], name)) for name, asked in EVERY.items()]

@@ -172,7 +172,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
-    """Give each phase's time over all epochs that ended. Pure; an epoch's last try counts."""
+    """Return each phase's time over all epochs that ended. Pure; an epoch's last try counts."""
     took: dict[str, list[float]] = defaultdict(list)
     for epochs in _took(lines):
         for epoch in epochs.values():
@@ -191,7 +191,7 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> list[Spent]:
 
 
 def reckoned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Give how long a row waits until it is visible, and how long it would if some of it took no time.
+    """Return how long a row waits until it is visible, and how long it would if some of it took no time.
 
     ``BOTH``: if what onceonly itself does took none; ``SPARK``: if what Kafka does took none, too.
 
@@ -212,7 +212,7 @@ def reckoned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _took(lines: Iterable[Mapping[str, Any]]) -> list[dict[int, dict[str, float]]]:
-    """Give what each phase took, in ms, of each epoch that ended; a mapping for each query."""
+    """Return what each phase took, in ms, of each epoch that ended; a mapping for each query."""
     queries: dict[str, dict[int, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -247,7 +247,7 @@ def _of_epoch(
 
 
 def whose(phases: Sequence[Spent]) -> dict[str, float]:
-    """Give whose medians add up to what, in milliseconds. Pure."""
+    """Return whose medians add up to what, in milliseconds. Pure."""
     took = dict.fromkeys((SPARK, KAFKA, OURS), 0.0)
     for each in phases:
         took[WHOSE[each.title]] += each.median_ms
@@ -257,7 +257,7 @@ def whose(phases: Sequence[Spent]) -> dict[str, float]:
 def steady(
     lines: Sequence[Mapping[str, Any]], *, last_s: float | None, warm_s: float
 ) -> Sequence[Mapping[str, Any]]:
-    """Give the lines of the last seconds of a log (all without a ``last_s``), but of no query's first ones. Pure.
+    """Return the lines of the last seconds of a log (all without a ``last_s``), but of no query's first ones. Pure.
 
     A query's first epochs bring its processes up.
     """

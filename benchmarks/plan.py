@@ -140,7 +140,7 @@ SIZES: Mapping[str, Sizes] = {each.name: each for each in (FULL, QUICK, TINY)}
 
 
 def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] = ()) -> tuple[Run, ...]:
-    """Give the runs in their order; without ``parts`` or ``contenders``, those of the size. Pure.
+    """Return the runs in their order; without ``parts`` or ``contenders``, those of the size. Pure.
 
     In each round every contender has its turn at every work, one right after the other, as machines have good and bad
     minutes; who begins moves on by one from round to round. Runs of few rows come after all others, as they have
@@ -188,7 +188,7 @@ class Clock:
 
 
 def fingerprint(sizes: Sizes, planned: Iterable[Run], *facts: object) -> str:
-    """Give a short text that differs where the plan, the sizes or one of ``facts`` does. Pure."""
+    """Return a short text that differs where the plan, the sizes or one of ``facts`` does. Pure."""
     ids = [run.id for run in planned]
     data = msgspec.json.encode([msgspec.to_builtins(sizes), ids, facts], order="deterministic")
     return hashlib.sha256(data).hexdigest()[:16]

@@ -49,11 +49,11 @@ class Probe:
         self._look()
 
     def cpu_s(self, begin_s: float, end_s: float) -> float:
-        """Give the CPU seconds of the contender between two moments of the monotonic clock."""
+        """Return the CPU seconds of the contender between two moments of the monotonic clock."""
         return at(self._times_s, self._cpu_s, end_s) - at(self._times_s, self._cpu_s, begin_s)
 
     def broker_cpu_s(self, begin_s: float, end_s: float) -> float:
-        """Give the CPU seconds of the broker between two moments."""
+        """Return the CPU seconds of the broker between two moments."""
         return at(self._times_s, self._broker_cpu_s, end_s) - at(self._times_s, self._broker_cpu_s, begin_s)
 
     def _watch(self) -> None:
@@ -83,13 +83,13 @@ class Probe:
 
 
 def used_s(process: psutil.Process) -> float:
-    """Give the CPU seconds that a process has used, those of its ended children included."""
+    """Return the CPU seconds that a process has used, those of its ended children included."""
     times = process.cpu_times()
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def on_cpu_s(pid: int) -> float:
-    """Give the CPU seconds of a process's living threads; finer than ``used_s``, which counts ticks of 10 ms.
+    """Return the CPU seconds of a process's living threads; finer than ``used_s``, which counts ticks of 10 ms.
 
     A thread that runs just now is seen as it was at its last tick; one that waits, to the microsecond. From Linux's
     scheduler (``/proc/PID/task/*/schedstat``, the first number). 0 on other systems.

@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def bound(self) -> str:
-        """Give the aim as it is written."""
+        """Return the aim as it is written."""
         return f"{'≥' if self.better == 'higher' else '≤'} {self.aim:g}"
 
 
@@ -152,7 +152,7 @@ EVERY: Mapping[str, Asked] = {**ASKED, **FURTHER}
 def ratios(
     runs: Sequence[Measured], not_run: Mapping[str, str], wanted: Mapping[str, Asked] = ASKED
 ) -> tuple[dict[str, float | None], dict[str, Ratio]]:
-    """Give every ratio that is asked for, and how it came about. None, with the reason, where it was not measured."""
+    """Return every ratio that is asked for, and how it came about. None, with the reason, where it was not measured."""
     notes = {name: _ratio(asked, runs, not_run) for name, asked in wanted.items()}
     values = {name: _value(wanted[name], note) for name, note in notes.items()}
     return values, notes
@@ -164,7 +164,7 @@ def is_missed(asked: Asked, value: float) -> bool:
 
 
 def median(runs: Iterable[Measured], figure: str) -> float | None:
-    """Give the median of a figure over runs that are whole; None where none has it."""
+    """Return the median of a figure over runs that are whole; None where none has it."""
     values = [each.figures[figure] for each in runs if each.outcome == "whole" and figure in each.figures]
     return statistics.median(values) if values else None
 
@@ -172,7 +172,7 @@ def median(runs: Iterable[Measured], figure: str) -> float | None:
 def of(
     runs: Iterable[Measured], part: Part, work: Work, contender: str, *, every_interval: bool = False
 ) -> list[Measured]:
-    """Give the runs of one contender at one work; with ``every_interval`` whatever its trigger or checkpoints are."""
+    """Return the runs of one contender at one work; with ``every_interval`` whatever its trigger or checkpoints are."""
     return [
         each
         for each in runs
@@ -206,7 +206,7 @@ def _ratio(asked: Asked, runs: Sequence[Measured], not_run: Mapping[str, str]) -
 def _usable(
     runs: Sequence[Measured], contender: str, asked: Asked, not_run: Mapping[str, str]
 ) -> tuple[float | None, str]:
-    """Give the median, or why there is none: a contender that lost or doubled rows, even once, has no figure."""
+    """Return the median, or why there is none: a contender that lost or doubled rows, even once, has no figure."""
     if contender in not_run:
         return None, f"{contender} could not be had: {not_run[contender]}"
     broken = next((each for each in runs if each.outcome != "whole"), None)

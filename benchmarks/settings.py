@@ -89,6 +89,6 @@ FLINK_EXACTLY_ONCE: Mapping[str, str] = {
 
 
 def told(settings: Mapping[str, str]) -> dict[str, str]:
-    """Give settings as results show them: without what differs from machine to machine. Pure."""
+    """Return settings as results show them: without what differs from machine to machine. Pure."""
     shown = {setting.name: setting.shown for setting in SETTINGS if setting.shown}
     return {**settings, **{name: text for name, text in shown.items() if name in settings}}

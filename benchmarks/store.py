@@ -38,7 +38,7 @@ def recorded(path: Path, kind: type[T]) -> T | None:
 
 
 def interrupted(path: Path, fingerprint: str) -> Results | None:
-    """Give results to be gone on with: of the same plan and code, and not brought to their end.
+    """Return results to be gone on with: of the same plan and code, and not brought to their end.
 
     Who could not be had then is tried again.
     """
@@ -58,7 +58,7 @@ def begin(
     machine: Mapping[str, str | int | float],
     versions: Mapping[str, str],
 ) -> Results:
-    """Give results without a run."""
+    """Return results without a run."""
     values, notes = ratios((), {})
     return Results(
         version=VERSION,

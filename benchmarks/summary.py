@@ -42,7 +42,7 @@ class Line:
 
 
 def lines(runs: Iterable[Measured], figures: Sequence[str] = SHOWN) -> list[Line]:
-    """Give a line for each figure, grouped by part and work, in the order of their first run. Pure.
+    """Return a line for each figure, grouped by part and work, in the order of their first run. Pure.
 
     Runs that lost or doubled rows, or failed, are left out.
     """
@@ -73,7 +73,7 @@ def lines(runs: Iterable[Measured], figures: Sequence[str] = SHOWN) -> list[Line
 
 
 def broken(runs: Iterable[Measured]) -> list[Measured]:
-    """Give the runs whose figures mean nothing."""
+    """Return the runs whose figures mean nothing."""
     return [each for each in runs if each.outcome != "whole"]
 
 

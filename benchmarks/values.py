@@ -140,7 +140,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """Give the bytes of a file of results, or of another record."""
+    """Return the bytes of a file of results, or of another record."""
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 

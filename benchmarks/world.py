@@ -56,7 +56,7 @@ class World:
         return self.cores
 
     def input(self, work: Work, records: int, say: Callable[[str], None]) -> str:
-        """Give the topic with the input of a work; it is written once, and read by all."""
+        """Return the topic with the input of a work; it is written once, and read by all."""
         kind = "window" if work.kind == "window" else "pass"
         topic = f"input-{kind}-{work.record}-{work.compression}"
         if topic not in self._inputs:
@@ -76,7 +76,7 @@ class World:
 
     @contextmanager
     def place(self, run: Run, *, source: str = "", records: int = 0, per_epoch: int = 0) -> Iterator[Place]:
-        """Give a fresh place for a run; without a ``source``, a fresh input, too. What is fresh is deleted after it."""
+        """Return a fresh place for a run; without a ``source``, a fresh input, too. What is fresh is deleted later."""
         self._number += 1
         name = f"{self._number}-{run.contender}"
         fresh = [f"output-{name}"] + ([] if source else [f"input-{name}"])
@@ -122,5 +122,5 @@ def open_world(folder: Path, sizes: Sizes, cores: int) -> Iterator[World]:
 
 @cache
 def windows(records: int, partitions: int) -> Counter[bytes]:
-    """Give the rows that the windows must give; worked out once for all runs."""
+    """Return the rows that the windows must give; worked out once for all runs."""
     return expected_windows(records, partitions)

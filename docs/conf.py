@@ -58,7 +58,7 @@ class Table(SphinxDirective):
     head: str
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give the cells, in Markdown."""
+        """Return the cells, in Markdown."""
         raise NotImplementedError
 
     def run(self) -> list[nodes.Node]:
@@ -88,7 +88,7 @@ class Failpoints(Table):
     head = "| point | where |\n|---|---|"
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give them in the order in which an epoch passes them."""
+        """Yield them in the order in which an epoch passes them."""
         for name, where in failpoints.NAMES.items():
             yield f"`{name}`", where.replace("|", "\\|")
 
@@ -99,7 +99,7 @@ class Settings(Table):
     head = "| setting | why | risk |\n|---|---|---|"
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give them in the order in which they are set."""
+        """Yield them in the order in which they are set."""
         for setting in SETTINGS:
             value = setting.shown or f"`{setting.value.rpartition('.')[2]}`"
             yield f"`{setting.name}` = {value}", setting.why, setting.risk
@@ -111,7 +111,7 @@ class Anomalies(Table):
     head = "| anomaly | what it means | allowed under |\n|---|---|---|"
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give them in the auditor's order."""
+        """Yield them in the auditor's order."""
         for anomaly in Anomaly:
             allowed = ", ".join(guarantee for guarantee, names in ALLOWED.items() if anomaly in names)
             yield f"`{anomaly}`", anomaly.sentence, allowed
@@ -125,7 +125,7 @@ class KafkaOptions(Table):
     final_argument_whitespace = True
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give options of one note in one row."""
+        """Yield options of one note in one row."""
         if not self.arguments:
             for name, meaning in OWN_OPTIONS.items():
                 yield f"`{'includeHeaders' if name == 'includeheaders' else name}`", meaning
@@ -140,7 +140,7 @@ class FilesOptions(Table):
     head = "| option | meaning | default |\n|---|---|---|"
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give them as they are declared."""
+        """Yield them as they are declared."""
         for each in DECLARED:
             default = f"`{each.default}`" if each.default else ""
             yield f"`{each.name}`", each.doc, "required" if each.required else default
@@ -154,7 +154,7 @@ class Mutants(Table):
     final_argument_whitespace = True
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Give them in the order of their table."""
+        """Yield them in the order of their table."""
         for each in DEFECTS:
             if each.group == self.arguments[0]:
                 tests = ", ".join(f"`{test.partition('::')[2]}`" for test in each.tests)
@@ -169,7 +169,7 @@ class Proof(SphinxDirective):
     """A link to the campaign's report, which is drawn when the site is built."""
 
     def run(self) -> list[nodes.Node]:
-        """Give nothing where no report has been recorded: the page says so itself."""
+        """Return nothing where no report has been recorded: the page says so itself."""
         self.env.note_dependency(str(RECORDED))
         if not RECORDED.exists():
             return []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def contenders() -> dict[str, Contender]:
-    """Give all of them by name."""
+    """Return all of them by name."""
     every: tuple[Contender, ...] = (
         Onceonly(ONCEONLY_EO, "exactly-once"),
         Onceonly(ONCEONLY_ALO, "at-least-once"),

@@ -49,7 +49,7 @@ class Contender(Protocol):
         ...
 
     def command(self) -> list[str]:
-        """Give the command of its job, which the job's folder is added to."""
+        """Return the command of its job, which the job's folder is added to."""
         ...
 
     def write_session(self, folder: Path, cores: int, *, few_rows: bool) -> None:
@@ -57,20 +57,20 @@ class Contender(Protocol):
         ...
 
     def order(self, work: Work, place: Place) -> dict[str, object]:
-        """Give the order that starts a run."""
+        """Return the order that starts a run."""
         ...
 
     def settings(self) -> Mapping[str, str]:
-        """Give all its settings, for the results."""
+        """Return all its settings, for the results."""
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Give the versions that are its own, for the results."""
+        """Return the versions that are its own, for the results."""
         ...
 
 
 def common_order(work: Work, place: Place) -> dict[str, object]:
-    """Give what all of them are told alike."""
+    """Return what all of them are told alike."""
     return {
         "name": place.name,
         "kind": work.kind,
@@ -86,7 +86,7 @@ def common_order(work: Work, place: Place) -> dict[str, object]:
 
 
 def prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Give Kafka's settings under the names that an engine has for them."""
+    """Return Kafka's settings under the names that an engine has for them."""
     return {f"{prefix}{name}": setting for name, setting in options.items()}
 
 
@@ -97,5 +97,5 @@ def write_session(folder: Path, content: Mapping[str, object]) -> None:
 
 
 def python_path() -> str:
-    """Give the path on which a job finds the benchmark and what it uses of onceonly."""
+    """Return the path on which a job finds the benchmark and what it uses of onceonly."""
     return os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "proof/src")))

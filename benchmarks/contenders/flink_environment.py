@@ -55,12 +55,12 @@ def _install(folder: Path) -> None:
 
 
 def python() -> Path:
-    """Give the environment's interpreter."""
+    """Return the environment's interpreter."""
     return _folder() / "bin" / "python"
 
 
 def _connector() -> Path:
-    """Give Flink's connector for Kafka; fetched where it is missing."""
+    """Return Flink's connector for Kafka; fetched where it is missing."""
     _, artifact, version = _CONNECTOR.split(":")
     path = cache_folder() / "jars" / f"{artifact}-{version}.jar"
     if path.exists() and _sha256(path) == _CONNECTOR_SHA256:
@@ -76,7 +76,7 @@ def _connector() -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of what is locked here."""
+    """Return the versions of what is locked here."""
     found = re.search(r"^apache-flink==(\S+)", _REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE)
     return {"apache-flink": found[1] if found else "", "flink-sql-connector-kafka": _CONNECTOR.split(":")[2]}
 

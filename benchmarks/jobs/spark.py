@@ -78,7 +78,7 @@ def session(folder: Path) -> SparkSession:
 
 
 def rows(spark: SparkSession, order: Mapping[str, Any]) -> DataFrame:
-    """Give what an order's query writes: key and value."""
+    """Return what an order's query writes: key and value."""
     from pyspark.sql import functions as f
 
     source = (

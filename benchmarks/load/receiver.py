@@ -27,7 +27,7 @@ _MICRO = 1_000_000
 def receive(
     servers: str, topic: str, *, total: int, partitions: int, silence_s: float, ready: Callable[[], None]
 ) -> tuple[list[int], list[float]]:
-    """Give each record's number and its latency in ms, in the order of arrival. ``ready`` is called before the first.
+    """Return each record's number and its latency in ms, in the order of arrival. ``ready`` is called before the first.
 
     Records that do not belong to the ``total`` are left out: those that make the query start.
     """

@@ -25,7 +25,7 @@ _LEAD_S = 0.5
 
 
 def due(elapsed_s: float, rate: int, total: int) -> int:
-    """Give how many records are due: the first one at once. Pure."""
+    """Return how many records are due: the first one at once. Pure."""
     return min(total, int(elapsed_s * rate) + 1) if elapsed_s >= 0 else 0
 
 

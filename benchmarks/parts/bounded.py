@@ -119,7 +119,7 @@ def settle(visible: Visible) -> None:
 def _speed(
     visible: Visible, found: Sequence[Partition], probe: Probe, began_s: float, weight: float
 ) -> dict[str, float]:
-    """Give the figures of the steady part; ``weight`` are the records that stand behind each row that came out."""
+    """Return the figures of the steady part; ``weight`` are the records that stand behind each row that came out."""
     rows = counts(visible.marks, [each.offsets for each in found]).tolist()
     figures = {"whole_s": round(visible.times_s[-1] - began_s, 3)}
     part = steady(visible.times_s, rows, rows[-1])

@@ -109,6 +109,6 @@ def _vote(sink: KafkaSink, plan: Plan, query: str, slot: int, first: int) -> Vot
 
 
 def _phases(watched: list[tuple[str, float]], began: float) -> dict[str, float]:
-    """Give how long after its begin each kind of step was taken for the last time, in ms. Pure."""
+    """Return how long after its begin each kind of step was taken for the last time, in ms. Pure."""
     last = dict(watched)
     return {f"until_{kind}_ms": (moment - began) * 1000 for kind, moment in last.items()}

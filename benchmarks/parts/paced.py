@@ -128,7 +128,7 @@ def _empty(world: World, contending: Contending, run: Run, place: Place, total: 
 
 
 def _epochs(epochs: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """Give the median of each phase of Spark's micro-batches that had input, in ms. Pure."""
+    """Return the median of each phase of Spark's micro-batches that had input, in ms. Pure."""
     busy = [each for each in epochs if each.get("rows", 0) > 0 and "triggerExecution" in each]
     phases = sorted({name for each in busy for name in each} - {"rows"})
     figures: dict[str, float] = {

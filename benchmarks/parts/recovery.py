@@ -26,7 +26,7 @@ def measure(run: Run, kills: int, say: Callable[[str], None]) -> list[Measured]:
 
 
 def taken_over(found: Recovery, run: Run) -> list[Measured]:
-    """Give its figures as ours. Pure. Rows visible again are what at least once allows, and not what is judged here."""
+    """Return its figures as ours. Pure. Rows visible again are what at least once allows, and are not judged here."""
     return [
         Measured(
             run=msgspec.structs.replace(run, contender=_NAMES[line.sink]),

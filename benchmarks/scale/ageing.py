@@ -1,4 +1,4 @@
-"""A query's log through many epochs: the real desk, coordinator and log on a real disk; sinks that cost nothing.
+"""A query's log through many epochs: the real coordinator, coordinator and log on a real disk; sinks that cost nothing.
 
 Spark's part is played: its offsets before each epoch, its note after it, its report. Time is simulated, a second an
 epoch, and nothing is synced, as a hundred thousand epochs would else take an hour.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from unittest.mock import patch
 
 from benchmarks.scale import samples
-from onceonly.coordinator.planner import Desk
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.log import folding
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Mode, Outcome, Plan, Vote
@@ -116,7 +116,7 @@ class Job:
     epoch: int = -1
     """The newest that Spark has noted as complete."""
     lives: int = 0
-    _desk: Desk | None = None
+    _coordinator: QueryCoordinator | None = None
     _progress: ProgressFiles = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,16 +129,16 @@ class Job:
         """The folder of the decision log."""
         return self.checkpoint / "onceonly"
 
-    def start(self) -> Desk:
+    def start(self) -> QueryCoordinator:
         """Begin another life of the driver: another application, nothing remembered."""
         self.close()
         self.lives += 1
         settings = QuerySettings(checkpoint=str(self.checkpoint), history=self.history)
-        self._desk = Desk(settings, actor="driver", application=f"local-{self.lives:013d}")
+        self._coordinator = QueryCoordinator(settings, actor="driver", application=f"local-{self.lives:013d}")
         for number in range(self.sinks):
-            self._desk.enlist(SinkSettings(name=samples.sink_name(number)), FreeSink, ())
+            self._coordinator.enlist(SinkSettings(name=samples.sink_name(number)), FreeSink, ())
         self._progress = ProgressFiles(self.checkpoint)
-        return self._desk
+        return self._coordinator
 
     def live(self, epochs: int) -> None:
         """Go on until there are so many epochs. The last one of each life is decided, and runs again in the next."""
@@ -151,9 +151,9 @@ class Job:
         """Run the next epoch; without ``noted`` the driver dies before Spark has noted it."""
         SimulatedClock.now_s += 1
         self.announce()
-        desk, epoch = self._desk or self.start(), self.epoch + 1
-        plan = desk.plan(epoch, run=self._run)
-        desk.decide(plan, self._votes(plan))
+        coordinator, epoch = self._coordinator or self.start(), self.epoch + 1
+        plan = coordinator.plan(epoch, run=self._run)
+        coordinator.decide(plan, self._votes(plan))
         self._progress.put(_report(epoch))
         if not noted:
             self.close()
@@ -180,9 +180,9 @@ class Job:
 
     def close(self) -> None:
         """End this life. Idempotent."""
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        if self._coordinator is not None:
+            self._coordinator.close()
+            self._coordinator = None
 
     @property
     def _run(self) -> str:
@@ -210,7 +210,7 @@ def watched(folder: Path) -> Iterator[Folder]:
 
 
 def _report(epoch: int) -> Progress:
-    """Give a report of Spark with one source and one stateful operator."""
+    """Return a report of Spark with one source and one stateful operator."""
     return Progress(
         epoch=epoch,
         run=samples.RUN,

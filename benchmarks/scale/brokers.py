@@ -56,7 +56,7 @@ def measure(folder: Path, repeats: int, say: Callable[[str], None]) -> list[Poin
 
 
 def live_bytes(pid: int) -> float:
-    """Give what all objects of a JVM take that are still reachable; jcmd collects before it counts."""
+    """Return what all objects of a JVM take that are still reachable; jcmd collects before it counts."""
     done = subprocess.run(
         ["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True, timeout=_JCMD_S
     )

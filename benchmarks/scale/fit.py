@@ -23,7 +23,7 @@ class Model:
     coefficients: Mapping[str, float]
 
     def __call__(self, **at: float) -> float:
-        """Give what the model says at a size."""
+        """Return what the model says at a size."""
         return sum(coefficient * _term(name, at) for name, coefficient in self.coefficients.items())
 
 

@@ -59,6 +59,6 @@ def measure(folder: Path, repeats: int) -> list[Point]:
 
 
 def point(figure: str, at: Mapping[str, int], values: list[float]) -> Point:
-    """Give a point of its repeats."""
+    """Return a point of its repeats."""
     middle, least, most = (round(each, 3) for each in (median(values), min(values), max(values)))
     return Point(figure=figure, at=at, median=middle, least=least, most=most, repeats=len(values))

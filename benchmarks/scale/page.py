@@ -63,7 +63,7 @@ _SECTIONS = (
 
 
 def page(results: Scale) -> str:
-    """Give the page, in Markdown. Pure."""
+    """Return the page, in Markdown. Pure."""
     models = fitted(results.points)
     parts = [_head(results), _ratio(results.points)]
     for title, text, figures in _SECTIONS:

@@ -23,7 +23,7 @@ def sink_name(number: int) -> str:
 
 @cache
 def handle(sink: str, slot: int, epoch: int) -> Handle:
-    """Give the handle of one slot's transaction."""
+    """Return the handle of one slot's transaction."""
     worker = f"{slot // TASKS_A_WORKER:012x}"
     prefix = f"onceonly.{QUERY}.{sink}"
     return Prepared(
@@ -40,7 +40,7 @@ def handle(sink: str, slot: int, epoch: int) -> Handle:
 
 
 def votes(epoch: int, *, sinks: int, slots: int, plan: str, run: str = RUN) -> list[Vote]:
-    """Give the votes of an epoch: one of each slot of each sink, each with a transaction."""
+    """Return the votes of an epoch: one of each slot of each sink, each with a transaction."""
     return [
         Vote(
             sink=name,
@@ -60,14 +60,14 @@ def votes(epoch: int, *, sinks: int, slots: int, plan: str, run: str = RUN) -> l
 
 
 def barrier(epoch: int) -> str:
-    """Give the end offsets of one topic, as Spark writes them."""
+    """Return the end offsets of one topic, as Spark writes them."""
     return json.dumps(
         {"events": {str(partition): 1_000 * epoch + partition for partition in range(PARTITIONS)}}
     )
 
 
 def link(epoch: int, *, sinks: int, slots: int) -> Link:
-    """Give the decision of an epoch."""
+    """Return the decision of an epoch."""
     plan = uuid.UUID(int=epoch).hex
     names = [sink_name(number) for number in range(sinks)]
     target = {

@@ -112,7 +112,7 @@ def run(minutes: float, every_s: float, heap_s: float) -> Soak:
 
 
 def order(servers: str, checkpoint: Path) -> dict[str, object]:
-    """Give what the job is told."""
+    """Return what the job is told."""
     return {
         "kind": "pass",
         "servers": servers,
@@ -142,7 +142,7 @@ def feed(servers: str, seconds: float) -> int:
 
 
 def newest_epoch(checkpoint: Path) -> int:
-    """Give the newest epoch that Spark has noted as complete."""
+    """Return the newest epoch that Spark has noted as complete."""
     return max(
         (int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()), default=-1
     )

@@ -17,7 +17,7 @@ MARKS = "figures"
 
 
 def figures(found: Soak | None) -> str:
-    """Give the table. Pure."""
+    """Return the table. Pure."""
     if found is None:
         return marks.NONE
     told = [(series, trend(series)) for series in found.series]

@@ -59,6 +59,6 @@ def trend(series: Series) -> Trend:
 
 
 def _low(samples: int, slopes: int) -> int:
-    """Give the place of the lower bound among the sorted slopes (Sen 1968)."""
+    """Return the place of the lower bound among the sorted slopes (Sen 1968)."""
     spread = math.sqrt(samples * (samples - 1) * (2 * samples + 5) / 18)
     return max(0, int((slopes - _NORMAL_95 * spread) / 2))

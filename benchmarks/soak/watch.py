@@ -54,7 +54,7 @@ class Watch:
         self._thread.join(_JOIN_TIMEOUT_S)
 
     def series(self) -> tuple[Series, ...]:
-        """Give all figures."""
+        """Return all figures."""
         return tuple(
             Series(
                 name=name,
@@ -107,7 +107,7 @@ class Watch:
 
 
 def live_heap(pid: int) -> int | None:
-    """Give the bytes that live in a JVM's heap, after a full collection; None where jcmd cannot say. Needs a JDK."""
+    """Return the bytes that live in a JVM's heap, after a full collection; None where jcmd cannot say. Needs a JDK."""
     try:
         said = subprocess.run(
             ["jcmd", str(pid), "GC.class_histogram"],

@@ -24,7 +24,7 @@ _MARKED = re.compile(r"<!-- drawn from ([0-9a-f]{64}) -->")
 
 
 def sources() -> dict[str, str]:
-    """Give the text of each diagram by its name, with the common style in place."""
+    """Return the text of each diagram by its name, with the common style in place."""
     style = (HERE / "style.iuml").read_text(encoding="utf-8")
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.puml"))}
     texts["house"] = house(PROJECT.read_text(encoding="utf-8"))
@@ -56,7 +56,7 @@ def drawn_from(svg: str) -> str | None:
 
 
 def plantuml() -> Path:
-    """Give PlantUML's jar from the cache of onceonly; fetch it at the first use."""
+    """Return PlantUML's jar from the cache of onceonly; fetch it at the first use."""
     from onceonly.jars import ivy
     from onceonly.jars.locked import cache_folder
 

@@ -158,7 +158,7 @@ def _kinds(kind: type[OnceonlyError] = OnceonlyError) -> dict[str, type[Onceonly
 
 
 def find_error(error: BaseException | str) -> OnceonlyError | None:
-    """Give the onceonly error inside a Spark exception's text, or None.
+    """Return the onceonly error inside a Spark exception's text, or None.
 
     Driver; pure. Spark nests the texts of Python workers in its own exceptions; the last tag found is the
     innermost cause that Spark prints.

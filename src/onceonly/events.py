@@ -85,7 +85,7 @@ def record(  # noqa: PLR0913  one keyword for each field of the line
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:
-    """Give all events of a folder in the order of their clocks; a torn last line is left out."""
+    """Yield all events of a folder in the order of their clocks; a torn last line is left out."""
     lines: list[dict[str, Any]] = []
     for path in folder.glob("*.jsonl"):
         for text in path.read_bytes().splitlines():

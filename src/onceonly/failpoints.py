@@ -133,7 +133,7 @@ def fired(folder: Path) -> list[str]:
 
 
 def _read(spec: str) -> dict[str, list[_Arming]]:
-    """Give what is armed, parsed once for each text or each state of the file."""
+    """Return what is armed, parsed once for each text or each state of the file."""
     global _armed  # noqa: PLW0603  a cache of what was read last
     if not spec.startswith("@"):
         if _armed[0] != (spec,):
@@ -177,7 +177,7 @@ def _act(arming: _Arming) -> None:
 
 
 def _count(key: str) -> int:
-    """Give the number of this pass. Shared between processes by exclusive file creation."""
+    """Return the number of this pass. Shared between processes by exclusive file creation."""
     folder = os.environ.get(_ENV_DIR)
     with _lock:
         if folder is None:

@@ -34,7 +34,7 @@ class Stamp:
 
 
 def seconds_of(stamp: Stamp | None) -> float:
-    """Give the moment of a stamp in seconds since 1970; 0 where it is not known or cannot be read. Pure."""
+    """Return the moment of a stamp in seconds since 1970; 0 where it is not known or cannot be read. Pure."""
     try:
         return datetime.fromisoformat(stamp.at).timestamp() if stamp is not None else 0.0
     except ValueError:

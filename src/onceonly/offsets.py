@@ -17,12 +17,12 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+):(?=.)")
 
 
 def barrier(text: str) -> tuple[str, ...]:
-    """Give the end offsets of an epoch, one JSON text a source ("-" where it has none), without sources' names."""
+    """Return the end offsets of an epoch, one JSON text a source ("-" where it has none), without sources' names."""
     return tuple(json for _, json in lines(text))
 
 
 def lines(text: str) -> tuple[tuple[str, str], ...]:
-    """Give the name of each source, and its end offsets. In version 1 a source's name is its number."""
+    """Return the name of each source, and its end offsets. In version 1 a source's name is its number."""
     version, *others = text.split("\n")
     found = [line for line in others[_HEADER_LINES - 1 :] if line]
     return tuple(_named(line, version, str(number)) for number, line in enumerate(found))

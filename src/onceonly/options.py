@@ -121,7 +121,7 @@ class Option:
 
 
 def read_options(declared: Iterable[Option], given: Mapping[str, str], *, who: str) -> dict[str, Any]:
-    """Give the value of each declared option by its name; None where it has none. Anywhere.
+    """Return the value of each declared option by its name; None where it has none. Anywhere.
 
     Raises ``ConfigurationError`` for an option that is not declared (with the nearest that is), for one that
     is required and missing, and for a value that cannot be read.
@@ -162,7 +162,7 @@ def unknown_option(name: str, known: Iterable[str], *, who: str) -> Configuratio
 
 
 def public_options(declared: Iterable[Option], given: Mapping[str, str]) -> dict[str, str]:
-    """Give what may be written down and shown: the declared options as given, without the secret ones.
+    """Return what may be written down and shown: the declared options as given, without the secret ones.
 
     What merely looks like a secret (a password inside an address, a name that speaks of one) stays out as well.
     """

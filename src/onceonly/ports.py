@@ -321,7 +321,7 @@ class DecisionLog(Protocol):
     def receipt(self, epoch: int) -> Receipt | None: ...
 
     def newest(self) -> int | None:
-        """Give the newest epoch that has a link (or a summary), None for an empty log."""
+        """Return the newest epoch that has a link (or a summary), None for an empty log."""
         ...
 
     def owners(self) -> tuple[str, ...]:
@@ -350,7 +350,7 @@ class InputFiles(Protocol):
     """What Spark's checkpoint says of the input of each epoch. Driver, planner or commit process."""
 
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
-        """Give the files that say what an epoch reads, or the one alone that says its end.
+        """Return the files that say what an epoch reads, or the one alone that says its end.
 
         Raises ``UnavailableError``.
         """

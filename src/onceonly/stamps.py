@@ -16,7 +16,7 @@ def now() -> Stamp:
 
 
 def text(moment: datetime) -> str:
-    """Give a moment as it stands in the log: UTC, with milliseconds."""
+    """Return a moment as it stands in the log: UTC, with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def classes(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give an archive of the classes that a job loads: a quarter of a life's time, and lives are what tests spend.
+    """Return an archive of the classes that a job loads: a quarter of a life's time, and lives are what tests spend.
 
     Java without such an archive, or with another version's, goes on without it.
     """

@@ -18,7 +18,7 @@ from onceonly_proof.local_session import SHORT_LIVED_JAVA
 FAILED = 3
 
 
-def main(road: str, rows: int, checkpoint: str, target: str) -> int:
+def main(way: str, rows: int, checkpoint: str, target: str) -> int:
     """Write the rows; give the status."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
@@ -33,7 +33,7 @@ def main(road: str, rows: int, checkpoint: str, target: str) -> int:
     source = onceonly.collection(spark, data, "id long, app string", rows_per_epoch=10, partitions=2)
     given = {"checkpointLocation": checkpoint, "path": target}
     writer = source.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    if road == "format":
+    if way == "format":
         writer = writer.format("onceonly.files").options(**given)
     else:
         writer = writer.foreachBatch(onceonly.sink("onceonly.files", **given))

@@ -46,7 +46,7 @@ def pages() -> list[str]:
 
 
 def blocks(page: str) -> list[Block]:
-    """Give every code block of a page, in its order; an indented one has the language ``indented``."""
+    """Return every code block of a page, in its order; an indented one has the language ``indented``."""
     found: list[Block] = []
     name = ""
     for token in MarkdownIt("commonmark").parse((ROOT / page).read_text(encoding="utf-8")):
@@ -62,7 +62,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def extract(page: str, name: str) -> str:
-    """Give the code of the block of this name, for example ``extract("docs/how-to/write-a-sink.md", "sink")``."""
+    """Return the code of the block of this name, for example ``extract("docs/how-to/write-a-sink.md", "sink")``."""
     (found,) = [block for block in blocks(page) if block.name == name]
     return found.code
 

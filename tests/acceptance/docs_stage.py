@@ -21,7 +21,7 @@ from onceonly import failpoints
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
-from onceonly.spark.epoch import _desks
+from onceonly.spark.epoch import _coordinators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class Stage:
         self.shown: dict[str, Callable[[], str]] = {}
 
     def names(self) -> Names:
-        """Give what the page takes for granted. Blocks run in ``folder``."""
+        """Return what the page takes for granted. Blocks run in ``folder``."""
         return {}
 
     # --- for the stages below ---------------------------------------------------------------------------
@@ -302,9 +302,9 @@ class OneOrder(Stage):
         finally:
             del os.environ["ONCEONLY_FAILPOINTS"]
         # As if the driver had ended: this process goes on, and would be taken for a run that is alive.
-        for desk in _desks._things.values():
-            desk.close()
-        _desks._things.clear()
+        for coordinator in _coordinators._things.values():
+            coordinator.close()
+        _coordinators._things.clear()
         return {"orders": orders}
 
     def rows(self) -> int:

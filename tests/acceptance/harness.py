@@ -259,7 +259,7 @@ class Run:
         return fired(self.fired)
 
     def tree(self) -> list[psutil.Process]:
-        """Give the job's processes, parents first, each stopped so that none can fork away."""
+        """Return the job's processes, parents first, each stopped so that none can fork away."""
         found: list[psutil.Process] = []
         queue = [psutil.Process(self.process.pid)] if psutil.pid_exists(self.process.pid) else []
         while queue:

@@ -36,7 +36,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--road", choices=("format", "foreachBatch", "epoch"), default="format")
+    parser.add_argument("--way", choices=("format", "foreachBatch", "epoch"), default="format")
     parser.add_argument("--sink", choices=("kafka", "files", "sqlite"), default="kafka")
     parser.add_argument("--files", help="the folder of the file sink")
     parser.add_argument("--database", help="the database of the docs' sink")
@@ -86,7 +86,7 @@ def session(args: argparse.Namespace) -> SparkSession:
 
 
 def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
-    """Give key and value; the window job counts per key and minute (the value is the event's second)."""
+    """Return key and value; the window job counts per key and minute (the value is the event's second)."""
     source = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", args.servers)
@@ -112,7 +112,7 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
 
 
 def sqlite_sink() -> type[onceonly.TwoPhaseCommitSink[str]]:
-    """Give the sink of the docs, from the module that the harness has made of its page."""
+    """Return the sink of the docs, from the module that the harness has made of its page."""
     found: type[onceonly.TwoPhaseCommitSink[str]] = importlib.import_module("docs_sink").SqliteSink
     return found
 
@@ -128,7 +128,7 @@ def options_of(sink: str, args: argparse.Namespace) -> dict[str, str]:
 
 
 def write_to_all(args: argparse.Namespace) -> Callable[[DataFrame, int], None]:
-    """Give a function for foreachBatch that writes every row to Kafka, to files and to the database."""
+    """Return a function for foreachBatch that writes every row to Kafka, to files and to the database."""
     kafka, files = (
         onceonly.sink(f"onceonly.{name}", **options_of(name, args)) for name in ("kafka", "files")
     )
@@ -148,11 +148,11 @@ def write_to_all(args: argparse.Namespace) -> Callable[[DataFrame, int], None]:
 
 def start(spark: SparkSession, args: argparse.Namespace) -> StreamingQuery:
     writer = rows(spark, args).writeStream.queryName("job").trigger(availableNow=True)
-    if args.road == "epoch":
+    if args.way == "epoch":
         writer = writer.option("checkpointLocation", args.checkpoint)
         return writer.foreachBatch(write_to_all(args)).start()
     sink = {**options_of(args.sink, args), "checkpointLocation": args.checkpoint}
-    if args.road == "foreachBatch":
+    if args.way == "foreachBatch":
         writer = writer.option("checkpointLocation", args.checkpoint)
         if args.work == "window":
             writer = writer.outputMode("update")

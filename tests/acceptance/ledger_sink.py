@@ -100,14 +100,14 @@ class LedgerSink(TwoPhaseCommitSink[IO[str]]):
 
 
 def by_epoch(folder: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Give the visible rows, each with its epoch."""
+    """Yield the visible rows, each with its epoch."""
     for path in folder.glob("[!.]*"):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield int(path.name.split(".")[1]), json.loads(line)
 
 
 def committed(folder: Path) -> Iterator[dict[str, object]]:
-    """Give the visible rows."""
+    """Yield the visible rows."""
     yield from (row for _, row in by_epoch(folder))
 
 
@@ -124,5 +124,5 @@ def drop(folder: Path) -> list[str]:
 
 
 def dropped(folder: Path) -> Path:
-    """Give the place of what was dropped."""
+    """Return the place of what was dropped."""
     return folder.with_name(folder.name + "-dropped")

@@ -31,14 +31,14 @@ class Task:
 
 
 def conf(folder: Path) -> list[str]:
-    """Give the job's arguments to have a log in a folder, as one file of plain lines."""
+    """Return the job's arguments to have a log in a folder, as one file of plain lines."""
     folder.mkdir()
     settings = {"enabled": "true", "dir": folder, "rolling.enabled": "false", "compress": "false"}
     return [part for name, value in settings.items() for part in ("--conf", f"spark.eventLog.{name}={value}")]
 
 
 def tasks(folder: Path) -> dict[str, Task]:
-    """Give all attempts that were started, by their id, of a job that has ended in order."""
+    """Return all attempts that were started, by their id, of a job that has ended in order."""
     # The word on its end comes after that on its start, and takes its place.
     told = [event for event in _events(folder) if event["Event"] in _OF_TASKS]
     return {task.id: task for task in map(_task, told)}

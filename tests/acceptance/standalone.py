@@ -64,7 +64,7 @@ class Standalone:
             process.kill()
 
     def conf(self, env: Mapping[str, str]) -> list[str]:
-        """Give the job's arguments to run here, with this environment in its executors."""
+        """Return the job's arguments to run here, with this environment in its executors."""
         settings = {
             "driver.host": self._hosts[0],
             "executor.memory": "700m",

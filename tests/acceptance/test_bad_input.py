@@ -206,13 +206,13 @@ def test_a_second_driver_takes_over_and_the_first_changes_nothing(bench: Bench) 
     bench.assert_nothing_left_open()
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
-def test_a_password_in_the_options_is_nowhere_to_be_found(bench: Bench, road: str) -> None:
+@pytest.mark.parametrize("way", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
+def test_a_password_in_the_options_is_nowhere_to_be_found(bench: Bench, way: str) -> None:
     canary = "canary-7f3a9c"
     bench.feed(ROWS)
     bench.args = [
-        "--road",
-        road,
+        "--way",
+        way,
         "--option",
         f"kafka.sasl.password={canary}",
         "--option",

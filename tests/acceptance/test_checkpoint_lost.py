@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-import roads
 from pyspark.errors import StreamingQueryException
-from roads import ROWS, Road
 
 import onceonly
+import ways
+from ways import ROWS, Way
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-spark, road = roads.spark, roads.road  # fixtures
+spark, way = ways.spark, ways.way  # fixtures
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
 
 # Behind the link, and behind the receipt: there Spark's own note is all that is missing.
@@ -45,57 +45,57 @@ def lose(checkpoint: Path, *names: str) -> None:
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def of_files(road: Road) -> DataFrame:
-    frame = road.spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 2)
-    return frame.json(str(road.folder / "in"))
+def of_files(way: Way) -> DataFrame:
+    frame = way.spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 2)
+    return frame.json(str(way.folder / "in"))
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize("way", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_file_source_reads_the_decided_files_again_though_spark_has_planned_others(
-    road: Road, point: str
+    way: Way, point: str
 ) -> None:
-    checkpoint = road.folder / "q" / "checkpoint"
-    put(road.folder / "in", 4, 4, age_s=1000)
-    road.arm(f"{point}=raise@2")
-    query = road.start(of_files(road))
-    roads.until(lambda: not query.isActive, "the crash")
+    checkpoint = way.folder / "q" / "checkpoint"
+    put(way.folder / "in", 4, 4, age_s=1000)
+    way.arm(f"{point}=raise@2")
+    query = way.start(of_files(way))
+    ways.until(lambda: not query.isActive, "the crash")
     assert not (checkpoint / "commits/1").exists()
     lose(checkpoint, "offsets/1", "sources/0/1")
-    road.arm("")
+    way.arm("")
     # Older files, which Spark takes for the epoch that it plans anew: with the same text {"logOffset":1}.
-    put(road.folder / "in", 0, 4, age_s=5000)
+    put(way.folder / "in", 0, 4, age_s=5000)
     lives: list[int] = []
 
     def build() -> StreamingQuery:
         lives.append(1)
-        return road.start(of_files(road))
+        return way.start(of_files(way))
 
     onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=1, delay_s=0))
     assert len(lives) == 2, "one start sees it, the next goes on"
-    assert road.exactly(8)
+    assert way.exactly(8)
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back(road: Road) -> None:
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_barrier_that_is_lost_though_spark_noted_its_epoch_comes_back(way: Way) -> None:
     """Spark would run the epoch before again, and then stumble over the note that is there."""
-    checkpoint = road.folder / "q" / "checkpoint"
-    road.run(road.source(10, rows_per_epoch=5))
+    checkpoint = way.folder / "q" / "checkpoint"
+    way.run(way.source(10, rows_per_epoch=5))
     lose(checkpoint, "offsets/1")
     onceonly.supervise(
-        lambda: road.start(road.source(20, rows_per_epoch=5)),
+        lambda: way.start(way.source(20, rows_per_epoch=5)),
         restart=onceonly.FixedDelay(attempts=2, delay_s=0),
     )
-    assert road.exactly(20)
+    assert way.exactly(20)
 
 
 @pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided(road: Road, nth: int) -> None:
+def test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided(way: Way, nth: int) -> None:
     """Spark reads what it has written; another driver, which stood still in its rename, wakes up before our planner."""
-    offsets = road.folder / "q" / "checkpoint" / "offsets" / str(nth - 1)
-    fired = road.arm(f"plan.before_resolve=pause@{nth}")
-    query = road.start(road.source(20, rows_per_epoch=5))
-    roads.until(roads.hit(fired, "plan.before_resolve"), "the planner")
+    offsets = way.folder / "q" / "checkpoint" / "offsets" / str(nth - 1)
+    fired = way.arm(f"plan.before_resolve=pause@{nth}")
+    query = way.start(way.source(20, rows_per_epoch=5))
+    ways.until(ways.hit(fired, "plan.before_resolve"), "the planner")
     text = offsets.read_text()
     head, _, end = text.rpartition("\n")
     assert str(nth * 5) in end
@@ -103,12 +103,12 @@ def test_a_barrier_that_is_written_over_before_it_is_planned_is_not_decided(road
     offsets.write_text(f"{head}\n{end.replace(str(nth * 5), str(nth * 5 - 2))}")
     (fired / "resume").touch()
     with pytest.raises(StreamingQueryException, match=r"CHECKPOINT_CHANGED.*Spark reads up to"):
-        query.awaitTermination(roads.WAIT_S)
-    road.arm("")
+        query.awaitTermination(ways.WAIT_S)
+    way.arm("")
     if nth > 1:  # what this source notes of its rows does not fit to the other end
         offsets.write_text(text)
-    road.run(road.source(20, rows_per_epoch=5))
-    assert road.exactly(20)
+    way.run(way.source(20, rows_per_epoch=5))
+    assert way.exactly(20)
 
 
 KAFKA = [(f"k{number % 3}", str(number)) for number in range(300)]

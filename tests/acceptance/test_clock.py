@@ -70,7 +70,7 @@ def test_a_wall_clock_that_jumps_by_an_hour_loses_and_doubles_nothing(bench: Ben
 
 
 def told_times(bench: Bench) -> list[datetime]:
-    """Give the times that the job has written beside its decisions."""
+    """Return the times that the job has written beside its decisions."""
     return [
         datetime.fromtimestamp(float(str(line["t"])), UTC) for line in bench.seen_events("link.persisted")
     ]

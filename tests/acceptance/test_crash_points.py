@@ -18,7 +18,7 @@ MORE_ROWS = [(f"k{number % 17}", str(number)) for number in range(1800)]
 # Long and short values, which are hashed by different functions.
 MIXED_ROWS = [(key, f"{text:_>200}" if int(text) % 3 == 0 else text) for key, text in MORE_ROWS]
 SMALL_EPOCHS = ["--per-epoch", "50"]
-ROADS = ("format", pytest.param("foreachBatch", marks=pytest.mark.long))
+WAYS = ("format", pytest.param("foreachBatch", marks=pytest.mark.long))
 BY_FORMAT = (
     "slot.during_write",
     "slot.after_prepare",
@@ -76,7 +76,7 @@ def test_kafka_files_and_the_docs_sink_are_equal_after_a_kill_at_each_step(
     fast = ["--configured"] if settings == "configured" else []
     if fast:
         monkeypatch.setenv("ONCEONLY_COMPILED", "always")
-    bench.args = ["--road", "epoch", *fast, *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.args = ["--way", "epoch", *fast, *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(MIXED_ROWS)
     with Watcher(bench) as watcher:
         for point, nth in STEPS:
@@ -114,7 +114,7 @@ def test_every_row_is_there_once_after_kills(bench: Bench, when: str) -> None:
 @pytest.mark.parametrize("when", list(KILLS))
 def test_kafka_files_and_the_docs_sink_are_equal_after_kills(bench: Bench, when: str) -> None:
     """As above, with a kill in each recovery."""
-    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
     with Watcher(bench) as watcher:
         for point, nth, again in KILLS[when]:
@@ -130,7 +130,7 @@ def test_kafka_files_and_the_docs_sink_are_equal_after_kills(bench: Bench, when:
 
 
 def test_a_kill_between_the_commits_of_two_sinks_leaves_them_equal(bench: Bench) -> None:
-    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
     bench.run_and_kill_at("link.before_put", 2)
     for waiting, done in (("files", "kafka"), ("kafka", "files"), ("files", "sqlite")):
@@ -167,7 +167,7 @@ def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -
 
 
 def test_a_replay_that_takes_another_branch_stops_and_touches_nothing(bench: Bench) -> None:
-    bench.args = ["--road", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
+    bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
     bench.run_and_kill_at("link.after_put", 3)
     seen = [bench.read(), bench.read_files(), bench.read_database()]
@@ -182,11 +182,11 @@ def test_a_replay_that_takes_another_branch_stops_and_touches_nothing(bench: Ben
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("road", ROADS)
-def test_killed_python_workers_double_nothing(bench: Bench, road: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_python_workers_double_nothing(bench: Bench, way: str) -> None:
     # With one try a task, the query fails and is started again in the same driver.
     points = ["slot.before_begin", "slot.during_write", "slot.before_prepare", "slot.after_prepare"]
-    bench.args = ["--road", road, "--restart", "4", *SMALL_EPOCHS]
+    bench.args = ["--way", way, "--restart", "4", *SMALL_EPOCHS]
     bench.feed(ROWS)
     run = bench.run(", ".join(f"{point}=kill@{3 + 4 * number}" for number, point in enumerate(points)))
     assert run.points_fired() == sorted(points)
@@ -194,10 +194,10 @@ def test_killed_python_workers_double_nothing(bench: Bench, road: str) -> None:
     bench.assert_nothing_left_open()
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_task_that_spark_tries_again_doubles_nothing(bench: Bench, road: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_that_spark_tries_again_doubles_nothing(bench: Bench, way: str) -> None:
     # With several tries a task, the epoch itself goes on with a second attempt at the slot.
-    bench.args = ["--road", road, "--master", "local[2,4]"]
+    bench.args = ["--way", way, "--master", "local[2,4]"]
     bench.feed(ROWS)
     run = bench.run("slot.after_prepare=kill@3")
     assert run.points_fired() == ["slot.after_prepare"]
@@ -225,23 +225,23 @@ def test_killed_planners_and_commit_processes_double_nothing(bench: Bench) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("road", "store"),
+    ("way", "store"),
     [
         pytest.param("foreachBatch", "default", marks=pytest.mark.long),
         pytest.param("foreachBatch", "rocksdb", marks=pytest.mark.long),
         ("format", "rocksdb"),
     ],
 )
-def test_windows_are_right_after_kills_with(bench: Bench, road: str, store: str) -> None:
+def test_windows_are_right_after_kills_with(bench: Bench, way: str, store: str) -> None:
     # Over an hour of event time, so that the watermark passes windows in mid-run.
     rows = [(f"k{number % 3}", str(number // 4 * 30)) for number in range(600)]
-    bench.args = ["--road", road, "--work", "window", "--store", store]
+    bench.args = ["--way", way, "--work", "window", "--store", store]
     bench.feed(rows)
     for point in ("link.before_put", "commit.after_handle", "commit.before_return"):
         bench.run_and_kill_at(point)
     bench.run()
 
-    assert_windows(bench, rows, final=road == "format")
+    assert_windows(bench, rows, final=way == "format")
     bench.assert_nothing_left_open()
 
 

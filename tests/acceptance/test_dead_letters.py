@@ -42,7 +42,7 @@ STEPS = [
 FEW = [STEPS[2], STEPS[4], STEPS[6], STEPS[8], STEPS[12]]
 
 
-def with_letters(bench: Bench, kind: str, road: str = "format") -> None:
+def with_letters(bench: Bench, kind: str, way: str = "format") -> None:
     """Let the target take small rows only, and letters go to files or to another topic."""
     bench.kafka.create_topic(f"{bench.name}-small", partitions=2, configs={"max.message.bytes": str(LIMIT)})
     options = {"topic": f"{bench.name}-small", "onceonly.refused": "deadletter"}
@@ -53,7 +53,7 @@ def with_letters(bench: Bench, kind: str, road: str = "format") -> None:
     options |= {"onceonly.deadletter.format": f"onceonly.{kind}"}
     options |= {f"onceonly.deadletter.option.{name}": value for name, value in own.items()}
     given = [part for name, value in options.items() for part in ("--option", f"{name}={value}")]
-    bench.args = ["--road", road, *SMALL_EPOCHS, *given, *TEXTS]
+    bench.args = ["--way", way, *SMALL_EPOCHS, *given, *TEXTS]
 
 
 def letters(bench: Bench, kind: str) -> list[dict[str, object]]:
@@ -86,7 +86,7 @@ def assert_each_row_is_in_one_of_both(bench: Bench, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "road", "steps"),
+    ("kind", "way", "steps"),
     [
         ("files", "format", FEW),
         pytest.param("kafka", "format", STEPS, marks=pytest.mark.long),
@@ -95,9 +95,9 @@ def assert_each_row_is_in_one_of_both(bench: Bench, kind: str) -> None:
     ids=["files", "kafka", "foreachBatch"],
 )
 def test_rows_and_letters_are_there_once_after_a_kill_at_each_step(
-    bench: Bench, kind: str, road: str, steps: list[tuple[str, int]]
+    bench: Bench, kind: str, way: str, steps: list[tuple[str, int]]
 ) -> None:
-    with_letters(bench, kind, road)
+    with_letters(bench, kind, way)
     bench.feed(ROWS)
     for point, nth in steps:
         bench.run_and_kill_at(point, nth)

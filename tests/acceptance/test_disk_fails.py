@@ -25,10 +25,10 @@ ROWS_BEFORE, ROWS = 20, 60
 class Job:
     """One query's job, started again and again."""
 
-    def __init__(self, folder: Path, road: str) -> None:
+    def __init__(self, folder: Path, way: str) -> None:
         self.links = folder / "checkpoint" / "onceonly" / "links"
         self.target = folder / "out"
-        self._road = road
+        self._way = way
         self._folder = folder
 
     def run(self, rows: int, *before: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ class Job:
             "-W",
             "ignore",
             str(JOB),
-            self._road,
+            self._way,
             str(rows),
             checkpoint,
             str(self.target),
@@ -49,18 +49,18 @@ class Job:
         )
 
     def rows(self) -> int:
-        """Give how many rows are committed, each of them once."""
+        """Return how many rows are committed, each of them once."""
         return sum(epoch.rows for epoch in files.committed(str(self.target)))
 
 
-@pytest.mark.parametrize("road", ["foreachBatch", "format"])
+@pytest.mark.parametrize("way", ["foreachBatch", "format"])
 def test_a_process_whose_fsync_fails_ends_with_one_sentence_and_the_next_goes_on(
-    tmp_path: Path, road: str
+    tmp_path: Path, way: str
 ) -> None:
     strace = shutil.which("strace")
     if strace is None:
         pytest.fail("strace is needed and was not found; install it (Debian, Ubuntu: apt install strace)")
-    job = Job(tmp_path, road)
+    job = Job(tmp_path, way)
     done = job.run(ROWS_BEFORE)
     assert done.returncode == 0, done.stderr[-2000:]
     assert job.links.is_dir()
@@ -78,7 +78,7 @@ def test_a_process_whose_fsync_fails_ends_with_one_sentence_and_the_next_goes_on
         )
         assert f"ends with status {disk.EXIT}: " in line
         assert "Next: see to this disk or mount" in line
-    if road == "foreachBatch":
+    if way == "foreachBatch":
         assert struck.returncode == disk.EXIT
         assert len(said) == 1
     else:

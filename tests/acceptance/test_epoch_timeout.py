@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 ROWS = [(f"k{number % 17}", str(number)) for number in range(300)]
 LATE = 1
 """The epoch that is held before its decision."""
-ROADS = ["format", pytest.param("foreachBatch", marks=pytest.mark.long)]
+WAYS = ["format", pytest.param("foreachBatch", marks=pytest.mark.long)]
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +52,12 @@ def end(bench: Bench, run: Run) -> set[int]:
     return {int(str(epoch)) for epoch, number in tries.items() if number > 1}
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "point", ["slot.during_write", pytest.param("slot.before_prepare", marks=pytest.mark.long)]
 )
-def test_an_epoch_with_a_slot_that_stands_still_runs_again(bench: Bench, road: str, point: str) -> None:
-    bench.args = ["--road", road, "--restart", "5", "--option", "onceonly.epoch.timeout=8"]
+def test_an_epoch_with_a_slot_that_stands_still_runs_again(bench: Bench, way: str, point: str) -> None:
+    bench.args = ["--way", way, "--restart", "5", "--option", "onceonly.epoch.timeout=8"]
     bench.feed(ROWS)
     run = bench.start(f"{point}=pause@4")
     try:
@@ -74,12 +74,12 @@ def test_an_epoch_with_a_slot_that_stands_still_runs_again(bench: Bench, road: s
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("road", ["foreachBatch", "format"])
+@pytest.mark.parametrize("way", ["foreachBatch", "format"])
 def test_an_epoch_that_comes_near_the_brokers_time_out_runs_again_before_it_is_decided(
-    patient_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, road: str
+    patient_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
     bench = Bench(patient_kafka, tmp_path, classes=classes)
-    bench.args = ["--road", road, "--restart", "5", "--option", "kafka.transaction.timeout.ms=10000"]
+    bench.args = ["--way", way, "--restart", "5", "--option", "kafka.transaction.timeout.ms=10000"]
     bench.feed(ROWS)
     run = bench.start(f"link.before_check=pause@{LATE + 1}")
     try:

@@ -17,17 +17,17 @@ ROWS = [(f"k{number % 17}", str(number)) for number in range(400)]
 
 
 @pytest.mark.parametrize(
-    ("road", "point"),
+    ("way", "point"),
     [
         pytest.param("format", "slot.during_write", marks=pytest.mark.long),
         ("format", "slot.after_prepare"),
         pytest.param("foreachBatch", "slot.after_prepare", marks=pytest.mark.long),
     ],
 )
-def test_an_executor_killed_in_mid_epoch_doubles_nothing(bench: Bench, road: str, point: str) -> None:
+def test_an_executor_killed_in_mid_epoch_doubles_nothing(bench: Bench, way: str, point: str) -> None:
     bench.args = [
-        "--road",
-        road,
+        "--way",
+        way,
         "--master",
         "local-cluster[2,1,1024]",
         "--conf",
@@ -49,7 +49,7 @@ def test_an_executor_killed_in_mid_epoch_doubles_nothing(bench: Bench, road: str
 
 
 def executor_of(worker: int) -> psutil.Process:
-    """Give the executor's JVM above a Python worker."""
+    """Return the executor's JVM above a Python worker."""
     for process in psutil.Process(worker).parents():
         if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
             return process

@@ -59,13 +59,13 @@ def kill_and_start(kafka: EmbeddedKafka) -> None:
     assert kafka.pid not in {None, before}
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=LONG)])
+@pytest.mark.parametrize("way", ["format", pytest.param("foreachBatch", marks=LONG)])
 def test_a_broker_that_dies_in_every_phase_loses_and_doubles_nothing(
-    own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, road: str
+    own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
     """SIGKILLed and started while a slot writes, prepares, an epoch is committed, and down in a recovery."""
     bench = Bench(own_kafka, tmp_path, classes=classes)
-    bench.args = ["--road", road, "--restart", "1000", "--per-epoch", "50"]
+    bench.args = ["--way", way, "--restart", "1000", "--per-epoch", "50"]
     bench.args += ["--option", "onceonly.commit.timeout=2"]
     bench.args += [part for pair in BRIEF for part in ("--source-option", pair)]
     bench.feed(ROWS)
@@ -108,13 +108,13 @@ def links(bench: Bench) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (bench.checkpoint / "onceonly" / "links").iterdir()}
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=LONG)])
+@pytest.mark.parametrize("way", ["format", pytest.param("foreachBatch", marks=LONG)])
 def test_a_worker_that_is_stopped_past_the_brokers_time_out_writes_nothing_late(
-    own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, road: str
+    own_kafka: EmbeddedKafka, classes: Path, tmp_path: Path, way: str
 ) -> None:
     """SIGSTOP in mid-write, and after the slot has prepared; SIGCONT when the broker has dropped all of it."""
     bench = Bench(own_kafka, tmp_path, classes=classes)
-    bench.args = ["--road", road, "--restart", "1000", "--option", "kafka.transaction.timeout.ms=8000"]
+    bench.args = ["--way", way, "--restart", "1000", "--option", "kafka.transaction.timeout.ms=8000"]
     bench.feed(ROWS)
     armed = tmp_path / "armed"
     steps = ["slot.during_write", "slot.after_prepare"]

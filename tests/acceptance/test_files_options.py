@@ -6,10 +6,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-import roads
 from pyspark.errors import PySparkException
 from test_files_round_trip import texts, write
 
+import ways
 from onceonly import files
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-spark = roads.spark  # a fixture
+spark = ways.spark  # a fixture
 pytestmark = pytest.mark.acceptance
 
 STRANGE = [
@@ -62,7 +62,7 @@ NULLS = """
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Give the format, the name of a frame, and the options."""
+    """Yield the format, the name of a frame, and the options."""
     for options in CSV:
         yield "csv", "strange", options
     for form in ("csv", "json"):
@@ -83,7 +83,7 @@ def cases() -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def lines(target: Path) -> list[str]:
-    """Give the texts of a target's files, in order."""
+    """Return the texts of a target's files, in order."""
     return sorted(line for path in target.glob("part-*") for line in path.read_text().splitlines())
 
 

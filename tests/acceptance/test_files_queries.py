@@ -1,4 +1,4 @@
-"""The file sink in real queries, on both roads: exactly once through crashes, and hard cases that lose nothing."""
+"""The file sink in real queries, on both ways: exactly once through crashes, and hard cases that lose nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import limited_files
 import pyarrow.parquet as pq
 import pytest
-import roads
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
-from roads import ROWS, WAIT_S, Road
 
 import onceonly
+import ways
 from onceonly import errors, failpoints, files
+from ways import ROWS, WAIT_S, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-spark = roads.spark  # a fixture
+spark = ways.spark  # a fixture
 pytestmark = pytest.mark.acceptance
 
-# The protocol's own steps are test_roads_exactly_once.py's; these are the ones that change a target.
+# The protocol's own steps are test_ways_exactly_once.py's; these are the ones that change a target.
 STEPS = (
     "slot.during_write@5",
     "slot.after_prepare@8",
@@ -40,7 +40,7 @@ STEPS = (
 )
 
 
-class FileRoad(Road):
+class FileWay(Way):
     """A query that writes files; ``out`` is its target."""
 
     def start(
@@ -82,10 +82,10 @@ class FileRoad(Road):
 
 
 @pytest.fixture(params=["format", "foreach"])
-def road(
+def way(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FileRoad]:
-    made = FileRoad(spark, tmp_path, request.param, monkeypatch)
+) -> Iterator[FileWay]:
+    made = FileWay(spark, tmp_path, request.param, monkeypatch)
     yield made
     for query in spark.streams.active:
         query.stop()
@@ -127,44 +127,44 @@ def polled(target: Path, rows_per_epoch: int) -> Iterator[list[int]]:
     assert wrong == []
 
 
-@roads.BY_FORMAT_FIRST
-def test_a_raise_at_every_step_is_exactly_once_for_every_reader(road: FileRoad) -> None:
-    fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
+@ways.BY_FORMAT_FIRST
+def test_a_raise_at_every_step_is_exactly_once_for_every_reader(way: FileWay) -> None:
+    fired = way.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
     lives = []
 
     def build() -> StreamingQuery:
         lives.append(1)
-        return road.start(road.source(), partitionBy="app")
+        return way.start(way.source(), partitionBy="app")
 
-    with polled(road.out(), 10) as seen:
+    with polled(way.out(), 10) as seen:
         onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=len(STEPS), delay_s=0))
-    assert road.exactly()
+    assert way.exactly()
     assert {step.partition("@")[0] for step in STEPS} - set(failpoints.fired(fired)) == set()
     assert seen == sorted(seen)
     assert len(set(seen)) > 3
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_sparks_file_source_to_files_through_killed_processes(road: FileRoad) -> None:
-    source = road.folder / "in"
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_sparks_file_source_to_files_through_killed_processes(way: FileWay) -> None:
+    source = way.folder / "in"
     source.mkdir()
     for start in range(0, len(ROWS), 10):
         lines = (json.dumps({"id": n, "app": app}) for n, app in ROWS[start : start + 10])
         (source / f"{start:03}.json").write_text("\n".join(lines))
     steps = ("slot.during_write@3", "slot.after_prepare@5", "commit.before_handle@2", "receipt.before_put@3")
-    fired = road.arm(", ".join(step.replace("@", "=kill@") for step in steps))
+    fired = way.arm(", ".join(step.replace("@", "=kill@") for step in steps))
 
     def build() -> StreamingQuery:
         frame = (
-            road.spark.readStream.schema("id long, app string")
+            way.spark.readStream.schema("id long, app string")
             .option("maxFilesPerTrigger", 2)
             .json(str(source))
         )
-        return road.start(frame.repartition(2), partitionBy="app")
+        return way.start(frame.repartition(2), partitionBy="app")
 
     onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=len(steps), delay_s=0))
     assert {step.partition("@")[0] for step in steps} == set(failpoints.fired(fired))
-    assert road.exactly()
+    assert way.exactly()
 
 
 def failure_of(query: StreamingQuery) -> errors.OnceonlyError:
@@ -182,53 +182,53 @@ def long_day(frame: DataFrame) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_a_value_that_no_folder_keeps_stops_the_query_and_loses_nothing(road: FileRoad) -> None:
-    found = failure_of(road.start(long_day(road.source(rows_per_epoch=20)), partitionBy="app"))
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_value_that_no_folder_keeps_stops_the_query_and_loses_nothing(way: FileWay) -> None:
+    found = failure_of(way.start(long_day(way.source(rows_per_epoch=20)), partitionBy="app"))
     assert isinstance(found, errors.RecordRefusedError)
     assert "the partition column app, 150 characters" in found.what
-    assert road.ids() == list(range(20))
-    road.run(
-        long_day(road.source(rows_per_epoch=20)).withColumn("app", F.substring("app", 1, 20)),
+    assert way.ids() == list(range(20))
+    way.run(
+        long_day(way.source(rows_per_epoch=20)).withColumn("app", F.substring("app", 1, 20)),
         partitionBy="app",
     )
-    assert road.exactly()
+    assert way.exactly()
 
 
-@pytest.mark.parametrize("road", ["foreach"], indirect=True)
-def test_strange_partition_values_get_safe_names(road: FileRoad) -> None:
+@pytest.mark.parametrize("way", ["foreach"], indirect=True)
+def test_strange_partition_values_get_safe_names(way: FileWay) -> None:
     strange = ["../../up", "a/b", "..", "nul\0nul", "line\nbreak", "x=y"]
     pick = F.element_at(F.array(*map(F.lit, strange)), (F.col("id") % len(strange) + 1).cast("int"))
-    road.run(road.source(rows=30, rows_per_epoch=30).withColumn("app", pick), partitionBy="app")
-    assert road.exactly(30)
-    rows = files.read(road.spark, str(road.out())).collect()
+    way.run(way.source(rows=30, rows_per_epoch=30).withColumn("app", pick), partitionBy="app")
+    assert way.exactly(30)
+    rows = files.read(way.spark, str(way.out())).collect()
     assert {(row.id, row.app) for row in rows} == {(n, strange[n % len(strange)]) for n in range(30)}
-    assert not (road.folder / "up").exists()
-    assert {path.parent for path in road.out().rglob("part-*")} <= set(road.out().iterdir())
+    assert not (way.folder / "up").exists()
+    assert {path.parent for path in way.out().rglob("part-*")} <= set(way.out().iterdir())
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_a_full_disk_stops_the_query_and_loses_nothing(road: FileRoad) -> None:
-    onceonly.register(road.spark, limited_files.LimitedFiles)
-    (road.folder / "q").mkdir()
-    road.run(road.source(rows=20, rows_per_epoch=20), sink="onceonly.limited")
-    full = road.out().parent / "full"
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_full_disk_stops_the_query_and_loses_nothing(way: FileWay) -> None:
+    onceonly.register(way.spark, limited_files.LimitedFiles)
+    (way.folder / "q").mkdir()
+    way.run(way.source(rows=20, rows_per_epoch=20), sink="onceonly.limited")
+    full = way.out().parent / "full"
     full.touch()
-    found = failure_of(road.start(road.source(rows_per_epoch=20), sink="onceonly.limited"))
+    found = failure_of(way.start(way.source(rows_per_epoch=20), sink="onceonly.limited"))
     assert isinstance(found, errors.WriteFailedError)
     assert "no space for" in found.what
     assert found.restartable
-    assert road.ids() == list(range(20))
+    assert way.ids() == list(range(20))
     full.unlink()
-    road.run(road.source(rows_per_epoch=20), sink="onceonly.limited")
-    assert road.exactly()
+    way.run(way.source(rows_per_epoch=20), sink="onceonly.limited")
+    assert way.exactly()
 
 
 def cast_void(frame: DataFrame) -> DataFrame:
     return frame.withColumn("gone", F.lit(None))
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
+@pytest.mark.parametrize("way", ["format"], indirect=True)
 @pytest.mark.parametrize(
     ("change", "options", "said"),
     [
@@ -238,43 +238,41 @@ def cast_void(frame: DataFrame) -> DataFrame:
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_first_record(
-    road: FileRoad, change: Callable[[DataFrame], DataFrame] | None, options: dict[str, str], said: str
+    way: FileWay, change: Callable[[DataFrame], DataFrame] | None, options: dict[str, str], said: str
 ) -> None:
-    frame = road.source() if change is None else change(road.source())
-    found = failure_of(road.start(frame, **options))  # type: ignore[arg-type]
+    frame = way.source() if change is None else change(way.source())
+    found = failure_of(way.start(frame, **options))  # type: ignore[arg-type]
     assert said in str(found)
-    assert not list(road.out().rglob("part-*"))
+    assert not list(way.out().rglob("part-*"))
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_a_target_of_sparks_own_sink_is_refused_and_left_alone(road: FileRoad) -> None:
-    target = str(road.out())
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_target_of_sparks_own_sink_is_refused_and_left_alone(way: FileWay) -> None:
+    target = str(way.out())
     theirs = (
-        road.source(rows=10)
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(road.folder / "c"))
+        way.source(rows=10).writeStream.format("parquet").option("checkpointLocation", str(way.folder / "c"))
     )
     assert theirs.trigger(availableNow=True).start(target).awaitTermination(WAIT_S)
-    before = sorted(road.out().rglob("*"))
-    found = failure_of(road.start(road.source()))
+    before = sorted(way.out().rglob("*"))
+    found = failure_of(way.start(way.source()))
     assert isinstance(found, errors.ConfigurationError)
     assert "written by Spark's own file sink" in found.what
-    assert sorted(road.out().rglob("*")) == before
+    assert sorted(way.out().rglob("*")) == before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_the_other_guarantees_are_real(road: FileRoad, guarantee: str) -> None:
-    fired = road.arm("slot.after_prepare=raise@3, commit.after_handle=raise@4")
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_the_other_guarantees_are_real(way: FileWay, guarantee: str) -> None:
+    fired = way.arm("slot.after_prepare=raise@3, commit.after_handle=raise@4")
 
     def build() -> StreamingQuery:
-        return road.start(road.source(), **{"onceonly.guarantee": guarantee})  # type: ignore[arg-type]
+        return way.start(way.source(), **{"onceonly.guarantee": guarantee})  # type: ignore[arg-type]
 
     onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=2, delay_s=0))
     assert len(failpoints.fired(fired)) == 2
-    whole = sorted(row.id for row in files.read(road.spark, str(road.out())).collect())
-    bare = sorted(row.id for row in road.bare().collect())
+    whole = sorted(row.id for row in files.read(way.spark, str(way.out())).collect())
+    bare = sorted(row.id for row in way.bare().collect())
     assert set(whole) <= set(bare)
     if guarantee == "at-least-once":
         assert len(bare) > len(ROWS)
@@ -283,53 +281,53 @@ def test_the_other_guarantees_are_real(road: FileRoad, guarantee: str) -> None:
         assert len(set(bare)) == len(bare) <= len(ROWS)
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
+@pytest.mark.parametrize("way", ["format"], indirect=True)
 @pytest.mark.parametrize("how", ["partitionBy", "start"])
-def test_partition_by_of_the_query_names_folders(road: FileRoad, how: str) -> None:
-    given = {"checkpointLocation": str(road.folder / "q" / "checkpoint"), "path": str(road.out())}
-    writer = road.source().writeStream.format("onceonly.files").options(**given).trigger(availableNow=True)
+def test_partition_by_of_the_query_names_folders(way: FileWay, how: str) -> None:
+    given = {"checkpointLocation": str(way.folder / "q" / "checkpoint"), "path": str(way.out())}
+    writer = way.source().writeStream.format("onceonly.files").options(**given).trigger(availableNow=True)
     query = writer.partitionBy("app").start() if how == "partitionBy" else writer.start(partitionBy=["app"])
     query.awaitTermination(WAIT_S)
-    assert {path.name for path in road.out().iterdir()} == {"_onceonly", "app=app0", "app=app1", "app=app2"}
-    assert road.exactly()
+    assert {path.name for path in way.out().iterdir()} == {"_onceonly", "app=app0", "app=app1", "app=app2"}
+    assert way.exactly()
 
 
-def test_complete_mode_is_refused_before_the_first_record(road: FileRoad) -> None:
-    counts = road.source().groupBy("app").count()
+def test_complete_mode_is_refused_before_the_first_record(way: FileWay) -> None:
+    counts = way.source().groupBy("app").count()
     with pytest.raises(Exception, match="cannot replace what it has written"):
-        road.start(counts, mode="complete").awaitTermination(WAIT_S)
-    assert not list(road.out().glob("**/part-*"))
+        way.start(counts, mode="complete").awaitTermination(WAIT_S)
+    assert not list(way.out().glob("**/part-*"))
 
 
 def test_a_target_that_was_put_in_the_place_of_another_between_two_starts_is_found_as_it_is(
-    road: FileRoad,
+    way: FileWay,
 ) -> None:
     """The session's processes outlive a query, and what they knew of the start before is not believed."""
-    road.start(road.source(20)).awaitTermination(WAIT_S)
-    (road.out() / "_onceonly" / "target-id").write_text("5" * 32)
-    road.start(road.source()).awaitTermination(WAIT_S)
-    assert road.exactly()
+    way.start(way.source(20)).awaitTermination(WAIT_S)
+    (way.out() / "_onceonly" / "target-id").write_text("5" * 32)
+    way.start(way.source()).awaitTermination(WAIT_S)
+    assert way.exactly()
 
 
-@pytest.mark.parametrize("way", ["epoch", "sink"])
-@pytest.mark.parametrize("road", ["foreach"], indirect=True)
-def test_complete_mode_is_refused_inside_a_function_of_the_users(road: FileRoad, way: str) -> None:
-    checkpoint = str(road.folder / "q" / "checkpoint")
+@pytest.mark.parametrize("how", ["epoch", "sink"])
+@pytest.mark.parametrize("way", ["foreach"], indirect=True)
+def test_complete_mode_is_refused_inside_a_function_of_the_users(way: FileWay, how: str) -> None:
+    checkpoint = str(way.folder / "q" / "checkpoint")
 
     def write(df: DataFrame, batch_id: int) -> None:
-        if way == "sink":
-            onceonly.sink("onceonly.files", path=str(road.out()), checkpointLocation=checkpoint)(df, batch_id)
+        if how == "sink":
+            onceonly.sink("onceonly.files", path=str(way.out()), checkpointLocation=checkpoint)(df, batch_id)
             return
         with onceonly.epoch(df, batch_id, log=checkpoint) as epoch:
-            epoch.write(df, onceonly.sink("onceonly.files", path=str(road.out())))
+            epoch.write(df, onceonly.sink("onceonly.files", path=str(way.out())))
 
     def start(mode: str, frame: DataFrame) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
         return writer.outputMode(mode).trigger(availableNow=True).start()
 
-    found = failure_of(start("complete", road.source().groupBy("app").count()))
+    found = failure_of(start("complete", way.source().groupBy("app").count()))
     assert isinstance(found, errors.ConfigurationError)
     assert "cannot replace what it has written, as complete mode asks" in found.what
-    assert not road.out().exists()
-    assert start("update", road.source().groupBy("app").count()).awaitTermination(WAIT_S)
-    assert list(road.out().glob("part-*"))
+    assert not way.out().exists()
+    assert start("update", way.source().groupBy("app").count()).awaitTermination(WAIT_S)
+    assert list(way.out().glob("part-*"))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-import roads
-from roads import WAIT_S
 
 import onceonly
+import ways
 from onceonly import files
 from onceonly.sinks.files.manifests import expiry
+from ways import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-spark = roads.spark  # a fixture
+spark = ways.spark  # a fixture
 pytestmark = pytest.mark.acceptance
 
 EPOCHS, ROWS = 40, 10

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-import roads
 
+import ways
 from onceonly import files
 from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-spark = roads.spark  # a fixture
+spark = ways.spark  # a fixture
 pytestmark = pytest.mark.acceptance
 
 FLAT = """

@@ -36,19 +36,19 @@ def wait_until_open(bench: Bench, number: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", ["format", pytest.param("foreachBatch", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("point", "nth", "left"),
     [pytest.param("link.after_put", 2, 2, marks=pytest.mark.long), ("commit.before_handle", 4, 1)],
 )
 def test_a_job_down_longer_than_the_transaction_time_out_loses_no_decided_row(
-    impatient_kafka: EmbeddedKafka, tmp_path: Path, road: str, point: str, nth: int, left: int
+    impatient_kafka: EmbeddedKafka, tmp_path: Path, way: str, point: str, nth: int, left: int
 ) -> None:
     """Two handles an epoch: either both are lost, or one was committed and the other is lost."""
     bench = Bench(impatient_kafka, tmp_path)
     # Long enough for the first epoch of a cold job; one that takes longer all the same is run again.
     time_out = ("--option", "kafka.transaction.timeout.ms=15000")
-    bench.args = ["--road", road, *time_out, "--restart", "5"]
+    bench.args = ["--way", way, *time_out, "--restart", "5"]
     bench.feed(ROWS)
     run = bench.start(f"{point}=pause@{nth}")
     try:

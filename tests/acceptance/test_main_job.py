@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def _jobs() -> list[psutil.Process]:
-    """Give the jobs of demos that still run, whoever has adopted them."""
+    """Return the jobs of demos that still run, whoever has adopted them."""
     return [
         each
         for each in psutil.process_iter(["cmdline"])

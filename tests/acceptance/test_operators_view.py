@@ -213,7 +213,7 @@ def test_what_is_undecided_is_aborted_and_the_job_goes_on(job: Job) -> None:
 
 
 def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) -> None:
-    bench.args = ["--road", "epoch", "--per-epoch", "100", *bench.with_all_sinks()]
+    bench.args = ["--way", "epoch", "--per-epoch", "100", *bench.with_all_sinks()]
     bench.feed(ROWS)
     bench.run_and_kill_at("link.after_put", 2)
     status, seen, _ = onceonly("transactions", "list", bench.folder)

@@ -6,43 +6,43 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-import roads
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
-from roads import ROWS, WAIT_S, Road
 
+import ways
 from onceonly import errors
 from onceonly.spark.plans import may_differ
+from ways import ROWS, WAIT_S, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-spark, road = roads.spark, roads.road  # fixtures
+spark, way = ways.spark, ways.way  # fixtures
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
 
 
-def rewrite(road: Road, count: int) -> None:
+def rewrite(way: Way, count: int) -> None:
     """Write the one file of the source anew, under its name: Spark reads what is there."""
-    folder = road.folder / "in"
+    folder = way.folder / "in"
     folder.mkdir(exist_ok=True)
     lines = (json.dumps({"id": n, "app": app}) for n, app in ROWS[:count])
     (folder / "rows.json").write_text("\n".join(lines))
 
 
-def of_file(road: Road) -> DataFrame:
-    return road.spark.readStream.schema("id long, app string").json(str(road.folder / "in"))
+def of_file(way: Way) -> DataFrame:
+    return way.spark.readStream.schema("id long, app string").json(str(way.folder / "in"))
 
 
-def left_before_its_note(road: Road, change: roads.Change) -> None:
+def left_before_its_note(way: Way, change: ways.Change) -> None:
     """Run the query until all is committed and Spark has not noted it."""
-    rewrite(road, 10)
-    road.arm("commit.before_return=raise")
-    query = road.start(change(of_file(road)))
-    roads.until(lambda: not query.isActive, "the crash")
-    assert not (road.folder / "q/checkpoint/commits/0").exists()
-    road.arm("")
-    rewrite(road, 7)
+    rewrite(way, 10)
+    way.arm("commit.before_return=raise")
+    query = way.start(change(of_file(way)))
+    ways.until(lambda: not query.isActive, "the crash")
+    assert not (way.folder / "q/checkpoint/commits/0").exists()
+    way.arm("")
+    rewrite(way, 7)
 
 
 def same(df: DataFrame) -> DataFrame:
@@ -53,27 +53,27 @@ def of_chance(df: DataFrame) -> DataFrame:
     return df.where(F.rand() >= 0.0)
 
 
-def test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others(road: Road) -> None:
-    left_before_its_note(road, same)
+def test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others(way: Way) -> None:
+    left_before_its_note(way, same)
     for _ in range(2):
-        query = road.start(of_file(road))
+        query = way.start(of_file(way))
         with pytest.raises(Exception, match="ONCEONLY") as caught:
             query.awaitTermination(WAIT_S)
         found = errors.find_error(caught.value)
         assert isinstance(found, errors.ReplayMismatchError)
         assert "onceonly.replay=tell" in found.next_step
-    assert not (road.folder / "q/checkpoint/commits/0").exists()
-    road.run(of_file(road), **{"onceonly.replay": "tell"})
-    assert road.exactly(10), "the output stands as it was decided"
+    assert not (way.folder / "q/checkpoint/commits/0").exists()
+    way.run(of_file(way), **{"onceonly.replay": "tell"})
+    assert way.exactly(10), "the output stands as it was decided"
 
 
-@pytest.mark.parametrize("road", ["format"], indirect=True)
-def test_a_plan_of_chance_goes_on_and_is_told(road: Road) -> None:
-    road.record()
-    left_before_its_note(road, of_chance)
-    road.run(of_chance(of_file(road)))
-    assert road.exactly(10)
-    assert len(road.seen("replay.differs")) == 1
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_plan_of_chance_goes_on_and_is_told(way: Way) -> None:
+    way.record()
+    left_before_its_note(way, of_chance)
+    way.run(of_chance(of_file(way)))
+    assert way.exactly(10)
+    assert len(way.seen("replay.differs")) == 1
 
 
 PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {

@@ -6,23 +6,24 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import roads
-from roads import WAIT_S
 
 import onceonly
+import ways
 from onceonly import errors
 from onceonly.log.opening import look
+from ways import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-    from roads import Road
 
-road, spark = roads.road, roads.spark  # fixtures
+    from ways import Way
+
+way, spark = ways.way, ways.spark  # fixtures
 pytestmark = pytest.mark.acceptance
-BY_FOREACH = pytest.mark.parametrize("road", ["foreach"], indirect=True)
+BY_FOREACH = pytest.mark.parametrize("way", ["foreach"], indirect=True)
 ADOPT: dict[str, Any] = {"onceonly.adopt": "true"}
 
 
@@ -35,36 +36,36 @@ def refused(query: StreamingQuery) -> errors.AdoptionError:
     return found
 
 
-def skipped(road: Road) -> dict[int, tuple[int, str]]:
-    """Give index and reason of the link of each epoch that was skipped."""
-    log = look(str(road.folder / "q" / "checkpoint"))[0]
+def skipped(way: Way) -> dict[int, tuple[int, str]]:
+    """Return index and reason of the link of each epoch that was skipped."""
+    log = look(str(way.folder / "q" / "checkpoint"))[0]
     last = [log.chain(epoch)[-1] for epoch in log.epochs()]
     return {link.epoch: (link.index, link.reason) for link in last if link.kind.value == "SKIPPED"}
 
 
-def test_epochs_that_another_sink_wrote_meanwhile_are_named_and_taken_over(road: Road) -> None:
-    road.run(road.source(rows=20))
-    checkpoint = str(road.folder / "q" / "checkpoint")
-    other = road.source(rows=40).writeStream.format("noop").option("checkpointLocation", checkpoint)
+def test_epochs_that_another_sink_wrote_meanwhile_are_named_and_taken_over(way: Way) -> None:
+    way.run(way.source(rows=20))
+    checkpoint = str(way.folder / "q" / "checkpoint")
+    other = way.source(rows=40).writeStream.format("noop").option("checkpointLocation", checkpoint)
     assert other.trigger(availableNow=True).start().awaitTermination(WAIT_S)
 
-    assert "chk-2: another sink wrote it" in refused(road.start(road.source(rows=50))).what
-    assert road.exactly(20)
-    road.run(road.source(rows=50), **ADOPT)
+    assert "chk-2: another sink wrote it" in refused(way.start(way.source(rows=50))).what
+    assert way.exactly(20)
+    way.run(way.source(rows=50), **ADOPT)
 
-    assert road.ids() == [*range(20), *range(40, 50)]
-    assert skipped(road) == {2: (0, "foreign"), 3: (0, "foreign")}
-    road.run(road.source(), **ADOPT)  # it may stay
-    assert road.ids() == [*range(20), *range(40, 60)]
-    assert skipped(road).keys() == {2, 3}
+    assert way.ids() == [*range(20), *range(40, 50)]
+    assert skipped(way) == {2: (0, "foreign"), 3: (0, "foreign")}
+    way.run(way.source(), **ADOPT)  # it may stay
+    assert way.ids() == [*range(20), *range(40, 60)]
+    assert skipped(way).keys() == {2, 3}
 
 
 def by(
-    road: Road, df: DataFrame, *, early: bool = False, keeps_errors: bool = False, **options: str
+    way: Way, df: DataFrame, *, early: bool = False, keeps_errors: bool = False, **options: str
 ) -> StreamingQuery:
     """Start a query by a foreachBatch function of the user's own."""
-    checkpoint = str(road.folder / "q" / "checkpoint")
-    sink = onceonly.sink("onceonly.ledger", checkpointLocation=checkpoint, folder=str(road.out()), **options)
+    checkpoint = str(way.folder / "q" / "checkpoint")
+    sink = onceonly.sink("onceonly.ledger", checkpointLocation=checkpoint, folder=str(way.out()), **options)
 
     def write(batch: DataFrame, epoch: int) -> None:
         if early and batch.isEmpty():
@@ -77,63 +78,61 @@ def by(
 
 
 @BY_FOREACH
-def test_a_function_that_returned_early_is_mended_and_goes_on_without_work_by_hand(road: Road) -> None:
-    rows = road.source(rows=40).where("id < 10 or id >= 20")
+def test_a_function_that_returned_early_is_mended_and_goes_on_without_work_by_hand(way: Way) -> None:
+    rows = way.source(rows=40).where("id < 10 or id >= 20")
 
-    assert "chk-1" in refused(by(road, rows, early=True)).what
-    assert road.ids() == list(range(10))
-    assert "chk-1" in refused(by(road, rows)).what
-    assert by(road, rows, **ADOPT).awaitTermination(WAIT_S)
+    assert "chk-1" in refused(by(way, rows, early=True)).what
+    assert way.ids() == list(range(10))
+    assert "chk-1" in refused(by(way, rows)).what
+    assert by(way, rows, **ADOPT).awaitTermination(WAIT_S)
 
-    assert road.ids() == [*range(10), *range(20, 40)]
-    assert skipped(road) == {1: (0, "foreign")}
+    assert way.ids() == [*range(10), *range(20, 40)]
+    assert skipped(way) == {1: (0, "foreign")}
 
 
 @BY_FOREACH
-def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(road: Road) -> None:
+def test_epochs_whose_errors_a_function_kept_back_are_not_lost_in_silence(way: Way) -> None:
     wrong: dict[str, Any] = {"only": "id,name"}  # the sink's check refuses the columns
-    assert by(road, road.source(rows=20), keeps_errors=True, **wrong, **ADOPT).awaitTermination(WAIT_S)
-    assert road.ids() == []
+    assert by(way, way.source(rows=20), keeps_errors=True, **wrong, **ADOPT).awaitTermination(WAIT_S)
+    assert way.ids() == []
 
-    assert "chk-1" in refused(by(road, road.source(rows=40))).what
-    assert by(road, road.source(rows=40), **ADOPT).awaitTermination(WAIT_S)
-    assert road.ids() == list(range(20, 40))
+    assert "chk-1" in refused(by(way, way.source(rows=40))).what
+    assert by(way, way.source(rows=40), **ADOPT).awaitTermination(WAIT_S)
+    assert way.ids() == list(range(20, 40))
 
 
 @contextlib.contextmanager
-def rocksdb(road: Road) -> Iterator[None]:
+def rocksdb(way: Way) -> Iterator[None]:
     name = "spark.sql.streaming.stateStore.providerClass"
     package = "org.apache.spark.sql.execution.streaming.state"
-    road.spark.conf.set(name, f"{package}.RocksDBStateStoreProvider")
+    way.spark.conf.set(name, f"{package}.RocksDBStateStoreProvider")
     try:
         yield
     finally:
-        road.spark.conf.unset(name)
+        way.spark.conf.unset(name)
 
 
-@pytest.mark.parametrize("road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize("way", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("crash", ["", "commit.before_return=raise@3"])
-def test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions(road: Road, crash: str) -> None:
+def test_a_query_goes_on_after_its_state_was_dealt_to_other_partitions(way: Way, crash: str) -> None:
     # Ids 0 to 29, the same again, which only the state knows, and 30 more.
     ids = [*range(30), *range(30), *range(30, 60)]
 
     def frame(rows: int) -> DataFrame:
         settings: dict[str, Any] = {"rows_per_epoch": 10, "partitions": 2}
         given = [(one, "app") for one in ids[:rows]]
-        return onceonly.collection(road.spark, given, "id long, app string", **settings).dropDuplicates(
-            ["id"]
-        )
+        return onceonly.collection(way.spark, given, "id long, app string", **settings).dropDuplicates(["id"])
 
-    with rocksdb(road):
+    with rocksdb(way):
         if crash:
-            road.arm(crash)
+            way.arm(crash)
             with contextlib.suppress(Exception):
-                road.run(frame(30))
-            road.disarm()
-        road.run(frame(30))
-        assert road.exactly(30)
-        road.spark._streamingCheckpointManager.repartition(str(road.folder / "q" / "checkpoint"), 5)
-        road.run(frame(90))
+                way.run(frame(30))
+            way.disarm()
+        way.run(frame(30))
+        assert way.exactly(30)
+        way.spark._streamingCheckpointManager.repartition(str(way.folder / "q" / "checkpoint"), 5)
+        way.run(frame(90))
 
-    assert road.exactly(60)
-    assert skipped(road) == {3: (1 if crash else 0, "unchanged")}
+    assert way.exactly(60)
+    assert skipped(way) == {3: (1 if crash else 0, "unchanged")}

@@ -25,7 +25,7 @@ ROWS = [(f"k{number % 17}", str(number)) for number in range(400)]
 
 
 def prepared(bench: Bench) -> dict[tuple[int, int], list[str]]:
-    """Give the attempts that have prepared, by epoch and slot: Spark's own numbers of the tasks, oldest first."""
+    """Return the attempts that have prepared, by epoch and slot: Spark's own numbers of the tasks, oldest first."""
     found: dict[tuple[int, int], list[str]] = {}
     for event in sorted(bench.seen_events("slot.prepared"), key=lambda event: float(str(event["t"]))):
         place = int(str(event["epoch"])), int(str(event["slot"]))
@@ -34,7 +34,7 @@ def prepared(bench: Bench) -> dict[tuple[int, int], list[str]]:
 
 
 def twins(bench: Bench) -> tuple[int, int] | None:
-    """Give epoch and slot at which two attempts have prepared."""
+    """Return epoch and slot at which two attempts have prepared."""
     return next((place for place, attempts in prepared(bench).items() if len(attempts) > 1), None)
 
 
@@ -49,11 +49,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 
 def ways(in_ci: tuple[str, str]) -> pytest.MarkDecorator:
-    """Each road and sink; one of them in CI."""
+    """Each way and sink; one of them in CI."""
     every = [("format", "files"), ("format", "kafka"), ("foreachBatch", "kafka")]
-    marks = {way: () if way == in_ci else (pytest.mark.long,) for way in every}
+    marks = {how: () if how == in_ci else (pytest.mark.long,) for how in every}
     return pytest.mark.parametrize(
-        ("road", "sink"), [pytest.param(*way, marks=marks[way], id="-".join(way)) for way in every]
+        ("way", "sink"), [pytest.param(*how, marks=marks[how], id="-".join(how)) for how in every]
     )
 
 
@@ -73,7 +73,7 @@ def start(bench: Bench, cluster: Standalone, failpoints: str, *arguments: str) -
 
 @ways(in_ci=("format", "files"))
 def test_a_stage_that_is_tried_again_doubles_nothing(
-    bench: Bench, cluster: Standalone, road: str, sink: str
+    bench: Bench, cluster: Standalone, way: str, sink: str
 ) -> None:
     """Both slots have prepared, and one executor dies with its half of the shuffle files.
 
@@ -81,7 +81,7 @@ def test_a_stage_that_is_tried_again_doubles_nothing(
     attempt at one of them still lives.
     """
     armed = "slot.after_prepare=pause@1#dies, slot.after_prepare=pause@2#lives"
-    run = start(bench, cluster, armed, "--road", road, "--sink", sink, "--work", "shuffle")
+    run = start(bench, cluster, armed, "--way", way, "--sink", sink, "--work", "shuffle")
     try:
         dies, lives = (executor_of(run.wait_for(f"slot.after_prepare#{name}")) for name in ("dies", "lives"))
         assert dies != lives
@@ -104,13 +104,13 @@ def test_a_stage_that_is_tried_again_doubles_nothing(
 
 
 @ways(in_ci=("foreachBatch", "kafka"))
-def test_a_speculative_twin_doubles_nothing(bench: Bench, cluster: Standalone, road: str, sink: str) -> None:
+def test_a_speculative_twin_doubles_nothing(bench: Bench, cluster: Standalone, way: str, sink: str) -> None:
     """The first attempt is slow after it has prepared; its twin prepares beside it; both go on at once."""
     for setting in ("=true", ".interval=100ms", ".quantile=0.5", ".multiplier=1.1"):
         bench.args += ["--conf", f"spark.speculation{setting}"]
     # The third pass is the twin's: while the first stands still, the other slot's is the second.
     armed = "slot.after_prepare=pause@1#slow, slot.after_prepare=pause@3#twin"
-    run = start(bench, cluster, armed, "--road", road, "--sink", sink)
+    run = start(bench, cluster, armed, "--way", way, "--sink", sink)
     try:
         slow, twin = (run.wait_for(f"slot.after_prepare#{name}") for name in ("slow", "twin"))
         assert slow != twin

@@ -19,7 +19,7 @@ class Bound:
     slots: int = 1
 
     def config(self, *, mutant: str = "", lively: bool = False, instead: str = "") -> str:
-        """Give ``Small.cfg`` with other numbers, and with another law in place of all of them.
+        """Return ``Small.cfg`` with other numbers, and with another law in place of all of them.
 
         A search for what must come to pass knows no symmetry, nor does a counterexample that people read.
         """

@@ -14,7 +14,7 @@ OFFSETS = "__consumer_offsets"
 
 
 def producers(admin: Admin, topic: str, partition: int) -> list[tuple[int, int, int, int]]:
-    """Give producer id, epoch, coordinator epoch and start of each transaction that is open in a partition."""
+    """Return producer id, epoch, coordinator epoch and start of each transaction that is open in a partition."""
     wanted = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
     found = admin.send(DescribeProducersRequest(topics=[wanted])).topics[0].partitions[0]
     assert found.error_code == 0

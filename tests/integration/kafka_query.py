@@ -80,7 +80,7 @@ class Query:
         assert producer.flush(30) == 0
 
     def consumer(self, isolation: str) -> Consumer:
-        """Give a reader of the whole topic, which says where it comes to the end."""
+        """Return a reader of the whole topic, which says where it comes to the end."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.options["kafka.bootstrap.servers"],

@@ -48,7 +48,7 @@ def query(broker: EmbeddedKafka) -> Query:
 
 
 def offsets(broker: EmbeddedKafka, group: str) -> dict[tuple[str, int], tuple[int, int]]:
-    """Give what a group has committed, and the end of each partition, as an exporter asks for them."""
+    """Return what a group has committed, and the end of each partition, as an exporter asks for them."""
     admin = broker.admin()
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     committed = {(each.topic, each.partition): each.offset for each in answer.topic_partitions}

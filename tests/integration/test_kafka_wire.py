@@ -41,7 +41,7 @@ class Wire:
         return Query(self.kafka, **{"kafka.bootstrap.servers": self.proxy.address, **options})
 
     def last(self, api: Api, handle: Handle) -> bytes:
-        """Give the newest request of a kind that names the transaction; send it again, late."""
+        """Return the newest request of a kind that names the transaction; send it again, late."""
         name = str(handle.data["transactional_id"]).encode()
         found = [each for each in self.proxy.requests(api) if name in each.body]
         assert found, f"no {api.name} for {name.decode()} was sent"

@@ -23,7 +23,7 @@ STORE: Final = "tests/unit/test_log_store.py::"
 CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
-DESK: Final = "tests/unit/test_runtime_desk.py::"
+QUERY: Final = "tests/unit/test_coordinator_query.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
@@ -86,8 +86,9 @@ DEFECTS: Final = (
         before="    else:\n        return stop(StopReason.PASSED, _unexplained(passed, seen=seen))\n",
         after="    else:\n        why = Skip.FOREIGN\n",
         tests=(
-            DESK + "test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works",
-            DESK + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
+            QUERY + "test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works",
+            QUERY
+            + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
         ),
         says="DID NOT RAISE",
     ),
@@ -99,7 +100,8 @@ DEFECTS: Final = (
         before="        return epoch - 1 if epoch > 0 else None\n",
         after="        return None\n",
         tests=(
-            DESK + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
+            QUERY
+            + "test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence",
         ),
         says="DID NOT RAISE",
     ),
@@ -110,18 +112,18 @@ DEFECTS: Final = (
         file="checkpoint/passed.py",
         before="    return clocks is not None and clocks == _clocks(checkpoint, epoch - 1)\n",
         after="    return clocks is not None\n",
-        tests=(DESK + "test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on",),
+        tests=(QUERY + "test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on",),
         says="DID NOT RAISE",
     ),
     Defect(
         name="adopted-within-a-run",
         group=LOG,
         what="With adopt left on, a running query takes over what its own function has passed by",
-        file="coordinator/planner.py",
+        file="coordinator/query.py",
         before="taken=self.settings.adopt and epoch < since)\n",
         after="taken=self.settings.adopt)\n",
         tests=(
-            DESK + "test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_start_only",
+            QUERY + "test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_start_only",
         ),
         says="DID NOT RAISE",
     ),
@@ -489,10 +491,10 @@ DEFECTS: Final = (
         name="decision-waits-for-the-fold",
         group=LOG,
         what="The log is folded in the thread of the decision: every twentieth epoch waits for some hundred files",
-        file="coordinator/planner.py",
+        file="coordinator/query.py",
         before="            aside=True,\n",
         after="",
-        tests=(DESK + "test_no_decision_waits_for_the_log_to_be_folded",),
+        tests=(QUERY + "test_no_decision_waits_for_the_log_to_be_folded",),
         says="MainThread",
     ),
     Defect(
@@ -1125,8 +1127,8 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A broker that holds us back by a quota is taken for one that is gone: others are asked who leads",
         file="sinks/kafka/producers/delivery.py",
-        before="                self._wait_a_while(lane)\n            return\n",
-        after="                self._put_off(lane)\n            return\n",
+        before="                self._wait_a_while(queue)\n            return\n",
+        after="                self._put_off(queue)\n            return\n",
         tests=(
             DELIVERY + "test_a_batch_that_is_held_back_by_a_quota_is_sealed_once_and_nobody_else_is_asked",
         ),
@@ -1136,9 +1138,9 @@ DEFECTS: Final = (
         group=KAFKA,
         what="Rows of which nothing is known, as their answer is missing, are taken for delivered",
         file="sinks/kafka/producers/delivery.py",
-        before="            for lane in flight.lanes:\n                self._put_off(lane)\n"
+        before="            for queue in flight.queues:\n                self._put_off(queue)\n"
         "            return\n        found",
-        after="            for lane in flight.lanes:\n                self.bytes -= lane.waiting.popleft().size\n"
+        after="            for queue in flight.queues:\n                self.bytes -= queue.waiting.popleft().size\n"
         "            return\n        found",
         tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
     ),
@@ -1169,9 +1171,9 @@ DEFECTS: Final = (
         group=KAFKA,
         what="Rows that are sent again get a new sequence number, so a broker that has them takes them twice",
         file="sinks/kafka/producers/delivery.py",
-        before="        lane.not_before = time.monotonic() + lane.pause_s * random",
-        after="        lane.sequence = record_batches.next_sequence(lane.sequence, lane.waiting[0].count)\n"
-        "        lane.not_before = time.monotonic() + lane.pause_s * random",
+        before="        queue.not_before = time.monotonic() + queue.pause_s * random",
+        after="        queue.sequence = record_batches.next_sequence(queue.sequence, queue.waiting[0].count)\n"
+        "        queue.not_before = time.monotonic() + queue.pause_s * random",
         tests=(DELIVERY + "test_what_befalls_one_request_costs_no_row",),
     ),
     Defect(
@@ -1235,7 +1237,7 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A topic that was made anew is remembered as it was, and every attempt fails by it",
         file="sinks/kafka/producers/direct_producer.py",
-        before="            for topic, _ in self._batches.lanes:\n                self._topics.forget(topic)\n",
+        before="            for topic, _ in self._batches.queues:\n                self._topics.forget(topic)\n",
         after="",
         tests=(
             DELIVERY + "test_what_was_known_of_a_topic_outlives_no_attempt_whose_partitions_are_not_there",
@@ -1608,11 +1610,11 @@ DEFECTS: Final = (
         name="limit-of-letters-by-slot-only",
         group=DECISION,
         what="The slots of an epoch may together refuse more rows than its limit",
-        file="coordinator/planner.py",
+        file="coordinator/query.py",
         before="            if few and sum(each.letters.rows for each in few if each.letters) > limit:\n",
         after="            if few and limit < 0:\n",
         tests=(
-            "tests/unit/test_runtime_desk.py::test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision",
+            "tests/unit/test_coordinator_query.py::test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision",
         ),
         says="DID NOT RAISE",
     ),

@@ -500,7 +500,7 @@ class World:
     def _drive(
         self, driver: Driver, state: p.State, commands: Sequence[p.Command], *, plan: Plan | None = None
     ) -> Generator[str, str, Plan | None]:
-        """Give the plan, the one to start tasks by or the one that came in; None where the run must stop."""
+        """Yield the plan, the one to start tasks by or the one that came in; None where the run must stop."""
         queue = deque(commands)
         while queue:
             command = queue.popleft()
@@ -724,7 +724,7 @@ def names(votes: Sequence[Vote]) -> frozenset[str]:
 
 
 def checksum(rows: Sequence[str]) -> str:
-    """Give the sum of the rows' hashes, as the runtime does."""
+    """Return the sum of the rows' hashes, as the runtime does."""
     total = sum(int.from_bytes(hashlib.blake2b(row.encode(), digest_size=8).digest()) for row in rows)
     return f"{total % 2**64:016x}"
 
@@ -732,7 +732,7 @@ def checksum(rows: Sequence[str]) -> str:
 def vote_of(
     plan: Plan, driver: int, sink: str, slot: int, rows: tuple[str, ...], handle: Handle | None
 ) -> Vote:
-    """Give the vote of one attempt."""
+    """Return the vote of one attempt."""
     return Vote(
         sink=sink,
         epoch=plan.epoch,

@@ -373,7 +373,7 @@ def in_child(action: Callable[[], object], *folders: Path, fault: Fault | None =
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Path]:
-    """Give a folder in memory, where there is one; and import once what every child needs."""
+    """Return a folder in memory, where there is one; and import once what every child needs."""
     place = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
     with tempfile.TemporaryDirectory(dir=place if place.is_dir() else None) as folder:
         World(Path(folder) / "warm").history()
@@ -382,7 +382,7 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture
 def world(memory: Path) -> Iterator[World]:
-    """Give a world of its own to a test."""
+    """Return a world of its own to a test."""
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield World(Path(folder) / "world")
 

@@ -207,7 +207,7 @@ class Disk(LocalStore):
 
 @pytest.fixture
 def quick() -> Iterator[Path]:
-    """Give a folder in memory, where there is one: thousands of fsyncs would make a disk the test's subject."""
+    """Return a folder in memory, where there is one: thousands of fsyncs would make a disk the test's subject."""
     memory = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)

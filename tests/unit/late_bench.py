@@ -73,7 +73,7 @@ class Lives:
         return process
 
     def live(self, word: str = "", *, armed: str = "") -> tuple[int, str]:
-        """Give the exit code, and the last line that was said."""
+        """Return the exit code, and the last line that was said."""
         return self.end(self.start(word, armed=armed))
 
     @staticmethod

@@ -98,7 +98,7 @@ class BoxSink(TwoPhaseCommitSink[str]):
 
 
 @dataclass
-class Desk:
+class QueryCoordinator:
     """One checkpoint and one box."""
 
     path: Path

@@ -42,7 +42,7 @@ def without(given: World, *gone: Seen) -> World:
 
 
 def of_epoch(given: World, sink: str, epoch: int, partition: int | None = None) -> list[Seen]:
-    """Give the rows that a sink shows of an epoch, or of one slot of it."""
+    """Return the rows that a sink shows of an epoch, or of one slot of it."""
     ranges = (given.decisions or ())[epoch].ranges
     inputs = {
         each.value

@@ -87,7 +87,7 @@ class Checkpoint:
         return self.folder / "onceonly" / name
 
     def world(self, epochs: int, decisions: list[Decision] | None = None) -> World:
-        """Give a world in which everything was written that the log says."""
+        """Return a world in which everything was written that the log says."""
         inputs = [
             Input(
                 4 * epoch + 2 * partition + n,

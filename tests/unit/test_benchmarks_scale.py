@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def points() -> list[Point]:
-    """Give points that lie on known lines."""
+    """Return points that lie on known lines."""
     found: list[Point] = []
     for sinks, slots in links.SIZES:
         at = {"sinks": sinks, "handles": sinks * slots}

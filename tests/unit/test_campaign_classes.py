@@ -36,7 +36,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
 
 
 def written(option: str) -> Path:
-    """Give the file that a JVM is asked to write."""
+    """Return the file that a JVM is asked to write."""
     return Path(option.removeprefix("-XX:ArchiveClassesAtExit=").split(" ")[0])
 
 

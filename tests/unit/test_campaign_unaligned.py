@@ -23,7 +23,7 @@ def series(name: str, *counted: int, expected: int = 100, killed: int = 1) -> Se
 
 
 def shapes(picture: str, kind: str) -> list[tuple[float, float]]:
-    """Give top and height of each rectangle of a kind."""
+    """Return top and height of each rectangle of a kind."""
     root = ET.fromstring(picture)  # noqa: S314  we have drawn it ourselves
     found = [each for each in root.iter(f"{SVG}rect") if each.get("class") == kind]
     return [(float(each.get("y", "")), float(each.get("height", ""))) for each in found]

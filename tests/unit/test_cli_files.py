@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.disk_bench import COLUMNS, World, armed
-from tests.unit.operator_bench import Desk, run
+from tests.unit.operator_bench import QueryCoordinator, run
 
 from onceonly import files
 from onceonly.coordinator.coordinator import Coordinator, Participant
@@ -141,9 +141,9 @@ def test_a_target_that_is_not_mounted_is_left_alone(world: World) -> None:
 def test_a_checkpoint_without_file_sinks_and_a_folder_without_anything_are_wrong_usage(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path / "cp")
-    desk.complete(0)
-    for place in (desk.path, tmp_path / "none"):
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0)
+    for place in (coordinator.path, tmp_path / "none"):
         assert run("files", "expire", place, "--older-than", "0s", "--yes").returncode == 64
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.unit.operator_bench import BOX, QUERY, Desk, here, run
+from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, here, run
 
 from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
@@ -21,11 +21,11 @@ from onceonly.log.presence import Presence
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path / "cp")
-    desk.complete(0, 1)
-    desk.decide(2)
-    return desk
+def coordinator(tmp_path: Path) -> QueryCoordinator:
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0, 1)
+    coordinator.decide(2)
+    return coordinator
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_status(arguments: list[str], status: int, capsys: pytest.CaptureFixture
 
 
 def test_in_a_pipe_nothing_is_cut_and_nothing_is_coloured(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "cp")
+    coordinator = QueryCoordinator(tmp_path / "cp")
     name = "a-very-long-transaction." * 20
-    desk.set_barrier(0)
-    desk.log.put_link(desk.link(0, votes=[desk.vote(0, name=name)]))
+    coordinator.set_barrier(0)
+    coordinator.log.put_link(coordinator.link(0, votes=[coordinator.vote(0, name=name)]))
     shown = run("checkpoints", "show", "chk-0", tmp_path, COLUMNS="40")
     assert name in shown.stdout
     assert "\x1b" not in shown.stdout
@@ -67,10 +67,10 @@ def test_in_a_pipe_nothing_is_cut_and_nothing_is_coloured(tmp_path: Path) -> Non
 
 
 def test_in_a_narrow_terminal_an_id_goes_on_in_the_next_line(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "cp")
+    coordinator = QueryCoordinator(tmp_path / "cp")
     name = "0123456789" * 10
-    desk.set_barrier(0)
-    desk.log.put_link(desk.link(0, votes=[desk.vote(0, name=name)]))
+    coordinator.set_barrier(0)
+    coordinator.log.put_link(coordinator.link(0, votes=[coordinator.vote(0, name=name)]))
     text = _in_terminal("transactions", "list", str(tmp_path), columns=60, NO_COLOR="1")
     assert "\x1b[3" not in text
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
@@ -103,16 +103,16 @@ def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) ->
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
-def test_at_a_terminal_it_asks_first(desk: Desk, answer: str, done: bool) -> None:  # noqa: FBT001
+def test_at_a_terminal_it_asks_first(coordinator: QueryCoordinator, answer: str, done: bool) -> None:  # noqa: FBT001
     text = _in_terminal(
-        "transactions", "resolve", str(desk.path), "--sink", f"box={BOX}", columns=100, answer=answer
+        "transactions", "resolve", str(coordinator.path), "--sink", f"box={BOX}", columns=100, answer=answer
     )
     assert "Shall this be done?" in text
-    assert ("t2-0.done" in desk.seen()) is done
+    assert ("t2-0.done" in coordinator.seen()) is done
 
 
-def test_machines_get_stable_keys(desk: Desk) -> None:
-    listed = json.loads(run("checkpoints", "list", desk.path, "--json").stdout)
+def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
+    listed = json.loads(run("checkpoints", "list", coordinator.path, "--json").stdout)
     assert sorted(listed) == ["checkpoints", "problems"]
     (checkpoint,) = listed["checkpoints"]
     assert sorted(checkpoint) == [
@@ -127,7 +127,7 @@ def test_machines_get_stable_keys(desk: Desk) -> None:
     assert [(item["name"], item["state"], item["pending"]) for item in checkpoint["epochs"]] == [
         ("chk-2", "decided", 2), ("chk-1", "complete", 0), ("chk-0", "complete", 0),
     ]  # fmt: skip
-    shown = json.loads(run("checkpoints", "show", "chk-2", desk.path, "--json").stdout)
+    shown = json.loads(run("checkpoints", "show", "chk-2", coordinator.path, "--json").stdout)
     epoch = shown["checkpoints"][0]["epoch"]
     assert {"sources", "chain", "handles", "steps", "spark", "bytes", "note"} <= epoch.keys()
     assert epoch["sources"][0]["partitions"][0] == {
@@ -136,21 +136,21 @@ def test_machines_get_stable_keys(desk: Desk) -> None:
     assert epoch["handles"][0]["data"] == {"box": 1}
 
 
-def test_every_key_is_in_the_reference(desk: Desk) -> None:
+def test_every_key_is_in_the_reference(coordinator: QueryCoordinator) -> None:
     reference = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
     for command in (
         ["checkpoints", "list"],
         ["checkpoints", "show", "chk-2"],
         ["transactions", "list", "--ask"],
     ):
-        told = json.loads(run(*command, desk.path, "--json").stdout)
+        told = json.loads(run(*command, coordinator.path, "--json").stdout)
         assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
-    told = json.loads(run("transactions", "resolve", "--yes", desk.path, "--json").stdout)
+    told = json.loads(run("transactions", "resolve", "--yes", coordinator.path, "--json").stdout)
     assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
 
 
 def _keys(value: object) -> set[str]:
-    """Give all keys, but for those of maps whose keys are the user's."""
+    """Return all keys, but for those of maps whose keys are the user's."""
     if isinstance(value, dict):
         below = [
             item for key, item in value.items() if key not in {"sinks", "outcomes", "data", "dead_letters"}
@@ -159,15 +159,15 @@ def _keys(value: object) -> set[str]:
     return set().union(*map(_keys, value)) if isinstance(value, list) else set()
 
 
-def test_a_living_run_is_shown(desk: Desk) -> None:
-    presence = Presence.hold(str(desk.path), actor="driver")
-    shown = run("checkpoints", "list", desk.path)
+def test_a_living_run_is_shown(coordinator: QueryCoordinator) -> None:
+    presence = Presence.hold(str(coordinator.path), actor="driver")
+    shown = run("checkpoints", "list", coordinator.path)
     assert f"alive (host {os.uname().nodename}, process {os.getpid()} (driver))" in shown.stdout
     presence.close()
-    assert "run down" in run("checkpoints", "list", desk.path).stdout
+    assert "run down" in run("checkpoints", "list", coordinator.path).stdout
 
 
-def test_messages_go_to_stderr_and_data_to_stdout(desk: Desk, tmp_path: Path) -> None:
+def test_messages_go_to_stderr_and_data_to_stdout(coordinator: QueryCoordinator, tmp_path: Path) -> None:
     (tmp_path / "broken/onceonly").mkdir(parents=True)
     (tmp_path / "broken/onceonly/identity.json").write_bytes(b"{}")
     told = run("checkpoints", "list", tmp_path)
@@ -181,9 +181,9 @@ def test_messages_go_to_stderr_and_data_to_stdout(desk: Desk, tmp_path: Path) ->
 # --- a checkpoint that moved ------------------------------------------------------------------------------
 
 
-def test_a_move_is_seen_listed_and_accepted(desk: Desk, tmp_path: Path) -> None:
+def test_a_move_is_seen_listed_and_accepted(coordinator: QueryCoordinator, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    shutil.move(desk.path, new)
+    shutil.move(coordinator.path, new)
     listed = run("checkpoints", "list", new)
     assert (listed.returncode, "moved here from" in listed.stdout, "chk-2" in listed.stdout) == (
         1,
@@ -192,7 +192,7 @@ def test_a_move_is_seen_listed_and_accepted(desk: Desk, tmp_path: Path) -> None:
     )
     unasked = run("checkpoints", "accept-move", new)
     assert unasked.returncode == 64
-    assert f"from file://{desk.path}\n  to   file://{new}" in unasked.stderr
+    assert f"from file://{coordinator.path}\n  to   file://{new}" in unasked.stderr
     assert run("checkpoints", "accept-move", new, "--yes").returncode == 0
     assert run("checkpoints", "list", new).returncode == 0
     open_log(str(new), query=QUERY, create=True)
@@ -201,8 +201,8 @@ def test_a_move_is_seen_listed_and_accepted(desk: Desk, tmp_path: Path) -> None:
     assert (again.returncode, "nothing to do" in again.stderr) == (0, True)
 
 
-def test_a_copy_is_no_move(desk: Desk, tmp_path: Path) -> None:
-    shutil.copytree(desk.path, tmp_path / "copy")
+def test_a_copy_is_no_move(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    shutil.copytree(coordinator.path, tmp_path / "copy")
     told = run("checkpoints", "accept-move", tmp_path / "copy", "--yes", "--force")
     assert told.returncode == 1
     assert "is a copy: the same decision log is still at" in told.stderr
@@ -210,20 +210,22 @@ def test_a_copy_is_no_move(desk: Desk, tmp_path: Path) -> None:
         open_log(str(tmp_path / "copy"), query=QUERY, create=True)
 
 
-def test_a_link_left_at_the_old_place_is_no_copy(desk: Desk, tmp_path: Path) -> None:
-    shutil.move(desk.path, tmp_path / "new")
-    desk.path.symlink_to(tmp_path / "new")
+def test_a_link_left_at_the_old_place_is_no_copy(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    shutil.move(coordinator.path, tmp_path / "new")
+    coordinator.path.symlink_to(tmp_path / "new")
     assert run("checkpoints", "accept-move", tmp_path / "new", "--yes").returncode == 0
 
 
-def test_another_checkpoint_at_the_old_place_is_no_copy(desk: Desk, tmp_path: Path) -> None:
-    shutil.move(desk.path, tmp_path / "new")
-    Desk(desk.path, query="other")
+def test_another_checkpoint_at_the_old_place_is_no_copy(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    shutil.move(coordinator.path, tmp_path / "new")
+    QueryCoordinator(coordinator.path, query="other")
     assert run("checkpoints", "accept-move", tmp_path / "new", "--yes").returncode == 0
 
 
-def test_a_move_under_a_living_run_is_refused(desk: Desk, tmp_path: Path) -> None:
-    shutil.move(desk.path, tmp_path / "new")
+def test_a_move_under_a_living_run_is_refused(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    shutil.move(coordinator.path, tmp_path / "new")
     presence = Presence.hold(str(tmp_path / "new"), actor="driver")
     told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
     presence.close()
@@ -232,16 +234,16 @@ def test_a_move_under_a_living_run_is_refused(desk: Desk, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("happens", ["a run starts", "the old one comes back"])
 def test_a_move_is_looked_at_again_after_a_person_has_thought(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
 ) -> None:
-    shutil.move(desk.path, tmp_path / "new")
+    shutil.move(coordinator.path, tmp_path / "new")
     started: list[Presence] = []
 
     def think(_question: str, *, yes: bool) -> bool:
         if happens == "a run starts":
             started.append(Presence.hold(str(tmp_path / "new"), actor="driver"))
         else:
-            shutil.copytree(tmp_path / "new", desk.path)
+            shutil.copytree(tmp_path / "new", coordinator.path)
         return not yes
 
     monkeypatch.setattr(shared, "agreed", think)
@@ -256,7 +258,7 @@ def test_a_move_is_looked_at_again_after_a_person_has_thought(
 
 
 def test_an_old_place_whose_folder_is_not_here_may_be_a_disk_that_is_not_mounted(tmp_path: Path) -> None:
-    Desk(tmp_path / "disk/cp").complete(0)
+    QueryCoordinator(tmp_path / "disk/cp").complete(0)
     shutil.move(tmp_path / "disk/cp", tmp_path / "new")
     shutil.rmtree(tmp_path / "disk")
     told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
@@ -270,7 +272,7 @@ def test_an_old_place_whose_folder_is_not_here_may_be_a_disk_that_is_not_mounted
 
 def test_one_of_several_that_cannot_be_accepted_hides_no_other(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        Desk(tmp_path / name, query=name).complete(0)
+        QueryCoordinator(tmp_path / name, query=name).complete(0)
     shutil.copytree(tmp_path / "a", tmp_path / "new/a")
     shutil.move(tmp_path / "b", tmp_path / "new/b")
     told = run("checkpoints", "accept-move", tmp_path / "new", "--yes")
@@ -281,7 +283,7 @@ def test_one_of_several_that_cannot_be_accepted_hides_no_other(tmp_path: Path) -
 # --- speed ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_heavy_is_imported_for_a_look(desk: Desk) -> None:
+def test_nothing_heavy_is_imported_for_a_look(coordinator: QueryCoordinator) -> None:
     code = (
         "import sys, onceonly.cli; onceonly.cli.run(sys.argv[1:]); "
         "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'confluent_kafka', 'kafka', 'onceonly_proof.demo', "
@@ -293,7 +295,7 @@ def test_nothing_heavy_is_imported_for_a_look(desk: Desk) -> None:
         ["transactions", "list", "--all"],
     ):
         done = subprocess.run(
-            [sys.executable, "-c", code, *command, str(desk.path)],
+            [sys.executable, "-c", code, *command, str(coordinator.path)],
             capture_output=True,
             text=True,
             check=False,

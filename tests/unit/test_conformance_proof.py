@@ -13,8 +13,8 @@ import pytest
 from tests.unit.conformance_doctored import BROKEN, FolderSuite
 
 from onceonly_proof.conformance import world
+from onceonly_proof.conformance.forker import Forker
 from onceonly_proof.conformance.lives import Lives
-from onceonly_proof.conformance.nursery import Nursery
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ PARAMETERS = ("point", "slots", "sink", "paused", "sample")
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery(FolderSuite) as nursery:
-        yield nursery
+def forker() -> Iterator[Forker]:
+    with Forker(FolderSuite) as forker:
+        yield forker
 
 
-def run(suite: type[FolderSuite], test: str, nursery: Nursery) -> None:
+def run(suite: type[FolderSuite], test: str, forker: Forker) -> None:
     """Run one test of a suite, as pytest would with that parameter."""
     name, _, values = test.rstrip("]").partition("[")
     method = getattr(suite(), name)
@@ -43,7 +43,7 @@ def run(suite: type[FolderSuite], test: str, nursery: Nursery) -> None:
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         place = Path(folder)
         with World(suite(), place / "world") as made:
-            others = {"world": made, "nursery": nursery, "place": place, **given}
+            others = {"world": made, "forker": forker, "place": place, **given}
             names = method.__code__.co_varnames[1 : method.__code__.co_argcount]
             keywords = method.__code__.co_varnames[
                 method.__code__.co_argcount : method.__code__.co_argcount + method.__code__.co_kwonlyargcount
@@ -66,28 +66,26 @@ def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
 
 
 @pytest.mark.parametrize("test", sorted({test for _, test, _ in BROKEN}))
-def test_a_good_sink_passes(nursery: Nursery, test: str) -> None:
-    run(FolderSuite, test, nursery)
+def test_a_good_sink_passes(forker: Forker, test: str) -> None:
+    run(FolderSuite, test, forker)
 
 
 @pytest.mark.parametrize(
     ("suite", "test", "saying"), BROKEN, ids=[f"{each.sink.__name__}-{test}" for each, test, _ in BROKEN]
 )
 def test_each_broken_sink_is_named_by_its_test(
-    nursery: Nursery, suite: type[FolderSuite], test: str, saying: str
+    forker: Forker, suite: type[FolderSuite], test: str, saying: str
 ) -> None:
     with pytest.raises(AssertionError, match=saying):
-        run(suite, test, nursery)
+        run(suite, test, forker)
 
 
 def test_every_test_of_the_suite_has_been_seen_to_fail() -> None:
     assert set(NAMES) == TESTS
 
 
-def test_a_crash_point_that_is_armed_and_does_not_fire_fails_the_test(
-    nursery: Nursery, tmp_path: Path
-) -> None:
-    with World(FolderSuite(), tmp_path) as made, Lives(made, nursery) as lives:
+def test_a_crash_point_that_is_armed_and_does_not_fire_fails_the_test(forker: Forker, tmp_path: Path) -> None:
+    with World(FolderSuite(), tmp_path) as made, Lives(made, forker) as lives:
         with pytest.raises(AssertionError, match=r"the crash point plan\.after_recommit fires"):
             lives.killed_at("plan.after_recommit")
         lives.check()

@@ -33,7 +33,7 @@ JUMPS = {
 
 @pytest.fixture(params=JUMPS)
 def jump(request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Give what makes the clocks of this process jump; for a child, as nothing sets them right again."""
+    """Return what makes the clocks of this process jump; for a child, as nothing sets them right again."""
 
     def now() -> None:
         looks = 0

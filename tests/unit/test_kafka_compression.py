@@ -14,7 +14,7 @@ SIZES = [0, 1, 1000, 65_535, 65_536, 65_537, 300_000]
 
 
 def texts(size: int) -> list[bytes]:
-    """Give one that gets smaller, and one that does not."""
+    """Return one that gets smaller, and one that does not."""
     return [(b"event," * (size // 6 + 1))[:size], random.Random(7).randbytes(size)]
 
 

@@ -65,7 +65,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def ready(manager: Manager, wanted: int) -> Connections:
-    """Give connections of which so many are there."""
+    """Return connections of which so many are there."""
     found = Connections(manager)
     for _ in range(2):
         found._to(NODE, wanted)

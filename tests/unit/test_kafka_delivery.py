@@ -540,7 +540,7 @@ def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others(
             [pa.array([b"v" * 50] * 100), partitions], names=["value", "partition"]
         )
         made.write(batch, "t", 0, mark=mark, wait_s=5)
-    pieces = {lane.partition: batch.records for lane, batch in made._batches._open.items()}
+    pieces = {queue.partition: batch.records for queue, batch in made._batches._open.items()}
     assert len(pieces[1]) == 10
     assert {type(piece) for piece in pieces[1]} == {bytes}
     assert {type(piece) for piece in pieces[0]} == {pa.Buffer}
@@ -560,7 +560,7 @@ def test_after_a_batch_that_was_too_large_the_next_ones_are_smaller() -> None:
     made._delivery.limits["t"] = 1_000
     mark = made.failures.begin()
     made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 96] * 100}), "t", 0, mark=mark, wait_s=5)
-    assert {batch.size <= 1_000 for lane in made._delivery._lanes for batch in lane.waiting} == {True}
+    assert {batch.size <= 1_000 for queue in made._delivery._queues for batch in queue.waiting} == {True}
 
 
 def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() -> None:

@@ -1,4 +1,4 @@
-"""A query that lives long: its log's folder stays small, and a fresh start is quick. Real desk, log and disk."""
+"""A query that lives long: its log's folder stays small, and a fresh start is quick. Real coordinator, log and disk."""
 
 from __future__ import annotations
 

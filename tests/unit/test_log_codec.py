@@ -95,7 +95,7 @@ FORMAT_2: dict[str, tuple[str, Any]] = {
 
 
 def forged(body: bytes, **changes: object) -> bytes:
-    """Give a file whose header is right, but for the changes."""
+    """Return a file whose header is right, but for the changes."""
     header = {
         "format": "onceonly",
         "kind": "link",

@@ -39,7 +39,7 @@ OF_FOLDER = ("target-id",)
 
 @pytest.fixture(scope="module")
 def half_done(memory: Path) -> Iterator[tuple[World, Path]]:
-    """Give a world in which an epoch is half committed, and a copy of it."""
+    """Return a world in which an epoch is half committed, and a copy of it."""
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         world = World(Path(folder) / "world")
         world.history()
@@ -51,7 +51,7 @@ def half_done(memory: Path) -> Iterator[tuple[World, Path]]:
 
 
 def damages(data: bytes) -> dict[str, bytes]:
-    """Give damaged forms of a file, the same ones each time."""
+    """Return damaged forms of a file, the same ones each time."""
     chance = random.Random(len(data))
     found = {
         f"cut to {size}": data[:size] for size in {0, 1, len(data) // 2, len(data) - 1} if size < len(data)

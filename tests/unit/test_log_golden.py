@@ -101,7 +101,7 @@ def test_a_moved_world_is_refused_until_it_is_told_to_be_at_home_and_then_goes_o
 
 @pytest.fixture(params=HALF_WAY, ids=lambda path: path.name)
 def midway(request: pytest.FixtureRequest, memory: Path) -> Iterator[World]:
-    """Give a world that was left in the middle of an epoch, at home where it now is."""
+    """Return a world that was left in the middle of an epoch, at home where it now is."""
     folder = memory / str(request.param.name)
     shutil.copytree(request.param, folder)
     at_home(folder)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.operator_bench import QUERY, Desk
+from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.codec import VERSION
@@ -20,21 +20,21 @@ def problems(path: Path) -> list[str]:
 
 
 def test_a_checkpoint_is_found_by_its_folder_its_address_and_its_log(tmp_path: Path) -> None:
-    Desk(tmp_path / "cp")
+    QueryCoordinator(tmp_path / "cp")
     for location in (str(tmp_path / "cp"), f"file://{tmp_path}/cp", str(tmp_path / "cp" / "onceonly")):
         (found,) = find(location).checkpoints
         assert (found.path, found.query, found.moved) == (tmp_path / "cp", QUERY, None)
 
 
 def test_the_current_folder_is_a_path_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Desk(tmp_path / "cp")
+    QueryCoordinator(tmp_path / "cp")
     monkeypatch.chdir(tmp_path)
     assert [found.path.name for found in find(".").checkpoints] == ["cp"]
 
 
 def test_several_are_found_below_a_folder_and_a_damaged_one_hides_none(tmp_path: Path) -> None:
     for name in ("a", "deep/er/b", "z"):
-        Desk(tmp_path / name, query=name.replace("/", "-"))
+        QueryCoordinator(tmp_path / name, query=name.replace("/", "-"))
     (tmp_path / "a/onceonly/identity.json").write_bytes(b"\n")
     found = find(str(tmp_path))
     assert [each.path for each in found.checkpoints] == [tmp_path / "z", tmp_path / "deep/er/b"]
@@ -60,8 +60,8 @@ def test_a_folder_with_neither_and_no_folder_are_said_so(tmp_path: Path) -> None
 
 
 def test_a_log_of_a_newer_format_a_gap_and_a_lost_identity_are_named(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "cp")
-    desk.complete(0, 1, 2)
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0, 1, 2)
     identity = tmp_path / "cp/onceonly/identity.json"
     kept = identity.read_bytes()
     identity.write_bytes(kept.replace(b'"version":%d' % VERSION, b'"version":%d' % (VERSION + 1), 1))
@@ -74,7 +74,7 @@ def test_a_log_of_a_newer_format_a_gap_and_a_lost_identity_are_named(tmp_path: P
 
 
 def test_a_log_beside_another_querys_metadata_is_refused(tmp_path: Path) -> None:
-    Desk(tmp_path / "cp")
+    QueryCoordinator(tmp_path / "cp")
     (tmp_path / "cp/metadata").write_text('{"id":"other"}', encoding="utf-8")
     assert "is the checkpoint of query other" in problems(tmp_path)[0]
     (tmp_path / "cp/metadata").unlink()  # Spark's file is lost, the log still speaks
@@ -83,7 +83,7 @@ def test_a_log_beside_another_querys_metadata_is_refused(tmp_path: Path) -> None
 
 
 def test_the_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Desk(tmp_path / "/".join("abcdef") / "too-deep")
+    QueryCoordinator(tmp_path / "/".join("abcdef") / "too-deep")
     with pytest.raises(ConfigurationError):
         find(str(tmp_path))
     monkeypatch.setattr(module, "FOLDERS_MAX", 3)
@@ -91,7 +91,7 @@ def test_the_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Desk(tmp_path / "cp")
+    QueryCoordinator(tmp_path / "cp")
     scandir = os.scandir
 
     def refuse(path: str | Path) -> object:
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:
-    Desk(tmp_path / "cp").complete(0, 1)
+    QueryCoordinator(tmp_path / "cp").complete(0, 1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     for found in find(str(tmp_path)).checkpoints:
         assert found.run.alive is False
@@ -116,7 +116,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
 def test_every_problem_has_a_next_step(tmp_path: Path) -> None:
     (tmp_path / "x/offsets").mkdir(parents=True)
     (tmp_path / "x/metadata").touch()
-    Desk(tmp_path / "y").complete(0)
+    QueryCoordinator(tmp_path / "y").complete(0)
     (tmp_path / "y/onceonly/links").rename(tmp_path / "y/onceonly/gone")
     for problem in find(str(tmp_path)).problems:
         assert isinstance(problem.error, OnceonlyError)

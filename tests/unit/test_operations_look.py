@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operator_bench import Desk
+from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly.errors import ConfigurationError
 from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
@@ -21,59 +21,59 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "cp", keep=2)
+def coordinator(tmp_path: Path) -> QueryCoordinator:
+    return QueryCoordinator(tmp_path / "cp", keep=2)
 
 
-def listed(desk: Desk, *, limit: int | None = 20, history: bool = False) -> dict[str, str]:
-    rows = look.rows(open_checkpoint(desk.path), limit=limit, history=history)
+def listed(coordinator: QueryCoordinator, *, limit: int | None = 20, history: bool = False) -> dict[str, str]:
+    rows = look.rows(open_checkpoint(coordinator.path), limit=limit, history=history)
     return {row.view.name: row.view.state.value for row in rows}
 
 
-def test_epochs_are_listed_newest_first_each_as_it_stands(desk: Desk) -> None:
-    desk.complete(0, 1)
-    desk.settle(desk.decide(2))
-    assert listed(desk) == {"chk-2": "committed", "chk-1": "complete", "chk-0": "complete"}
-    desk.set_barrier(3)
-    assert next(iter(listed(desk).items())) == ("chk-3", "in flight")
-    desk.claim(3)
-    assert next(iter(listed(desk).items())) == ("chk-3", "aborted")
-    desk.decide(3, index=1)
-    assert next(iter(listed(desk, limit=2).items())) == ("chk-3", "decided")
-    assert list(listed(desk, limit=2)) == ["chk-3", "chk-2"]
+def test_epochs_are_listed_newest_first_each_as_it_stands(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
+    coordinator.settle(coordinator.decide(2))
+    assert listed(coordinator) == {"chk-2": "committed", "chk-1": "complete", "chk-0": "complete"}
+    coordinator.set_barrier(3)
+    assert next(iter(listed(coordinator).items())) == ("chk-3", "in flight")
+    coordinator.claim(3)
+    assert next(iter(listed(coordinator).items())) == ("chk-3", "aborted")
+    coordinator.decide(3, index=1)
+    assert next(iter(listed(coordinator, limit=2).items())) == ("chk-3", "decided")
+    assert list(listed(coordinator, limit=2)) == ["chk-3", "chk-2"]
 
 
-def test_folded_epochs_have_a_line_each_and_say_so(desk: Desk) -> None:
+def test_folded_epochs_have_a_line_each_and_say_so(coordinator: QueryCoordinator) -> None:
     for epoch in range(45):
-        desk.complete(epoch)
-        desk.log.fold()
-    assert list(listed(desk, limit=None)) == [f"chk-{epoch}" for epoch in range(44, 39, -1)]
-    everything = listed(desk, limit=None, history=True)
+        coordinator.complete(epoch)
+        coordinator.log.fold()
+    assert list(listed(coordinator, limit=None)) == [f"chk-{epoch}" for epoch in range(44, 39, -1)]
+    everything = listed(coordinator, limit=None, history=True)
     assert list(everything) == [f"chk-{epoch}" for epoch in range(44, -1, -1)]
     assert set(everything.values()) == {"complete"}
-    assert len(listed(desk, limit=7, history=True)) == 7
-    folded = look.detail(open_checkpoint(desk.path), 3)
+    assert len(listed(coordinator, limit=7, history=True)) == 7
+    folded = look.detail(open_checkpoint(coordinator.path), 3)
     assert folded.view.folded
     assert "folded" in folded.note
     assert folded.view.sinks == {"box": (6, 2)}
-    assert not look.detail(open_checkpoint(desk.path), 44).view.folded
+    assert not look.detail(open_checkpoint(coordinator.path), 44).view.folded
 
 
-def test_one_epoch_shows_barrier_chain_handles_state_and_time(desk: Desk) -> None:
-    desk.complete(0)
-    desk.set_barrier(1)
-    desk.claim(1)
-    desk.settle(desk.decide(1, index=1))
-    desk.note(1)
-    (desk.path / "state/0/1").mkdir(parents=True)
-    (desk.path / "state/0/1/1.delta").write_bytes(b"x" * 1000)
+def test_one_epoch_shows_barrier_chain_handles_state_and_time(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    coordinator.claim(1)
+    coordinator.settle(coordinator.decide(1, index=1))
+    coordinator.note(1)
+    (coordinator.path / "state/0/1").mkdir(parents=True)
+    (coordinator.path / "state/0/1/1.delta").write_bytes(b"x" * 1000)
     report = Progress(
         epoch=1, run="r", rows=15, duration_ms={"addBatch": 7},
         sources=(SourceReport(name="KafkaV2", rows=15),),
         operators=(OperatorReport(name="stateStoreSave", rows_total=4, memory_bytes=99),),
     )  # fmt: skip
-    ProgressFiles(desk.path).put(report)
-    found = look.detail(open_checkpoint(desk.path), 1)
+    ProgressFiles(coordinator.path).put(report)
+    found = look.detail(open_checkpoint(coordinator.path), 1)
     assert [(part.partition, part.start, part.end, part.span) for part in found.sources[0]] == [
         ("events/0", 10, 20, 10), ("events/1", 5, 10, 5), ("events/10", 0, 0, 0),
     ]  # fmt: skip
@@ -91,20 +91,20 @@ def test_one_epoch_shows_barrier_chain_handles_state_and_time(desk: Desk) -> Non
     assert found.view.seconds == 0.25
 
 
-def test_what_spark_reports_is_for_people_so_damage_is_a_note(desk: Desk) -> None:
-    desk.complete(0)
-    files = ProgressFiles(desk.path)
+def test_what_spark_reports_is_for_people_so_damage_is_a_note(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    files = ProgressFiles(coordinator.path)
     files.put(Progress(epoch=0))
-    path = next((desk.path / "onceonly/progress").iterdir())
+    path = next((coordinator.path / "onceonly/progress").iterdir())
     path.write_bytes(path.read_bytes()[:-3])
-    found = look.detail(open_checkpoint(desk.path), 0)
+    found = look.detail(open_checkpoint(coordinator.path), 0)
     assert found.progress is None
     assert "torn" in found.note
     assert found.view.state is EpochState.COMPLETE
 
 
-def test_the_newest_hundred_reports_stay_in_few_files(desk: Desk) -> None:
-    files, folder = ProgressFiles(desk.path), desk.path / "onceonly/progress"
+def test_the_newest_hundred_reports_stay_in_few_files(coordinator: QueryCoordinator) -> None:
+    files, folder = ProgressFiles(coordinator.path), coordinator.path / "onceonly/progress"
     for epoch in range(2 * KEEP):
         files.put(Progress(epoch=epoch))
         found = [number for number in range(2 * KEEP) if files.get(number) is not None]
@@ -112,7 +112,7 @@ def test_the_newest_hundred_reports_stay_in_few_files(desk: Desk) -> None:
         assert set(range(max(epoch - KEEP + 1, 0), epoch + 1)) <= set(found)
         assert len(list(folder.iterdir())) <= KEEP // BLOCK + 1
     files.put(Progress(epoch=2 * KEEP - 1, rows=1))
-    again = ProgressFiles(desk.path)  # another run, which goes on in the same file
+    again = ProgressFiles(coordinator.path)  # another run, which goes on in the same file
     assert again.get(2 * KEEP - 1) == Progress(epoch=2 * KEEP - 1, rows=1)
     again.put(Progress(epoch=2 * KEEP - 2, rows=2))
     assert again.get(2 * KEEP - 1) == Progress(epoch=2 * KEEP - 1, rows=1)
@@ -122,37 +122,37 @@ def test_the_newest_hundred_reports_stay_in_few_files(desk: Desk) -> None:
     assert again.get(-1) is None
 
 
-def test_a_damaged_file_of_reports_is_begun_anew(desk: Desk) -> None:
-    ProgressFiles(desk.path).put(Progress(epoch=0))
-    path = next((desk.path / "onceonly/progress").iterdir())
+def test_a_damaged_file_of_reports_is_begun_anew(coordinator: QueryCoordinator) -> None:
+    ProgressFiles(coordinator.path).put(Progress(epoch=0))
+    path = next((coordinator.path / "onceonly/progress").iterdir())
     path.write_bytes(b"torn")
-    files = ProgressFiles(desk.path)
+    files = ProgressFiles(coordinator.path)
     files.put(Progress(epoch=1))
     assert [files.get(0), files.get(1)] == [None, Progress(epoch=1)]
 
 
-def test_an_epoch_that_is_not_there_is_said_so(desk: Desk) -> None:
-    desk.complete(0, 1)
+def test_an_epoch_that_is_not_there_is_said_so(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
     with pytest.raises(ConfigurationError, match="has no chk-7") as told:
-        look.detail(open_checkpoint(desk.path), 7)
+        look.detail(open_checkpoint(coordinator.path), 7)
     assert "chk-0 to chk-1" in told.value.next_step
 
 
-def test_a_barrier_is_told_though_sparks_file_is_gone(desk: Desk) -> None:
-    desk.complete(0, 1)
-    shutil.rmtree(desk.path / "offsets")
-    found = look.detail(open_checkpoint(desk.path), 1)
+def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
+    shutil.rmtree(coordinator.path / "offsets")
+    found = look.detail(open_checkpoint(coordinator.path), 1)
     assert found.sources[0][0].span == 10
     assert "barrier written" not in [step.what for step in found.steps]
 
 
-def test_only_what_is_owed_is_pending(desk: Desk) -> None:
-    desk.complete(0, 1)
-    checkpoint = open_checkpoint(desk.path)
+def test_only_what_is_owed_is_pending(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
+    checkpoint = open_checkpoint(coordinator.path)
     assert look.transactions(checkpoint, everything=False) == []
     assert len(look.transactions(checkpoint, everything=True)) == 4
-    desk.decide(2)
-    pending = look.transactions(open_checkpoint(desk.path), everything=False)
+    coordinator.decide(2)
+    pending = look.transactions(open_checkpoint(coordinator.path), everything=False)
     assert [(item.epoch, item.handle.transaction) for item in pending] == [(2, "t2-0"), (2, "t2-1")]
     assert all(item.since for item in pending)
 

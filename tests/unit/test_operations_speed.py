@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.operator_bench import Desk
+from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly.model import Receipt
 
@@ -27,18 +27,18 @@ def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a log as a run would, three transactions an epoch; only the syncs are left out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
-        desk = Desk(tmp_path_factory.mktemp("long") / "cp")
+        coordinator = QueryCoordinator(tmp_path_factory.mktemp("long") / "cp")
         for epoch in range(EPOCHS):
-            link = desk.link(epoch, votes=[desk.vote(epoch, slot) for slot in range(3)])
-            desk.log.put_link(link)
-            desk.log.put_receipt(
+            link = coordinator.link(epoch, votes=[coordinator.vote(epoch, slot) for slot in range(3)])
+            coordinator.log.put_link(link)
+            coordinator.log.put_receipt(
                 Receipt(epoch=epoch, index=0, plan="p", outcomes={"committed": 3}, seconds=0.01)
             )
-            desk.log.fold()
+            coordinator.log.fold()
         for epoch in range(EPOCHS - 100, EPOCHS):  # what Spark keeps
-            desk.set_barrier(epoch)
-            desk.note(epoch)
-    return desk.path
+            coordinator.set_barrier(epoch)
+            coordinator.note(epoch)
+    return coordinator.path
 
 
 def seconds(*arguments: str) -> list[float]:

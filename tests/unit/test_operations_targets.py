@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from tests.unit.operator_bench import BoxSink, Desk, run
+from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
 
 from onceonly.cli import shared
 from onceonly.coordinator.coordinator import Participant
@@ -36,18 +36,18 @@ class PathSink(BoxSink):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def coordinator(tmp_path: Path) -> QueryCoordinator:
     """Leave what a killed job leaves: an epoch of the file sink, decided."""
-    desk = Desk(tmp_path / "cp")
-    desk.set_barrier(0)
-    desk.log.put_link(
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.set_barrier(0)
+    coordinator.log.put_link(
         replace(
-            desk.link(0),
+            coordinator.link(0),
             settings={"files": {"path": str(tmp_path / "out"), "format": "parquet"}},
             uses={"files": SinkUse(sink="files", options={"path": str(tmp_path / "out")})},
         )
     )
-    return desk
+    return coordinator
 
 
 def files(folder: Path) -> set[str]:
@@ -56,10 +56,10 @@ def files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("command", [["list", "--ask"], ["resolve", "--yes", "--force"]], ids=" ".join)
 def test_another_target_than_the_logs_is_refused_and_nothing_is_changed(
-    desk: Desk, tmp_path: Path, command: list[str]
+    coordinator: QueryCoordinator, tmp_path: Path, command: list[str]
 ) -> None:
     before = files(tmp_path)
-    told = run("transactions", *command, desk.path, "--option", f"files:path={tmp_path}/wrong")
+    told = run("transactions", *command, coordinator.path, "--option", f"files:path={tmp_path}/wrong")
     assert told.returncode == 64
     assert f"path is '{tmp_path}/wrong'" in told.stderr
     assert f"and was '{tmp_path}/out'" in told.stderr
@@ -69,59 +69,66 @@ def test_another_target_than_the_logs_is_refused_and_nothing_is_changed(
     assert files(tmp_path) == before
 
 
-def test_a_target_that_changed_without_an_option_is_refused(desk: Desk, tmp_path: Path) -> None:
+def test_a_target_that_changed_without_an_option_is_refused(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    told = run("transactions", "resolve", desk.path, "--yes")
+    told = run("transactions", "resolve", coordinator.path, "--yes")
     assert told.returncode == 64
     assert f"path is '{tmp_path}/elsewhere'" in told.stderr
     assert "no option given here changes it" in told.stderr
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def settle(desk: Desk) -> None:
-    (link,) = desk.log.chain(0)
-    desk.settle(link)
+def settle(coordinator: QueryCoordinator) -> None:
+    (link,) = coordinator.log.chain(0)
+    coordinator.settle(link)
 
 
 def test_a_target_that_changed_while_nothing_was_pending_is_gone_on_with_as_by_the_query(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    settle(desk)
+    settle(coordinator)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    told = run("transactions", "resolve", desk.path, "--yes")
+    told = run("transactions", "resolve", coordinator.path, "--yes")
     assert (told.returncode, told.stderr.count("error:")) == (0, 0)
     assert f"path was '{tmp_path}/out' and is '{tmp_path}/elsewhere'" in told.stderr
 
 
 def test_an_option_that_leads_elsewhere_is_refused_where_nothing_is_pending_too(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    settle(desk)
-    told = run("transactions", "list", "--ask", desk.path, "--option", f"files:path={tmp_path}/wrong")
+    settle(coordinator)
+    told = run("transactions", "list", "--ask", coordinator.path, "--option", f"files:path={tmp_path}/wrong")
     assert told.returncode == 64
     assert f"path is '{tmp_path}/wrong'" in told.stderr
 
 
-def test_another_class_than_the_logs_is_refused(desk: Desk) -> None:
+def test_another_class_than_the_logs_is_refused(coordinator: QueryCoordinator) -> None:
     told = run(
-        "transactions", "resolve", desk.path, "--yes", "--sink", "files=test_operations_targets:PathSink"
+        "transactions",
+        "resolve",
+        coordinator.path,
+        "--yes",
+        "--sink",
+        "files=test_operations_targets:PathSink",
     )
     assert told.returncode == 64
     assert "path is not known, and was" in told.stderr
     assert "correct --sink files=test_operations_targets:PathSink" in told.stderr
-    assert desk.log.receipt(0) is None
+    assert coordinator.log.receipt(0) is None
 
 
-def test_the_target_that_the_log_names_is_served(desk: Desk, tmp_path: Path) -> None:
-    told = run("transactions", "resolve", desk.path, "--yes", "--option", f"path={tmp_path}/./out")
+def test_the_target_that_the_log_names_is_served(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    told = run("transactions", "resolve", coordinator.path, "--yes", "--option", f"path={tmp_path}/./out")
     assert (told.returncode, told.stderr.count("error:")) == (0, 0)
-    assert desk.log.receipt(0) is not None
+    assert coordinator.log.receipt(0) is not None
 
 
-def test_a_target_that_cannot_be_named_is_not_served(desk: Desk) -> None:
-    checkpoint = open_checkpoint(desk.path)
+def test_a_target_that_cannot_be_named_is_not_served(coordinator: QueryCoordinator) -> None:
+    checkpoint = open_checkpoint(coordinator.path)
     given = Given(classes={"files": f"{__name__}:UnreachableSink"}, by_sink={"files": {"folder": "x"}})
     made = {"files": Participant(sink=UnreachableSink({"folder": "x"}), guarantee=Guarantee.EXACTLY_ONCE)}
     with pytest.raises(
@@ -131,36 +138,36 @@ def test_a_target_that_cannot_be_named_is_not_served(desk: Desk) -> None:
 
 
 def test_a_log_that_does_not_say_what_a_sink_is_still_says_its_guarantee(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "cp")
-    desk.set_barrier(0)
-    desk.log.put_link(replace(desk.link(0), guarantee=Guarantee.AT_MOST_ONCE, uses={}))
-    found = sinks.uses(open_checkpoint(desk.path), Given(classes={"box": "operator_bench:BoxSink"}))
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.set_barrier(0)
+    coordinator.log.put_link(replace(coordinator.link(0), guarantee=Guarantee.AT_MOST_ONCE, uses={}))
+    found = sinks.uses(open_checkpoint(coordinator.path), Given(classes={"box": "operator_bench:BoxSink"}))
     assert found["box"].guarantee is Guarantee.AT_MOST_ONCE
 
 
 def test_no_code_is_run_because_a_checkpoint_names_it(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "cp")
-    desk.decide(0)
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.decide(0)
     for command in (["list", "--ask"], ["resolve", "--yes"]):
-        told = run("transactions", *command, desk.path, SILENT="1")
+        told = run("transactions", *command, coordinator.path, SILENT="1")
         assert told.returncode == shared.EXIT_USAGE
         assert "no code is run because a file names it" in told.stderr
         assert "--sink box=" in told.stderr, "the next step can be copied"
-    assert desk.seen() == ["t0-0.open", "t0-1.open"]
+    assert coordinator.seen() == ["t0-0.open", "t0-1.open"]
 
 
 def test_a_secret_goes_nowhere_that_only_the_checkpoint_names_unless_the_operator_agrees(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path / "cp")
-    desk.complete(0)
+    coordinator = QueryCoordinator(tmp_path / "cp")
+    coordinator.complete(0)
     secret = ("--option", "password=sesame")
-    told = run("transactions", "list", "--ask", desk.path, *secret)
+    told = run("transactions", "list", "--ask", coordinator.path, *secret)
     assert told.returncode == shared.EXIT_USAGE
-    assert f"password will be used with what the checkpoint says: folder={desk.box}" in told.stderr
+    assert f"password will be used with what the checkpoint says: folder={coordinator.box}" in told.stderr
     assert "sesame" not in told.stderr + told.stdout
-    assert run("transactions", "list", "--ask", desk.path, *secret, "--yes").returncode == 0
-    mine = ("--option", f"folder={desk.box}")
-    assert run("transactions", "list", "--ask", desk.path, *secret, *mine).returncode == 0, (
+    assert run("transactions", "list", "--ask", coordinator.path, *secret, "--yes").returncode == 0
+    mine = ("--option", f"folder={coordinator.box}")
+    assert run("transactions", "list", "--ask", coordinator.path, *secret, *mine).returncode == 0, (
         "who names it knows it"
     )

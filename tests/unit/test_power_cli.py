@@ -11,7 +11,7 @@ from onceonly import cli
 from onceonly_proof.power import run
 from onceonly_proof.power.audits import Judged
 from onceonly_proof.power.outcome import Result
-from onceonly_proof.power.task import Done, Road
+from onceonly_proof.power.task import Done, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[run.PowerOptions]:
-    """Play a campaign: the first road named loses a row if its state is kept in RocksDB."""
+    """Play a campaign: the first pipeline named loses a row if its state is kept in RocksDB."""
     given: list[run.PowerOptions] = []
 
     def play(options: run.PowerOptions, say: Callable[[str], None]) -> Result:
         given.append(options)
         found = Result()
-        road = options.roads[0]
-        lost = int(road.state == "rocksdb")
+        pipeline = options.pipelines[0]
+        lost = int(pipeline.state == "rocksdb")
         judged = Judged(rows=30, lost=lost, doubled=0, bad=lost, other=0, examples=("lost: row 7",) * lost)
-        found.road(road.name).add("cut 5", Done(ok=True), judged, cuts=2)
+        found.pipeline(pipeline.name).add("cut 5", Done(ok=True), judged, cuts=2)
         return found
 
     monkeypatch.setattr(run, "run_power", play)
@@ -36,14 +36,22 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[run.PowerOptions]:
     return given
 
 
-@pytest.mark.parametrize(("road", "status"), [("files-none-files", 0), ("kafka-rocksdb-files", 1)])
+@pytest.mark.parametrize(("pipeline", "status"), [("files-none-files", 0), ("kafka-rocksdb-files", 1)])
 def test_the_table_is_shown_and_the_status_says_whether_it_is_clean(
-    road: str, status: int, told: list[run.PowerOptions], capsys: pytest.CaptureFixture[str]
+    pipeline: str, status: int, told: list[run.PowerOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["verify", "power-cuts", "7", "--road", road, "--minutes", "3", "--seed", "4"]) == status
-    assert (told[0].roads, told[0].cuts, told[0].minutes, told[0].seed) == ((Road.named(road),), 7, 3, 4)
+    assert (
+        cli.run(["verify", "power-cuts", "7", "--pipeline", pipeline, "--minutes", "3", "--seed", "4"])
+        == status
+    )
+    assert (told[0].pipelines, told[0].cuts, told[0].minutes, told[0].seed) == (
+        (Pipeline.named(pipeline),),
+        7,
+        3,
+        4,
+    )
     shown = capsys.readouterr()
-    assert f"{road} 2 1" in " ".join(shown.out.split())
+    assert f"{pipeline} 2 1" in " ".join(shown.out.split())
     assert ("lost: row 7" in shown.err) == bool(status)
 
 
@@ -52,8 +60,8 @@ def test_the_table_is_shown_and_the_status_says_whether_it_is_clean(
     [
         ["power-cuts", "0"],
         ["power-cuts", "7", "--crashes", "1"],
-        ["power-cuts", "7", "--road", "files-none-disk"],
-        ["--road", "files-none-files", "--crashes", "1"],
+        ["power-cuts", "7", "--pipeline", "files-none-disk"],
+        ["--pipeline", "files-none-files", "--crashes", "1"],
     ],
 )
 def test_wrong_usage_is_status_64(arguments: list[str], told: list[run.PowerOptions]) -> None:

@@ -20,9 +20,9 @@ def test_the_page_is_that_of_the_record() -> None:
 
 def test_what_was_lost_and_who_was_needed_is_said() -> None:
     found = Result(commits=["abc"])
-    found.road("files-none-files").add("cut 3", Done(ok=True), Judged(10, 0, 0, 0, 0), cuts=4)
+    found.pipeline("files-none-files").add("cut 3", Done(ok=True), Judged(10, 0, 0, 0, 0), cuts=4)
     assert "nothing was lost or doubled, and nobody was needed" in figures(found)
-    found.road("rate-hdfs-files").add(
+    found.pipeline("rate-hdfs-files").add(
         "cut 9", Done(ok=False, code="LOG", what="`gone`"), Judged(9, 2, 0, 2, 0, ("x",)), cuts=1
     )
     shown = figures(found)
@@ -34,7 +34,7 @@ def test_what_was_lost_and_who_was_needed_is_said() -> None:
 
 def test_a_result_is_gone_on_with(tmp_path: Path) -> None:
     found = Result(seeds=[1])
-    found.road("files-none-files").operations_hit.add("sync .")
+    found.pipeline("files-none-files").operations_hit.add("sync .")
     write(tmp_path / "power.json", found)
     assert read(tmp_path / "power.json") == found
     assert read(tmp_path / "none.json") == Result()

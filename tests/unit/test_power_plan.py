@@ -8,7 +8,7 @@ from onceonly_proof.power import plan
 from onceonly_proof.power.audits import Judged
 from onceonly_proof.power.outcome import Result
 from onceonly_proof.power.plan import Cut
-from onceonly_proof.power.task import ROADS, Done, Road
+from onceonly_proof.power.task import PIPELINES, Done, Pipeline
 from onceonly_proof.power.tree import ROOT, STYLES, Keep, Op, Tree, cut
 
 FILE, FOLDER = 0o100644, 0o040755
@@ -76,25 +76,25 @@ def test_operations_are_named_without_numbers_and_ids() -> None:
     ]  # fmt: skip
 
 
-def test_a_road_is_found_by_its_name() -> None:
-    assert [Road.named(each.name) for each in ROADS] == list(ROADS)
-    assert len(ROADS) == 27
-    assert Road.named("kafka-none-kafka-foreachBatch").way == "foreachBatch"
-    with pytest.raises(ValueError, match="there is no road files-none-disk: files-none-files"):
-        Road.named("files-none-disk")
+def test_a_pipeline_is_found_by_its_name() -> None:
+    assert [Pipeline.named(each.name) for each in PIPELINES] == list(PIPELINES)
+    assert len(PIPELINES) == 27
+    assert Pipeline.named("kafka-none-kafka-foreachBatch").way == "foreachBatch"
+    with pytest.raises(ValueError, match="there is no pipeline files-none-disk: files-none-files"):
+        Pipeline.named("files-none-disk")
 
 
 def test_a_result_is_clean_only_if_nothing_was_lost_and_nobody_was_needed() -> None:
     fine, lost = Judged(10, 0, 0, 0, 0), Judged(10, 1, 0, 1, 0, ("lost: 1",))
     result = Result()
     assert not result.is_clean
-    result.road("a").add("cut 1", Done(ok=True, starts=2), fine, cuts=3)
+    result.pipeline("a").add("cut 1", Done(ok=True, starts=2), fine, cuts=3)
     assert result.is_clean
-    assert (result.cuts, result.states, result.road("a").restarts) == (3, 1, 1)
-    result.road("b").add("cut 2", Done(ok=False, code="LOG", what="gone"), fine, cuts=1)
+    assert (result.cuts, result.states, result.pipeline("a").restarts) == (3, 1, 1)
+    result.pipeline("b").add("cut 2", Done(ok=False, code="LOG", what="gone"), fine, cuts=1)
     assert not result.is_clean
-    assert result.road("b").examples == ["cut 2: LOG gone"]
-    result.road("b").by_hand = 0
-    result.road("b").add("cut 3", Done(ok=True), lost, cuts=1)
+    assert result.pipeline("b").examples == ["cut 2: LOG gone"]
+    result.pipeline("b").by_hand = 0
+    result.pipeline("b").add("cut 3", Done(ok=True), lost, cuts=1)
     assert not result.is_clean
-    assert (result.road("b").lost, result.road("b").examples[-1]) == (1, "cut 3: lost: 1")
+    assert (result.pipeline("b").lost, result.pipeline("b").examples[-1]) == (1, "cut 3: lost: 1")

@@ -58,7 +58,7 @@ def test_a_tree_is_written_as_it_was_read(tmp_path: Path) -> None:
 
 
 class SparksWorld(World):
-    """A world in which what Spark writes is made durable before a decision, as on every road."""
+    """A world in which what Spark writes is made durable before a decision, as on every pipeline."""
 
     def coordinator(self, sinks: dict[str, Sink]) -> Coordinator:
         coordinator = super().coordinator(sinks)

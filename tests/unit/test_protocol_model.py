@@ -11,7 +11,7 @@ MODULE = (formal() / "Onceonly.tla").read_text(encoding="utf-8")
 
 
 def definition(name: str) -> str:
-    """Give the text of a definition, up to the next one."""
+    """Return the text of a definition, up to the next one."""
     found = re.search(rf"^{name}(?:\(\w+(?:, \w+)*\))? ==(.*?)(?=^\S|\Z)", MODULE, re.MULTILINE | re.DOTALL)
     assert found is not None, f"the model defines no {name}"
     return found[1]
@@ -25,7 +25,7 @@ def rows() -> list[tuple[str, str, frozenset[str]]]:
 
 
 def actions() -> set[str]:
-    """Give all that ``Next`` is made of."""
+    """Return all that ``Next`` is made of."""
     texts = " ".join(definition(name) for name in ("Step", "Failure", "Next"))
     return set(re.findall(r"\b([A-Z]\w+)\b", texts)) - {"Step", "Failure", "Drivers", "Slots", "DOMAIN"}
 

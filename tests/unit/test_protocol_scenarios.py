@@ -244,7 +244,7 @@ class Scenario:
         )
 
     def told(self) -> Iterator[str]:
-        """Give the state and the commands as text."""
+        """Yield the state and the commands as text."""
         yield type(self.state).__name__
         yield from (f"  {_words(command)}" for command in self.commands)
 
@@ -311,7 +311,7 @@ def _names(votes: Sequence[Vote]) -> str:
 
 
 def run(text: str, scenario: Scenario) -> str:
-    """Give the scenario with the answers that the protocol really gives."""
+    """Return the scenario with the answers that the protocol really gives."""
     told: list[str] = []
     answering = False
     asked = False

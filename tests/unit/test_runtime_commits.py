@@ -82,7 +82,7 @@ class FakeClock:
 
 
 def commands(count: int, *, once: bool = False, sinks: Sequence[str] = ("a",)) -> list[CommitHandle]:
-    """Give commands whose sinks take turns."""
+    """Return commands whose sinks take turns."""
     return [
         CommitHandle(
             Vote(

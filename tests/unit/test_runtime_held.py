@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceonly.executor.kept import Held
+from onceonly.executor.kept import Kept
 
 
 class Thing:
@@ -17,7 +17,7 @@ class Thing:
 
 
 def test_a_thing_is_used_again_until_another_start_asks_for_it() -> None:
-    held: Held[str, Thing] = Held(2)
+    held: Kept[str, Thing] = Kept(2)
 
     def use(start: str) -> Thing:
         with held.use("q", lambda: Thing(start), fits=lambda thing: thing.start == start) as thing:
@@ -30,7 +30,7 @@ def test_a_thing_is_used_again_until_another_start_asks_for_it() -> None:
 
 
 def test_the_longest_unused_is_closed_first_and_what_failed_at_once() -> None:
-    held: Held[str, Thing] = Held(2)
+    held: Kept[str, Thing] = Kept(2)
     made = {}
     for key in ("a", "b", "c"):
         with held.use(key, lambda: Thing("")) as made[key]:

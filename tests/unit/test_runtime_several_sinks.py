@@ -11,7 +11,7 @@ from tests.unit.test_runtime_coordinator import DEALT, SINKS, Job
 
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.executor.kept import Held
+from onceonly.executor.kept import Kept
 from onceonly.model import Guarantee, Handle, RetryLater, SinkUse, Unknown
 from onceonly.ports import Leftover
 
@@ -342,7 +342,7 @@ class Thing:
 
 def test_a_thing_is_kept_for_its_next_use_and_the_longest_unused_goes_first() -> None:
     closed: list[str] = []
-    held: Held[str, Thing] = Held(2)
+    held: Kept[str, Thing] = Kept(2)
 
     def make(name: str) -> Callable[[], Thing]:
         return lambda: Thing(name, closed)
@@ -355,7 +355,7 @@ def test_a_thing_is_kept_for_its_next_use_and_the_longest_unused_goes_first() ->
 
 def test_a_thing_whose_use_failed_is_closed_and_made_anew() -> None:
     closed: list[str] = []
-    held: Held[str, Thing] = Held(2)
+    held: Kept[str, Thing] = Kept(2)
     with pytest.raises(OSError, match="torn"), held.use("a", lambda: Thing("old", closed)):
         raise OSError("torn")
     with held.use("a", lambda: Thing("new", closed)) as thing:
@@ -364,7 +364,7 @@ def test_a_thing_whose_use_failed_is_closed_and_made_anew() -> None:
 
 def test_two_users_of_one_key_at_a_time_have_a_thing_each() -> None:
     closed: list[str] = []
-    held: Held[str, Thing] = Held(2)
+    held: Kept[str, Thing] = Kept(2)
     with (
         held.use("a", lambda: Thing("first", closed)),
         held.use("a", lambda: Thing("second", closed)) as inner,

@@ -19,7 +19,7 @@ QUERY, RUN = "0b6ff6de-2b6d-4b2c-9d4e-0a3b2f1c4d5e", "run-of-the-query"
 
 
 def frame(*, listed: bool) -> Any:  # noqa: ANN401  stands for a DataFrame
-    """Give a frame whose user has set a job group of his own."""
+    """Return a frame whose user has set a job group of his own."""
     properties = {QUERY_PROPERTY: QUERY, EPOCH_PROPERTY: "0", RUN_PROPERTY: "mine"}
     df = MagicMock()
     df.sparkSession.sparkContext.getLocalProperty = properties.get

@@ -13,31 +13,31 @@ from onceonly.spark.processes import garbage
 
 SCRIPT = """
 import gc
-from onceonly.spark.processes.garbage import settle
+from onceonly.spark.processes.garbage import freeze
 
 def looked_at():
     # Freezing puts all generations away; what a full collection then looks at is what came since.
     gc.collect()
     return len(gc.get_objects())
 
-settle()
+freeze()
 assert looked_at() < 1_000, "what was there"
 modules = [{number: []} for number in range(20_000)]  # as an import does
 assert looked_at() > 20_000
-settle()
+freeze()
 assert looked_at() < 1_000, "what came with the first task"
 few = [[number] for number in range(100)]
 frozen = gc.get_freeze_count()
 for _ in range(2):
-    settle()
+    freeze()
 assert gc.get_freeze_count() <= frozen, "a little is not worth a pause"
 for _ in range(1_000):
     data = [{number: []} for number in range(1_000)]
     gc.collect()
-    settle()
+    freeze()
 data = [{number: []} for number in range(20_000)]
 gc.collect()
-settle()
+freeze()
 assert looked_at() > 20_000, "data of every task is no module"
 """
 
@@ -64,6 +64,6 @@ def test_of_very_many_tasks_few_are_looked_at_and_what_grows_is_put_away_a_few_t
     monkeypatch.setattr(garbage, "_calls", 0)
     monkeypatch.setattr(garbage, "_settled", 0)
     for _ in range(100_000):
-        garbage.settle()
+        garbage.freeze()
     assert next(looks) < 20
     assert next(frozen) == times

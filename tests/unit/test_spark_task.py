@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceonly.coordinator.planner import Assignment
+from onceonly.coordinator.query import Assignment
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.log import identity_token, open_log
 from onceonly.model import Guarantee, Mode, Plan

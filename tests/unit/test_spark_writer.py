@@ -33,26 +33,26 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Vote]]:
     """Take what the committer would decide."""
     found: list[Sequence[Vote]] = []
 
-    class Desk:
+    class QueryCoordinator:
         def require_few_letters(self, plan: Plan, ballots: object) -> None: ...
         def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
             found.append(votes)
 
-    class Desks:
+    class Coordinators:
         def use(self, key: object, make: object, *, fits: object) -> AbstractContextManager[Any]:
             import contextlib
 
-            return contextlib.nullcontext(Desk())
+            return contextlib.nullcontext(QueryCoordinator())
 
-    monkeypatch.setattr(writer, "_committing", Desks())
-    monkeypatch.setattr(writer.Road, "key", lambda _self: ())
+    monkeypatch.setattr(writer, "_committing", Coordinators())
+    monkeypatch.setattr(writer.Stream, "key", lambda _self: ())
     return found
 
 
 def committer() -> writer.EpochCommitter:
     sink = SinkSettings(name="s", guarantee=Guarantee.EXACTLY_ONCE)
-    road = writer.Road(QuerySettings(checkpoint="/c"), sink, find("onceonly.console")[1], "app")
-    return writer.EpochCommitter(road, ())
+    stream = writer.Stream(QuerySettings(checkpoint="/c"), sink, find("onceonly.console")[1], "app")
+    return writer.EpochCommitter(stream, ())
 
 
 def test_a_whole_epoch_is_decided(decided: list[Sequence[Vote]]) -> None:

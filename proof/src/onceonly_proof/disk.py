@@ -150,7 +150,7 @@ class FaultyDisk:
     # --- the fault ----------------------------------------------------------------------------------------
 
     def _place(self, paths: Collection[Any], dir_fd: int | None) -> str | None:
-        """Give the first of some paths that lies in the folders, None where none does."""
+        """Return the first of some paths that lies in the folders, None where none does."""
         for each in paths:
             place = _descriptor(each) if isinstance(each, int) else os.fsdecode(each)
             if not place.startswith("/"):
@@ -206,7 +206,7 @@ class _Written(io.FileIO):
 
 
 def _descriptor(number: int) -> str:
-    """Give the path of an open file; Linux's way."""
+    """Return the path of an open file; Linux's way."""
     try:
         return os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115  Path calls os
     except OSError:

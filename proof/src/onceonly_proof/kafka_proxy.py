@@ -189,7 +189,7 @@ class KafkaProxy:
             _shut(each)
 
     def requests(self, api: Api) -> list[Request]:
-        """Give the requests of a kind that came so far."""
+        """Return the requests of a kind that came so far."""
         with self._lock:
             return list(self._kept.get(api, ()))
 
@@ -327,7 +327,7 @@ class KafkaProxy:
 
 
 def refusal(request: Request) -> bytes:
-    """Give the answer to a PRODUCE whose first partition has another leader. Pure.
+    """Return the answer to a PRODUCE whose first partition has another leader. Pure.
 
     Layouts: https://kafka.apache.org/protocol#The_Messages_Produce, versions from 9 on, one partition a request, as
     librdkafka sends them.

@@ -91,7 +91,7 @@ class JobProcess:
         return len(frozen)
 
     def last_lines(self) -> str:
-        """Give the end of the log, for an error message."""
+        """Return the end of the log, for an error message."""
         with contextlib.suppress(OSError):
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
             return "\n".join(lines[-_LINES_SHOWN:])
@@ -113,7 +113,7 @@ class JobProcess:
 
 
 def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:
-    """Give what processes that are gone have left in a folder, named by ``prefix``, their pid and a dash."""
+    """Yield what processes that are gone have left in a folder, named by ``prefix``, their pid and a dash."""
     for path in folder.glob(f"{prefix}*-*"):
         owner = path.name.removeprefix(prefix).partition("-")[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
@@ -121,7 +121,7 @@ def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:
 
 
 def _short_folder() -> Path:
-    """Give the folder for temporary files; a shorter one, where Spark's sockets would not fit into it."""
+    """Return the folder for temporary files; a shorter one, where Spark's sockets would not fit into it."""
     usual = tempfile.gettempdir()
     short = usual if len(os.fsencode(usual)) <= _TMP_BYTES_MAX else "/tmp"  # noqa: S108  made in it, by a random name
     return Path(short)

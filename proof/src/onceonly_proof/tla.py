@@ -49,7 +49,7 @@ class Checked:
 
 
 def formal() -> Path:
-    """Give the folder of the modules, in the source tree. Raises ``SetupError`` where there is none."""
+    """Return the folder of the modules, in the source tree. Raises ``SetupError`` where there is none."""
     folder = Path(__file__).parents[3] / "formal"
     if not folder.is_dir():
         raise SetupError(

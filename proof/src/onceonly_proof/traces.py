@@ -181,14 +181,14 @@ class _Trace:
         )
 
     def last(self, drivers: int) -> list[str]:
-        """Give the number of each driver's last event, 0 where there is no such driver."""
+        """Return the number of each driver's last event, 0 where there is no such driver."""
         found = dict.fromkeys(range(1, drivers + 1), 0)
         for number, line in enumerate(self.kept, start=1):
             found[self.drivers[line["plan"]]] = number
         return [str(each) for each in found.values()]
 
     def until(self, epochs: int) -> list[str]:
-        """Give the number of the last event that tells of each epoch, 0 where there is none."""
+        """Return the number of the last event that tells of each epoch, 0 where there is none."""
         return [str(self._until[epoch]) for epoch in range(epochs)]
 
     def _driver(self, line: Line) -> int:
@@ -210,7 +210,7 @@ class _Trace:
         return self.drivers[plan]
 
     def _translated(self, line: Line) -> dict[str, str] | None:
-        """Give the fields that the model looks at, None for a line that says nothing to it."""
+        """Return the fields that the model looks at, None for a line that says nothing to it."""
         translate = _FIELDS.get(_KINDS[line["kind"]])
         return translate(self, line) if translate is not None else {}
 

@@ -61,7 +61,7 @@ class SparkInputs:
         return self._sync.sync()
 
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
-        """Give what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
+        """Return what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
         try:
             text = self._text(f"offsets/{epoch}")
             if text is None:
@@ -113,7 +113,7 @@ class SparkInputs:
     # --- reading ------------------------------------------------------------------------------------------
 
     def _lists(self, epoch: int, text: str) -> Iterator[InputFile]:
-        """Give the lists of files that an epoch reads, and in the first epoch where its sources begin."""
+        """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin."""
         starts = dict(offsets.lines(self._text(f"offsets/{epoch - 1}") or ""))
         left = TEXT_BYTES_MAX
         seen: set[str] = set()
@@ -135,7 +135,7 @@ class SparkInputs:
                     yield file
 
     def _folders(self, source: str) -> list[str]:
-        """Give where a source may keep its lists: a source with a name has one of its name, also in version 1."""
+        """Return where a source may keep its lists: a source with a name has one of its name, also in version 1."""
         parent = self._checkpoint / "sources"
         if (parent / source).is_dir():
             return [f"sources/{source}"]
@@ -146,7 +146,7 @@ class SparkInputs:
         )
 
     def _own(self, name: str) -> str | None:
-        """Give the entries of one list of files, wherever they stand by now; None where nothing has them."""
+        """Return the entries of one list of files, wherever they stand by now; None where nothing has them."""
         text = self._text(name)
         if text is not None:
             return text
@@ -229,7 +229,7 @@ def _digest(text: str) -> str:
 
 
 def _log_offset(end: str) -> int | None:
-    """Give the number of the newest list of files that an offset names; None for other sources."""
+    """Return the number of the newest list of files that an offset names; None for other sources."""
     if not end.startswith(_LOG_OFFSET):
         return None
     try:

@@ -30,7 +30,7 @@ class SparkCheckpoint:
         return cls(location, checkpoint_path(location))
 
     def query(self) -> str:
-        """Give the query's id. Raises ``ConfigurationError`` where no query keeps its checkpoint."""
+        """Return the query's id. Raises ``ConfigurationError`` where no query keeps its checkpoint."""
         try:
             text = (self.path / "metadata").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -47,7 +47,7 @@ class SparkCheckpoint:
             ) from None
 
     def epoch(self) -> int:
-        """Give the epoch in flight: the newest barrier. Spark writes it before it plans the epoch."""
+        """Return the epoch in flight: the newest barrier. Spark writes it before it plans the epoch."""
         epochs = _numbers(self.path / "offsets")
         if not epochs:
             raise LogError(
@@ -57,7 +57,7 @@ class SparkCheckpoint:
         return max(epochs)
 
     def barrier(self, epoch: int) -> tuple[str, ...]:
-        """Give the end offsets of an epoch, one JSON text per source, as Spark wrote them but for names."""
+        """Return the end offsets of an epoch, one JSON text per source, as Spark wrote them but for names."""
         path = self.path / "offsets" / str(epoch)
         try:
             text = path.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ class SparkCheckpoint:
         return offsets.barrier(text)
 
     def committed(self) -> frozenset[int]:
-        """Give the epochs that Spark has noted as complete; it keeps about the last hundred."""
+        """Return the epochs that Spark has noted as complete; it keeps about the last hundred."""
         return frozenset(_numbers(self.path / "commits"))
 
 

@@ -6,7 +6,7 @@ epoch N-1 left. All of that is there when N is planned: so the syncs are begun t
 the decision waits for their end. The state that N's own tasks leave is read by whoever starts at N+1; it is there when
 they have ended, so that the decision of N, or its drain, waits for that, too.
 
-On the format road planner and commit process are two. The planner leaves a note of what became of its syncs, and the
+On the format way planner and commit process are two. The planner leaves a note of what became of its syncs, and the
 commit process decides on that note alone: to sync once more would prove nothing, as Linux tells of a failed write once,
 and the one who was told may be the other process. A planner that ends before its note is complete (a failed fsync ends
 it, see ``durable``) keeps the epoch from being decided. So where Spark does not use its workers again and ends the
@@ -124,7 +124,7 @@ class CheckpointSync:
         return ""
 
     def _small(self) -> list[Path]:
-        """Give the files that a start reads first: the query's id, the newest barriers, commit and lists of files."""
+        """Return the files that a start reads first: the query's id, the newest barriers, commit and lists of files."""
         found = [self._checkpoint / "metadata"]
         lists = self._checkpoint / "sources"
         numbered = [(self._checkpoint / "offsets", 2), (self._checkpoint / "commits", 1)]
@@ -211,7 +211,7 @@ def _number(name: str) -> int:
 
 
 def _parents(checkpoint: Path) -> list[Path]:
-    """Give the folders above that may be as new as the checkpoint: those of its file system that can be opened."""
+    """Return the folders above that may be as new as the checkpoint: those of its file system that can be opened."""
     device = checkpoint.stat().st_dev
     above = list(checkpoint.absolute().parents)[:_PARENTS_MAX]
     return [folder for folder in above if folder.stat().st_dev == device and os.access(folder, os.R_OK)]

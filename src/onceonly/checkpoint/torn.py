@@ -73,7 +73,7 @@ class _Torn:
         self._decided = self._newest_decided()
 
     def mend(self) -> Iterator[Path]:
-        """Give each file that was dealt with, commits first: the others look at what they say."""
+        """Yield each file that was dealt with, commits first: the others look at what they say."""
         yield from self._mend_sums()
         for path in self._newest_first("commits"):
             if _is_commit(_text(path)):
@@ -99,7 +99,7 @@ class _Torn:
                 yield beside
 
     def _newest_decided(self) -> int:
-        """Give the newest epoch that has a decision, -1 where none has."""
+        """Return the newest epoch that has a decision, -1 where none has."""
         epochs = {-1}
         for name in self._store.list_names(names.RECEIPTS):
             epochs.add(names.parse_receipt(name) or 0)
@@ -133,7 +133,7 @@ class _Torn:
         return False
 
     def _kept(self, source: str) -> list[Path]:
-        """Give where a source may keep its lists: under its name, also where the barrier tells its number alone."""
+        """Return where a source may keep its lists: under its name, also where the barrier tells its number alone."""
         folders = _children(self._checkpoint / "sources")
         own = [folder for folder in folders if folder.name == source]
         return own or [folder for folder in folders if not folder.name.isdecimal()]
@@ -265,7 +265,7 @@ def _is_barrier(text: str, before: str) -> bool:
 
 
 def _plain(text: str) -> list[str]:
-    """Give the lines of a barrier without the names of sources."""
+    """Return the lines of a barrier without the names of sources."""
     version, *lines = text.split("\n")
     return [version, *(offsets.plain(line, version) for line in lines)]
 

@@ -32,7 +32,7 @@ force_option = click.option(
 
 
 def stdout() -> Console:
-    """Give the console for data. Colours only on a terminal, and not with NO_COLOR."""
+    """Return the console for data. Colours only on a terminal, and not with NO_COLOR."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
@@ -78,7 +78,7 @@ def tell(text: str) -> None:
 
 
 def status_of(error: OnceonlyError) -> int:
-    """Give the exit status for an error."""
+    """Return the exit status for an error."""
     if isinstance(error, ConfigurationError):
         return EXIT_USAGE
     return EXIT_ANOMALY if isinstance(error, InDoubtError | CheckpointMovedError) else EXIT_CANNOT_TELL

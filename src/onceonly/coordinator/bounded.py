@@ -18,7 +18,7 @@ CALLS = frozenset({"check", "identity", "recover", "rehearse", "commit", "commit
 
 
 def bounded(sink: Sink, *, name: str, query: str, limit_s: float) -> Sink:
-    """Give a sink whose calls raise ``UnavailableError``, naming sink and call, where they take longer. Driver.
+    """Return a sink whose calls raise ``UnavailableError``, naming sink and call, where they take longer. Driver.
 
     A call that does not end is left behind in its thread, which keeps no process alive. All of them may be repeated,
     and whoever asks again asks beside it.

@@ -528,7 +528,7 @@ class Coordinator:
 
 
 def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
-    """Give the handles of each sink that has some."""
+    """Return the handles of each sink that has some."""
     handles: dict[str, list[Handle]] = {}
     for vote in votes:
         if vote.handle is not None:
@@ -537,7 +537,7 @@ def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
 
 
 def _common(guarantees: Collection[Guarantee]) -> Guarantee:
-    """Give the guarantee of a decision for sinks that may promise different things."""
+    """Return the guarantee of a decision for sinks that may promise different things."""
     kinds = set(guarantees)
     if len(kinds) == 1:
         return kinds.pop()

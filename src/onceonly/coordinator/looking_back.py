@@ -49,7 +49,7 @@ def look_back(
 
 
 def _complete(log: DecisionLog, epoch: int) -> Link | None:
-    """Give what an epoch has written, if it is settled."""
+    """Return what an epoch has written, if it is settled."""
     receipt = log.receipt(epoch)
     chain = log.chain(epoch) if receipt is not None else ()
     if not chain or chain[-1].kind is not LinkKind.COMMIT or chain[-1].guarantee is Guarantee.AT_MOST_ONCE:

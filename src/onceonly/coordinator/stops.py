@@ -126,6 +126,6 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
 
 
 def error_of(stop: Stop, *, query: str, epoch: int) -> errors.OnceonlyError:
-    """Give the error to raise for a stop. Pure."""
+    """Return the error to raise for a stop. Pure."""
     kind, what, next_step = _ERRORS[stop.reason]
     return kind(f"Query {query}, chk-{epoch}: {what} ({stop.detail})", next_step=next_step)

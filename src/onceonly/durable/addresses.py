@@ -11,7 +11,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOT
 
 
 def local_folder(text: str, *, what: str) -> Path:
-    """Give the folder. ``what`` it is for, for the error ("the checkpoint"). Anywhere.
+    """Return the folder. ``what`` it is for, for the error ("the checkpoint"). Anywhere.
 
     Percent signs are taken as they are, because Hadoop's ``Path``, by which Spark makes folders, does not
     decode them either. Raises ``ConfigurationError`` for any other scheme.

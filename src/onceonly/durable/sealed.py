@@ -53,7 +53,7 @@ class Format:
         return msgspec.json.encode(header) + b"\n" + body
 
     def unseal(self, data: bytes, *, kind: str, where: str) -> bytes:
-        """Give the body of a file; ``where`` is its full address, for the error. Raises ``LogError``."""
+        """Return the body of a file; ``where`` is its full address, for the error. Raises ``LogError``."""
         line, newline, body = data.partition(b"\n")
         if not newline:
             raise self.refuse(f"{where} is empty or torn: damaged on its way to or on the disk")

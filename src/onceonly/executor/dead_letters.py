@@ -47,7 +47,7 @@ DOC = "onceonly.refused=deadletter has such rows taken by another sink, and the 
 
 
 def columns_of(sink: Sink) -> tuple[tuple[str, str], ...]:
-    """Give the columns that a sink gets of letters, by name and Spark's type. Raises ``ConfigurationError``."""
+    """Return the columns that a sink gets of letters, by name and Spark's type. Raises ``ConfigurationError``."""
     try:
         return tuple((name, _TYPES[name]) for name in sink.letter_columns)
     except KeyError as error:
@@ -211,7 +211,7 @@ def json_rows(rows: pa.RecordBatch) -> list[str]:
 
 
 def _by_arrow(column: pa.Array, compute: Any) -> list[str | None]:  # noqa: ANN401  a module
-    """Give the texts of values that Python has none for, such as dates beyond the year 9999."""
+    """Return the texts of values that Python has none for, such as dates beyond the year 9999."""
     import pyarrow as pa
 
     try:

@@ -14,7 +14,7 @@ K = TypeVar("K")
 
 
 class Closable(Protocol):
-    """What ``Held`` asks of a thing."""
+    """What ``Kept`` asks of a thing."""
 
     def close(self) -> None: ...
 
@@ -22,7 +22,7 @@ class Closable(Protocol):
 V = TypeVar("V", bound=Closable)
 
 
-class Held(Generic[K, V]):
+class Kept(Generic[K, V]):
     """At most ``limit`` things, the longest unused is closed first. Any thread.
 
     A thing in use belongs to its user alone: a second user of the same key makes another one.

@@ -47,7 +47,7 @@ _DEPENDENCY = '    <dependency org="{}" name="{}" rev="{}" transitive="false" co
 
 
 def find_ivy() -> Path:
-    """Give the Ivy jar inside the installed PySpark, without importing PySpark.
+    """Return the Ivy jar inside the installed PySpark, without importing PySpark.
 
     Raises:
         SetupError: PySpark is not installed, or ships no Ivy.

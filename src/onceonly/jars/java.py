@@ -20,7 +20,7 @@ _NEXT_STEP = (
 
 
 def find_java() -> str:
-    """Give the path of a Java 17 or newer. Anywhere; idempotent; asks a given Java only once.
+    """Return the path of a Java 17 or newer. Anywhere; idempotent; asks a given Java only once.
 
     ``JAVA_HOME`` goes before ``PATH``, as in PySpark.
 

@@ -58,12 +58,12 @@ class Jar:
 
 
 def connector_jars(console: Console | None = None) -> list[Path]:
-    """Give the jars that Spark needs to read and write Kafka; see `ensure_jars`."""
+    """Return the jars that Spark needs to read and write Kafka; see `ensure_jars`."""
     return ensure_jars(console, used_by="spark")
 
 
 def packages() -> str:
-    """Give the connector's Maven coordinates, comma-separated, for people who resolve themselves.
+    """Return the connector's Maven coordinates, comma-separated, for people who resolve themselves.
 
     Pure. Spark's ``spark.jars.packages`` resolves transitively, which the connector's own
     dependencies do not survive on every mirror; where it fails, use `spark_jars`.
@@ -72,12 +72,12 @@ def packages() -> str:
 
 
 def spark_jars(console: Console | None = None) -> str:
-    """Give the local paths of the connector's jars, comma-separated, for ``spark.jars``."""
+    """Return the local paths of the connector's jars, comma-separated, for ``spark.jars``."""
     return ",".join(map(str, connector_jars(console)))
 
 
 def cache_folder() -> Path:
-    """Give the folder in which onceonly keeps what it downloaded. Pure; may not exist yet."""
+    """Return the folder in which onceonly keeps what it downloaded. Pure; may not exist yet."""
     own = os.environ.get("ONCEONLY_CACHE")
     if own:
         return Path(own)

@@ -27,12 +27,12 @@ _FORMAT = Format(
 
 
 def encode(kind: str, value: object) -> bytes:
-    """Give the file's content. The same value always gives the same bytes."""
+    """Return the file's content. The same value always gives the same bytes."""
     return _FORMAT.seal(kind, msgspec.json.encode(value, enc_hook=_plain, order="deterministic"))
 
 
 def decode(data: bytes, *, kind: str, into: type[T], where: str) -> T:
-    """Give the value of a file's content. ``where`` is the file's full address, for the error.
+    """Return the value of a file's content. ``where`` is the file's full address, for the error.
 
     Raises ``LogError``; never gives a part of a value.
     """

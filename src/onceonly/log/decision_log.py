@@ -120,7 +120,7 @@ class FileDecisionLog:
         return receipt
 
     def newest(self) -> int | None:
-        """Give the newest epoch known, by looking for the ones after the last that was seen."""
+        """Return the newest epoch known, by looking for the ones after the last that was seen."""
         newest = self._newest
         if newest is None or self._store.get(names.link(newest, 0)) is None:
             # Nothing known, or so much is new that what was known is folded.
@@ -135,11 +135,11 @@ class FileDecisionLog:
         return newest
 
     def history(self) -> Iterator[Summary]:
-        """Give the lines of the epochs that are folded, oldest first. Tools; any number of times."""
+        """Return the lines of the epochs that are folded, oldest first. Tools; any number of times."""
         return self._folder.history()
 
     def epochs(self) -> range:
-        """Give all epochs that the log knows. Tools."""
+        """Return all epochs that the log knows. Tools."""
         found = survey(self._store)
         if found.first is None or found.newest is None:
             return range(0)

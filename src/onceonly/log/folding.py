@@ -60,7 +60,7 @@ class Folder:
         self.learn(replace(found, leftovers=()) if cleared else found)
 
     def history(self) -> Iterator[Summary]:
-        """Give all lines, oldest first. A segment that is merged meanwhile is found again in the wider one."""
+        """Yield all lines, oldest first. A segment that is merged meanwhile is found again in the wider one."""
         position: int | None = None
         missed = 0
         while True:

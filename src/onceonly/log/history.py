@@ -55,7 +55,7 @@ class Segment:
 
 
 def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
-    """Give the line of an epoch that has at least one link."""
+    """Return the line of an epoch that has at least one link."""
     last = chain[-1]
     planned, decided, settled = map(
         seconds_of, (last.planned, last.stamp, receipt.stamp if receipt else None)
@@ -75,12 +75,12 @@ def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
 
 
 def _between(before: float, after: float) -> float:
-    """Give the seconds between two moments; 0 where one is not known, or a clock was set."""
+    """Return the seconds between two moments; 0 where one is not known, or a clock was set."""
     return max(round(after - before, 3), 0.0) if before and after else 0.0
 
 
 def by_sink(link: Link) -> dict[str, tuple[int, int]]:
-    """Give rows and transactions of each sink's output."""
+    """Return rows and transactions of each sink's output."""
     sinks: dict[str, tuple[int, int]] = {}
     for vote in link.output:
         rows, transactions = sinks.get(vote.sink, (0, 0))
@@ -89,12 +89,12 @@ def by_sink(link: Link) -> dict[str, tuple[int, int]]:
 
 
 def block_end(epoch: int, size: int = SIZES[0]) -> int:
-    """Give the last epoch of the aligned block that holds ``epoch``."""
+    """Return the last epoch of the aligned block that holds ``epoch``."""
     return epoch - epoch % size + size - 1
 
 
 def blocks(first: int, newest: int, keep: int) -> list[Range]:
-    """Give the blocks that are to be folded: whole ones, older than the ``keep`` newest epochs.
+    """Return the blocks that are to be folded: whole ones, older than the ``keep`` newest epochs.
 
     ``first`` is the oldest epoch with details; the first block may begin in its middle.
     """
@@ -115,7 +115,7 @@ def widest(ranges: Sequence[Range]) -> tuple[list[Range], list[Range]]:
 
 
 def merges(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Give the groups of contiguous segments that each become one wider segment, the widest possible."""
+    """Return the groups of contiguous segments that each become one wider segment, the widest possible."""
     groups: list[list[Range]] = []
     rest = list(ranges)
     for size in reversed(SIZES[1:]):

@@ -36,17 +36,17 @@ class Identity:
 
 
 def checkpoint_path(checkpoint: str) -> Path:
-    """Give the folder of a ``checkpointLocation``. Anywhere; pure. Raises ``ConfigurationError`` for another scheme."""
+    """Return the folder of a ``checkpointLocation``. Anywhere; pure. Raises ``ConfigurationError`` elsewhere."""
     return local_folder(checkpoint, what="the checkpoint")
 
 
 def address(checkpoint: str) -> str:
-    """Give the canonical address: links resolved, as a ``file:`` address. Driver."""
+    """Return the canonical address: links resolved, as a ``file:`` address. Driver."""
     return "file://" + str(checkpoint_path(checkpoint).resolve())
 
 
 def identity_token(checkpoint: str) -> str | None:
-    """Give the log's uuid, None where there is no log. Driver and executor, any number of times; one read.
+    """Return the log's uuid, None where there is no log. Driver and executor, any number of times; one read.
 
     An executor that gets another answer than the driver does not share the checkpoint. Raises ``LogError``
     where the file is damaged, ``UnavailableError`` where it cannot be read.

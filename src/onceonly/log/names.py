@@ -30,24 +30,24 @@ def segment(first: int, last: int) -> str:
 
 
 def parse_link(name: str) -> tuple[int, int] | None:
-    """Give epoch and index; None for a name that is not ours."""
+    """Return epoch and index; None for a name that is not ours."""
     match = _LINK.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def parse_receipt(name: str) -> int | None:
-    """Give the epoch; None for a name that is not ours."""
+    """Return the epoch; None for a name that is not ours."""
     match = _RECEIPT.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def parse_segment(name: str) -> tuple[int, int] | None:
-    """Give first and last epoch; None for a name that is not ours."""
+    """Return first and last epoch; None for a name that is not ours."""
     match = _SEGMENT.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def epoch_of(name: str) -> int | None:
-    """Give the epoch of a link or a receipt; None for any other name."""
+    """Return the epoch of a link or a receipt; None for any other name."""
     parsed = parse_link(name)
     return parsed[0] if parsed else parse_receipt(name)

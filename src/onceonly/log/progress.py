@@ -134,5 +134,5 @@ class ProgressFiles:
 
 
 def _last(epoch: int) -> int:
-    """Give the last epoch of the file that holds ``epoch``."""
+    """Return the last epoch of the file that holds ``epoch``."""
     return epoch - epoch % BLOCK + BLOCK - 1

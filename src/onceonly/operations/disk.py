@@ -37,7 +37,7 @@ class Sizes:
 
 
 def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
-    """Give the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
+    """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
     log = checkpoint / identity.FOLDER
     files = [("barrier written", checkpoint / "offsets" / str(epoch))]
     files += [(f"link {link.name}: {link.kind.value}", log / names.link(epoch, link.index)) for link in chain]
@@ -66,7 +66,7 @@ def written(path: Path) -> float | None:
 
 
 def iso(at: float | None) -> str | None:
-    """Give a moment as text, UTC, with milliseconds."""
+    """Return a moment as text, UTC, with milliseconds."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -87,7 +87,7 @@ def sizes(checkpoint: Path) -> Sizes:
 
 
 def _files(checkpoint: Path) -> Iterator[tuple[str | None, int]]:
-    """Give each file's size, and the operator whose state it holds: ``state/{operator}/…``."""
+    """Yield each file's size, and the operator whose state it holds: ``state/{operator}/…``."""
     root = str(checkpoint)
     for folder, _, found in os.walk(root):
         parts = Path(folder).relative_to(root).parts or ("",)

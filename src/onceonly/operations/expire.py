@@ -102,7 +102,7 @@ def _refuse_other_target(store: LocalStore, target: Path, token: str | int | Non
 
 
 def _unsettled(checkpoint: Checkpoint) -> int | None:
-    """Give the oldest epoch that is decided and not known to be committed: its files are still to come."""
+    """Return the oldest epoch that is decided and not known to be committed: its files are still to come."""
     oldest = None
     for epoch in reversed(checkpoint.log.epochs()):
         if not checkpoint.log.chain(epoch) or checkpoint.log.receipt(epoch) is not None:
@@ -113,7 +113,7 @@ def _unsettled(checkpoint: Checkpoint) -> int | None:
 
 
 def as_json(place: Place, done: expiry.Due) -> dict[str, object]:
-    """Give the keys that a machine reads."""
+    """Return the keys that a machine reads."""
     return {
         "target": str(place.target),
         "query": place.query,
@@ -133,7 +133,7 @@ def as_json(place: Place, done: expiry.Due) -> dict[str, object]:
 
 
 def steps(done: expiry.Due) -> list[tuple[str, expiry.Old]]:
-    """Give each epoch with its last step, oldest first: ``removed``, ``waiting`` or ``expired``."""
+    """Return each epoch with its last step, oldest first: ``removed``, ``waiting`` or ``expired``."""
     found: dict[int, tuple[str, expiry.Old]] = {}
     for step, several in (("expired", done.expiring), ("waiting", done.waiting), ("removed", done.removing)):
         for old in several:

@@ -64,7 +64,7 @@ def count(checkpoint: Checkpoint) -> int:
 
 
 def rows(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> list[Row]:
-    """Give the newest epochs, newest first, at most ``limit``; those that are folded only with ``history``."""
+    """Return the newest epochs, newest first, at most ``limit``; those that are folded only with ``history``."""
     return list(itertools.islice(_rows(checkpoint, history=history, limit=limit), limit))
 
 
@@ -97,7 +97,7 @@ def _view(checkpoint: Checkpoint, epoch: int, noted: int, *, newest: int) -> Epo
 
 
 def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
-    """Give everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
+    """Return everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
     known, newest = checkpoint.log.epochs(), _barrier(checkpoint)
     if epoch not in known and epoch != newest:
         span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
@@ -133,7 +133,7 @@ def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
 
 
 def transactions(checkpoint: Checkpoint, *, everything: bool) -> list[Transaction]:
-    """Give the transactions that are not known to be committed; with ``everything``, all that have details."""
+    """Return the transactions that are not known to be committed; with ``everything``, all that have details."""
     found: list[Transaction] = []
     known = checkpoint.log.epochs()
     for epoch in reversed(known):
@@ -173,7 +173,7 @@ def _progress(checkpoint: Checkpoint, epoch: int) -> tuple[Progress | None, str]
 
 
 def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> tuple[str, ...]:
-    """Give the barrier of an epoch: as decided, or else as Spark wrote it. None of it where both are gone."""
+    """Return the barrier of an epoch: as decided, or else as Spark wrote it. None of it where both are gone."""
     for link in reversed(chain or (checkpoint.log.chain(epoch) if epoch >= 0 else ())):
         if link.barrier:
             return link.barrier
@@ -184,7 +184,7 @@ def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> t
 
 
 def _barrier(checkpoint: Checkpoint) -> int | None:
-    """Give the newest epoch that Spark has set a barrier for."""
+    """Return the newest epoch that Spark has set a barrier for."""
     try:
         return checkpoint.spark.epoch()
     except (OnceonlyError, OSError):
@@ -192,7 +192,7 @@ def _barrier(checkpoint: Checkpoint) -> int | None:
 
 
 def _noted_to(checkpoint: Checkpoint) -> int:
-    """Give the newest epoch that Spark has noted; it keeps the last hundred or so of them."""
+    """Return the newest epoch that Spark has noted; it keeps the last hundred or so of them."""
     try:
         return max(checkpoint.spark.committed(), default=-1)
     except OSError:

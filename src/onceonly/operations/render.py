@@ -67,7 +67,7 @@ def header(found: Checkpoint) -> Text:
 
 
 def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
-    """Give the list of epochs: a table, or plain lines (a ``str``) where there are very many."""
+    """Return the list of epochs: a table, or plain lines (a ``str``) where there are very many."""
     if not rows:
         return Text("no epoch yet" if known == 0 else "no epoch with details")
     names = ("epoch", "state", "sinks", "commits", "s", "when")
@@ -94,7 +94,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
 
 
 def detail(found: Detail) -> RenderableType:
-    """Give one epoch in full."""
+    """Return one epoch in full."""
     view = found.view
     head = Text.assemble(
         (view.name, "bold"), "  ", _state(view.state, _words(view.state, view.reason, view.pending))
@@ -128,7 +128,7 @@ def detail(found: Detail) -> RenderableType:
 
 
 def transactions(found: Sequence[Transaction]) -> RenderableType:
-    """Give the transactions of one checkpoint."""
+    """Return the transactions of one checkpoint."""
     if not found:
         return Text("nothing is pending", style="green")
     names = ("epoch", "sink", "slot", "state", "rows", "since", "transaction")
@@ -148,7 +148,7 @@ def transactions(found: Sequence[Transaction]) -> RenderableType:
 
 
 def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
-    """Give what the sinks have open and no link names."""
+    """Return what the sinks have open and no link names."""
     if not found:
         return Text("the sinks have nothing else open", style="green")
     table = _table("sink", "open, named by no link")
@@ -158,7 +158,7 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
 
 
 def done(result: Result) -> RenderableType:
-    """Give what ``resolve`` did: the transactions, and the links that it put."""
+    """Return what ``resolve`` did: the transactions, and the links that it put."""
     parts: list[RenderableType] = [_settled(result)]
     for put in result.links:
         name, _, word = put.partition(" ")
@@ -251,7 +251,7 @@ def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def _plain(names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> str:
-    """Give plain lines in columns: what rich would take a millisecond for, each."""
+    """Return plain lines in columns: what rich would take a millisecond for, each."""
     lines = [names, *([str(cell).replace("\n", ", ") for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
@@ -281,7 +281,7 @@ def _lines(lines: Iterable[str]) -> Text:
 
 
 def _sinks(view: EpochView) -> Text:
-    """Give a line a sink; rows that it refused stand in the line of the sink that took them."""
+    """Return a line a sink; rows that it refused stand in the line of the sink that took them."""
     return _lines(
         f"{name}: {_n(count, 'row')}, {_n(transactions, 'tx')}"
         + (f" ({count} refused by {of})" if (of := letters_of(name)) is not None and count else "")
@@ -294,7 +294,7 @@ def _n(count: int, word: str) -> str:
 
 
 def _moment(at: float | None) -> str:
-    """Give a moment in the operator's own time."""
+    """Return a moment in the operator's own time."""
     return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def checkpoint(found: Checkpoint) -> dict[str, Any]:
-    """Give what names a checkpoint, and whether it is in use."""
+    """Return what names a checkpoint, and whether it is in use."""
     run, moved = found.run, found.moved
     return {
         "path": str(found.path),
@@ -49,22 +49,22 @@ def _runs(found: Checkpoint) -> list[Run]:
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Give the folders that could not be shown."""
+    """Return the folders that could not be shown."""
     return [{"path": str(item.path), "foreign": item.foreign, **error(item.error)} for item in found]
 
 
 def error(found: OnceonlyError) -> dict[str, Any]:
-    """Give an error."""
+    """Return an error."""
     return {"code": found.code, "what": found.what, "next_step": found.next_step}
 
 
 def row(found: Row) -> dict[str, Any]:
-    """Give one line of the list."""
+    """Return one line of the list."""
     return {**epoch(found.view), "at": disk.iso(found.at)}
 
 
 def epoch(view: EpochView) -> dict[str, Any]:
-    """Give an epoch in short."""
+    """Return an epoch in short."""
     return {
         "epoch": view.epoch,
         "name": view.name,
@@ -82,7 +82,7 @@ def epoch(view: EpochView) -> dict[str, Any]:
 
 
 def detail(found: Detail) -> dict[str, Any]:
-    """Give an epoch in full."""
+    """Return an epoch in full."""
     return {
         **epoch(found.view),
         "note": found.note,
@@ -124,7 +124,7 @@ def detail(found: Detail) -> dict[str, Any]:
 
 
 def handle(found: HandleView) -> dict[str, Any]:
-    """Give one handle; ``data`` is the sink's own, without secrets."""
+    """Return one handle; ``data`` is the sink's own, without secrets."""
     vote = found.vote
     return {
         "sink": vote.sink,
@@ -143,7 +143,7 @@ def handle(found: HandleView) -> dict[str, Any]:
 
 
 def _stamp(found: Stamp | None, *, at: str = "at") -> dict[str, Any]:
-    """Give when and where something was written; None where an older onceonly did not say."""
+    """Return when and where something was written; None where an older onceonly did not say."""
     return {
         at: found.at if found else None,
         "host": found.host if found else None,
@@ -152,7 +152,7 @@ def _stamp(found: Stamp | None, *, at: str = "at") -> dict[str, Any]:
 
 
 def transaction(found: Transaction) -> dict[str, Any]:
-    """Give one transaction of ``transactions list``."""
+    """Return one transaction of ``transactions list``."""
     return {"epoch": found.epoch, "since": disk.iso(found.since), **handle(found.handle)}
 
 
@@ -185,7 +185,7 @@ def _progress(found: Progress) -> dict[str, Any]:
 
 
 def result(found: Result) -> dict[str, Any]:
-    """Give what ``transactions resolve`` did with one checkpoint."""
+    """Return what ``transactions resolve`` did with one checkpoint."""
     return {
         "transactions": [
             {

@@ -138,7 +138,7 @@ def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: fl
 
 
 def _in_flight(checkpoint: Checkpoint) -> tuple[int, tuple[str, ...]]:
-    """Give the epoch to resolve, and its barrier.
+    """Return the epoch to resolve, and its barrier.
 
     It is the newest that Spark has set a barrier for. Spark does not sync its files, so after a power loss the
     log may hold a decision whose barrier is gone; then that is the epoch, and there is nothing to compare.

@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$"
 
 
 def links(checkpoint: Checkpoint) -> list[Link]:
-    """Give the links of the newest epochs, newest first."""
+    """Return the links of the newest epochs, newest first."""
     found: list[Link] = []
     for epoch in list(reversed(checkpoint.log.epochs()))[:_EPOCHS]:
         found += reversed(checkpoint.log.chain(epoch))
@@ -195,7 +195,7 @@ def _blame(given: Given, name: str, differ: Collection[str]) -> str:
 
 
 def _load(name: str, path: str) -> SinkClass:
-    """Give the class of a sink. Raises ``ConfigurationError`` where it cannot be imported here."""
+    """Return the class of a sink. Raises ``ConfigurationError`` where it cannot be imported here."""
     if path in BUILT_IN:
         return BUILT_IN[path]
     module, colon, attribute = path.partition(":")
@@ -233,7 +233,7 @@ def _agree(checkpoint: Checkpoint, given: Given, name: str, use: SinkUse, sink: 
 
 
 def _known(given: Given, name: str, sink: SinkClass) -> dict[str, str]:
-    """Give the operator's options for one sink: its own, and of the common ones those that it knows."""
+    """Return the operator's options for one sink: its own, and of the common ones those that it knows."""
     declared = {option.name.lower() for option in load(sink).declared}
     common = {key: value for key, value in given.options.items() if key.lower() in declared}
     return {key.lower(): value for key, value in {**common, **given.by_sink.get(name, {})}.items()}

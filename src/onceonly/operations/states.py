@@ -142,7 +142,7 @@ def folded(line: Summary) -> EpochView:
 
 
 def handles(chain: Sequence[Link], receipt: Receipt | None) -> list[HandleView]:
-    """Give every transaction that a link names, under the first link that does, with what became of it."""
+    """Return every transaction that a link names, under the first link that does, with what became of it."""
     views: list[HandleView] = []
     seen: set[tuple[str, str]] = set()
     for link in chain:

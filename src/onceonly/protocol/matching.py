@@ -16,7 +16,7 @@ _MODULUS = 2**64
 
 
 def totals(votes: Iterable[Vote]) -> dict[str, tuple[int, str]]:
-    """Give (rows, checksum) per sink that has rows, whatever the slots they were dealt to.
+    """Return (rows, checksum) per sink that has rows, whatever the slots they were dealt to.
 
     All checksums of a decision are of one algorithm, whose name stands before the digits. Dead letters count as rows
     of the sink that refused them: a replay that writes nothing does not know which those are.

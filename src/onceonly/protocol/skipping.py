@@ -36,7 +36,7 @@ _WORDS = {
 
 
 def open_epoch(epoch: int, newest: int | None, last: Link | None, receipt: Receipt | None) -> int | None:
-    """Give the first epoch before ``epoch`` that has no decision, or none that is settled; None where all have. Pure.
+    """Return the first epoch before ``epoch`` that has no decision, or none that is settled; None where all have. Pure.
 
     Where the log is empty it is the one just before: what was before that is no business of the log.
     """

@@ -23,7 +23,7 @@ def is_plain(kind: pa.DataType) -> bool:
 
 
 def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
-    """Give where the values of a plain column begin in its data, and after them where the last one ends; and the data.
+    """Return where the values of a plain column begin in its data, then where the last one ends; and the data.
 
     The data are Arrow's buffer, or None where there is no byte of them. Pure.
     """
@@ -37,7 +37,7 @@ def layout(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
 
 
 def at_each_byte(data: npt.NDArray[np.uint8], width: int = 8) -> npt.NDArray[Any]:
-    """Give as many bytes at each offset, aligned or not, as one number, the lowest first. Nothing is copied. Pure."""
+    """Return as many bytes at each offset, aligned or not, as one number, the lowest first. Nothing is copied. Pure."""
     import numpy as np
 
     return np.ndarray((max(len(data) - width + 1, 0),), f"<u{width}", data, strides=(1,))

@@ -46,7 +46,7 @@ _SHORT_BYTES_MAX = 128
 
 
 def algorithm_of(votes: Iterable[Vote]) -> str:
-    """Give the algorithm that votes were made with; today's, where none says. Pure."""
+    """Return the algorithm that votes were made with; today's, where none says. Pure."""
     return next((vote.checksum.rpartition(":")[0] for vote in votes), MURMUR)
 
 
@@ -151,7 +151,7 @@ def _murmur64a(
     lengths: npt.NDArray[np.int64],
     seeds: _Words,
 ) -> _Words:
-    """Give MurmurHash64A of each row: word after word, for all rows that have one."""
+    """Return MurmurHash64A of each row: word after word, for all rows that have one."""
     import numpy as np
 
     words = at_each_byte(raw)  # rows are not aligned
@@ -193,7 +193,7 @@ def _murmur64a(
 
 @functools.cache
 def _masks() -> _Words:
-    """Give words of which so many bytes count."""
+    """Return words of which so many bytes count."""
     import numpy as np
 
     return np.array([(1 << (_WORD * count)) - 1 for count in range(_WORD)], np.uint64)
@@ -235,7 +235,7 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 def _bytes(column: pa.Array) -> list[bytes]:
-    """Give each value's bytes; strings and binaries as they are, everything else by its canonical text."""
+    """Return each value's bytes; strings and binaries as they are, everything else by its canonical text."""
     import pyarrow as pa
 
     if not is_plain(column.type):

@@ -54,7 +54,7 @@ def expect(rows: int) -> None:
 
 
 def loops(module: str) -> Any:  # noqa: ANN401  a module whose functions numba has made
-    """Give a module of loops; None where it is not the time for them, or where they cannot be had."""
+    """Return a module of loops; None where it is not the time for them, or where they cannot be had."""
     return _load(module) if _State.is_on else None
 
 

@@ -1,6 +1,6 @@
 """The options of a query that are the runtime's own, and what remains for its sink.
 
-Spark lowers the names of options before a Python data source sees them, so both roads do: a sink always gets
+Spark lowers the names of options before a Python data source sees them, so both ways do: a sink always gets
 lower-case names.
 """
 
@@ -184,7 +184,7 @@ def no_checkpoint() -> ConfigurationError:
 
 
 def with_checkpoint(options: Mapping[str, str], session: str | None) -> dict[str, str]:
-    """Give the options with the checkpoint where Spark will put it: anywhere; pure.
+    """Return the options with the checkpoint where Spark will put it: anywhere; pure.
 
     ``session`` is the session's location, None where it has none. A query without a checkpoint of its own gets the
     folder of its name there; one without a name a folder with a random name, which Spark tells nobody. Raises

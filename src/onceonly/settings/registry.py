@@ -60,14 +60,14 @@ def remember(sink: object) -> str:
 
 
 def given() -> dict[str, type[TwoPhaseCommitSink[Any]]]:
-    """Give the classes of the user's, by name. Driver."""
+    """Return the classes of the user's, by name. Driver."""
     return dict(_given)
 
 
 def find(
     name: object, others: Mapping[str, type[TwoPhaseCommitSink[Any]]] | None = None
 ) -> tuple[str, SinkClass]:
-    """Give name and class of ``"onceonly.kafka"``, ``"kafka"`` or a class. Driver.
+    """Return name and class of ``"onceonly.kafka"``, ``"kafka"`` or a class. Driver.
 
     ``others`` are classes of the user's that a process knows which has not been told them itself.
     """
@@ -87,7 +87,7 @@ def find(
 
 
 def load(sink: SinkClass) -> type[TwoPhaseCommitSink[Any]]:
-    """Give the class itself. Any process. Raises ``SetupError`` where its client library is missing."""
+    """Return the class itself. Any process. Raises ``SetupError`` where its client library is missing."""
     if not isinstance(sink, str):
         return sink
     module, _, attribute = sink.partition(":")
@@ -103,7 +103,7 @@ def load(sink: SinkClass) -> type[TwoPhaseCommitSink[Any]]:
 
 
 def strongest(sink: SinkClass) -> Guarantee:
-    """Give the strongest guarantee that the class offers: the default of its queries. Any process."""
+    """Return the strongest guarantee that the class offers: the default of its queries. Any process."""
     offered = getattr(load(sink), "capabilities", None)
     for guarantee in _STRONGEST_FIRST:
         if isinstance(offered, Capabilities) and guarantee in offered.guarantees:

@@ -19,7 +19,7 @@ class RestartStrategy(Protocol):
     """What a supervisor asks of a strategy."""
 
     def next_delay(self, history: Sequence[float], *, draw: float = 0.5) -> float | None:
-        """Give the seconds to wait before the restart, or None to give up.
+        """Return the seconds to wait before the restart, or None to give up.
 
         ``history`` holds at least the failure to answer. ``draw`` is a random number in [0, 1) for jitter;
         0.5 means none.

@@ -45,7 +45,7 @@ def wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
 def take_partition_by(
     options: Mapping[str, str], declared: tuple[Option, ...], *, who: str
 ) -> dict[str, str]:
-    """Give the options with what ``start`` handed over in its place. Anywhere; pure.
+    """Return the options with what ``start`` handed over in its place. Anywhere; pure.
 
     Raises ``ConfigurationError`` where the sink has no partitions, or its option says something else.
     """

@@ -1,4 +1,4 @@
-"""Ending the jobs of a late epoch. Driver's Python, foreachBatch road; the other road has no hold of its jobs."""
+"""Ending the jobs of a late epoch. Driver's Python, foreachBatch way; the other way has no hold of its jobs."""
 
 from __future__ import annotations
 

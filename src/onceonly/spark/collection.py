@@ -40,7 +40,7 @@ def collection(
     rows_per_epoch: int | None = None,
     partitions: int = 1,
 ) -> DataFrame:
-    """Give a streaming DataFrame of these rows, in their order, exactly once (R34).
+    """Return a streaming DataFrame of these rows, in their order, exactly once (R34).
 
     Driver. ``rows_per_epoch`` limits an epoch (default: all that is there), ``partitions`` says into how many
     slots an epoch is cut. Positions are kept in the query's checkpoint, with a fingerprint of the rows read:

@@ -10,9 +10,9 @@ import msgspec
 
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
-from onceonly.coordinator.planner import Desk
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import CheckpointChangedError, ConfigurationError
-from onceonly.executor.kept import Held
+from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name
 from onceonly.settings.registry import BUILT_IN
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from onceonly.coordinator.planner import Assignment
+    from onceonly.coordinator.query import Assignment
     from onceonly.model import Plan, Vote
     from onceonly.spark.foreach_batch import ForeachBatch
 
 logger = logging.getLogger("onceonly")
 
 _BALLOT = "ballot"
-# A driver seldom runs more queries; a desk that is closed costs the next epoch a claim, nothing else.
-_DESKS_MAX = 32
-_desks: Held[tuple[QuerySettings, str], Desk] = Held(_DESKS_MAX)
+# A driver seldom runs more queries; a coordinator that is closed costs the next epoch a claim, nothing else.
+_COORDINATORS_MAX = 32
+_coordinators: Kept[tuple[QuerySettings, str], QueryCoordinator] = Kept(_COORDINATORS_MAX)
 # By query: the run and the epoch that were carried out last.
 _carried_out: dict[str, tuple[str, int]] = {}
 # By query: the newest run, and the first epoch that it brought here, whatever became of it.
@@ -174,45 +174,47 @@ class Epoch:
         """Plan, run the tasks of every write, decide. Raises a typed error; the query's restart resolves the epoch."""
         if len(self._writes) < 2:  # noqa: PLR2004  what is read once need not be kept
             self._release()
-        with _desks.use((self._settings, self._query), self._desk) as desk:
+        with _coordinators.use((self._settings, self._query), self._coordinator) as coordinator:
             for write in self._writes.values():
                 sink = write.sink
-                desk.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
+                coordinator.enlist(sink.named(write.name), sink.sink_class, _columns(write.df), sink.letters)
             since = _begun[self._query][1]
-            plan = desk.plan(
+            plan = coordinator.plan(
                 self._epoch,
                 sinks=self._writes,
                 run=self._run,
                 since=since,
-                repeats=lambda: self._repeats(desk),
+                repeats=lambda: self._repeats(coordinator),
             )
             ballots: list[Ballot] = []
             context = self._df.sparkSession.sparkContext
             try:
                 with no_longer_than_planned(context, plan, query=self._query):
                     for write in self._writes.values():
-                        ballots += _run_tasks(write.df, desk.assignment(plan, write.name, run=self._run))
+                        ballots += _run_tasks(
+                            write.df, coordinator.assignment(plan, write.name, run=self._run)
+                        )
                     if not self._writes:
                         self._df.write.format("noop").mode("overwrite").save()
-                desk.require_few_letters(plan, ballots)
-                desk.decide(plan, _votes(ballots))
+                coordinator.require_few_letters(plan, ballots)
+                coordinator.decide(plan, _votes(ballots))
                 _carried_out[self._query] = (self._run, self._epoch)
             except BaseException:  # an interrupt, too: its rows must not stay open
-                # As Spark does on the format road, also after a failed commit: what is decided stays decided.
-                _abort(desk, plan, _votes(ballots), self._run)
+                # As Spark does on the format way, also after a failed commit: what is decided stays decided.
+                _abort(coordinator, plan, _votes(ballots), self._run)
                 raise
 
-    def _repeats(self, desk: Desk) -> bool:
+    def _repeats(self, coordinator: QueryCoordinator) -> bool:
         """Say whether the query's plan and all that was made of its rows here promise the same rows in a replay."""
         try:
             made = [may_differ(write.df._jdf.queryExecution().analyzed()) for write in self._writes.values()]  # noqa: SLF001  classic
         except Exception as error:  # noqa: BLE001  a plan of a kind that nobody has seen yet
             logger.debug("The plan cannot be looked at: %s", error)
             return False
-        return not any(made) and repeats.noted(desk.checkpoint.path)
+        return not any(made) and repeats.noted(coordinator.checkpoint.path)
 
-    def _desk(self) -> Desk:
-        return Desk(
+    def _coordinator(self) -> QueryCoordinator:
+        return QueryCoordinator(
             self._settings, actor="driver", application=application(self._df.sparkSession), span=spans.read
         )
 
@@ -250,12 +252,12 @@ def _columns(df: DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.dataType.simpleString()) for field in df.schema.fields)
 
 
-def _abort(desk: Desk, plan: Plan, votes: list[Vote], run: str) -> None:
+def _abort(coordinator: QueryCoordinator, plan: Plan, votes: list[Vote], run: str) -> None:
     """Give up a try; the error that led here matters more than one that follows from it."""
     try:
-        desk.abort(plan, votes, run=run)
+        coordinator.abort(plan, votes, run=run)
     except Exception as error:  # noqa: BLE001  see above
-        logger.warning("Query %s, chk-%s: abort: %s", desk.query, plan.epoch, error)
+        logger.warning("Query %s, chk-%s: abort: %s", coordinator.query, plan.epoch, error)
 
 
 def _votes(ballots: list[Ballot]) -> list[Vote]:

@@ -1,4 +1,4 @@
-"""``onceonly.sink``: the foreachBatch road, for output modes that Spark refuses to Python formats."""
+"""``onceonly.sink``: the foreachBatch way, for output modes that Spark refuses to Python formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def sink(name: object, **options: str) -> ForeachBatch:
-    """Give a function for ``foreachBatch`` that writes with a sink, exactly as its format would.
+    """Return a function for ``foreachBatch`` that writes with a sink, exactly as its format would.
 
     Driver. ``name`` is ``"onceonly.kafka"``, or a class made from ``TwoPhaseCommitSink``. The options are
     those of the format, ``checkpointLocation`` included: the same as the query's. Names with dots are given
@@ -63,7 +63,7 @@ class ForeachBatch:
         return query
 
     def named(self, name: str) -> SinkSettings:
-        """Give the sink's settings under the name that it has in an epoch."""
+        """Return the sink's settings under the name that it has in an epoch."""
         return replace(self.settings, name=name)
 
     def require_no_query(self, checkpoint: str) -> None:

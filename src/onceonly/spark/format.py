@@ -14,7 +14,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.settings.query import PREFIX, START, no_checkpoint, with_checkpoint
 from onceonly.settings.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
 from onceonly.spark.asked import no_complete_mode, take_partition_by
-from onceonly.spark.writer import EpochCommitter, Road, plan_epoch
+from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -54,10 +54,10 @@ class SinkFormat(DataSource):
             raise no_checkpoint()
         letters = settings.sink.letters
         taker = None if letters is None else find(letters.format, self.others)[1]
-        road = Road(settings.query, settings.sink, self.sink_class, self.application, taker, start)
+        stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
-            return EpochCommitter(road, columns)
+            return EpochCommitter(stream, columns)
         if overwrite and self.sink_name == "files":
             raise no_complete_mode(self.name())
         if overwrite and self.sink_name not in APPEND_COMPLETE:
@@ -66,7 +66,7 @@ class SinkFormat(DataSource):
                 next_step="use append mode, or .foreachBatch(onceonly.sink(...)), where every epoch appends "
                 "the whole result",
             )
-        return plan_epoch(road, columns)
+        return plan_epoch(stream, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
         raise ConfigurationError(

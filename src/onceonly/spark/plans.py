@@ -49,7 +49,7 @@ def _unordered(expression: Any) -> str:  # noqa: ANN401
 
 
 def _below(root: Any) -> list[Any]:  # noqa: ANN401
-    """Give a node of a tree and all below it."""
+    """Return a node of a tree and all below it."""
     found: list[Any] = []
     waiting = [root]
     while waiting:

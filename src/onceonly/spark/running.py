@@ -18,7 +18,7 @@ log = logging.getLogger("onceonly")
 
 
 def run_of(df: DataFrame) -> str:
-    """Give the run of the query; empty where Spark does not say."""
+    """Return the run of the query; empty where Spark does not say."""
     try:
         return str(_stream(df).runId())
     except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
@@ -36,7 +36,7 @@ def output_mode(df: DataFrame) -> str:
 
 
 def session_checkpoint(df: DataFrame) -> str | None:
-    """Give the checkpoint of the query where the session says where checkpoints lie; None where it does not.
+    """Return the checkpoint of the query where the session says where checkpoints lie; None where it does not.
 
     Raises ``ConfigurationError`` for a query without a name, whose folder no later start would find.
     """

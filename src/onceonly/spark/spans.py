@@ -1,7 +1,7 @@
 """What Spark reads in the epoch that it runs, by its own memory.
 
 It is held against ``offsets/N``, which another driver may have written over since Spark has read or written it. The
-driver's Python asks the JVM. The processes that plan and commit on the format road have no way to it, so they ask the
+driver's Python asks the JVM. The processes that plan and commit on the format way have no way to it, so they ask the
 driver's Python by a Unix socket of its machine, whose name comes with the options of the query. Where nobody answers
 (another system than Linux, a Spark of another make, a Python that is busy for long), the files alone count.
 """
@@ -108,7 +108,7 @@ def _place(address: str) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _listed(session: Any, query: str) -> tuple[Any, Any]:  # noqa: ANN401  a classic session, Java objects
-    """Give Spark's list of queries that run, and what one of them has in it for its name."""
+    """Return Spark's list of queries that run, and what one of them has in it for its name."""
     streams = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
     return streams, session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""One attempt at one slot, inside a Spark task. Both roads call ``write_slot``."""
+"""One attempt at one slot, inside a Spark task. Both ways call ``write_slot``."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pyspark import TaskContext
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.deadline import Deadline, in_time
-from onceonly.executor.kept import Held
+from onceonly.executor.kept import Kept
 from onceonly.executor.slot import fill_in
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
 from onceonly.settings.registry import build
 from onceonly.spark.processes import memory
-from onceonly.spark.processes.garbage import settle
+from onceonly.spark.processes.garbage import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
-    from onceonly.coordinator.planner import Assignment
+    from onceonly.coordinator.query import Assignment
     from onceonly.executor.slot import Ballot
     from onceonly.model import Plan
     from onceonly.ports import Sink
 
-# Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both roads.
+# Local properties that Spark's micro-batch execution sets; verified on 4.2.0, on both ways.
 EPOCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
-# The job group. Users' code runs in the thread that sets it on the foreachBatch road only; there, Spark is asked.
+# The job group. Users' code runs in the thread that sets it on the foreachBatch way only; there, Spark is asked.
 RUN_PROPERTY = "spark.jobGroup.id"
 # A worker process serves one task at a time, of any query of the application.
 _SINKS_MAX = 8
 
-_sinks: Held[tuple[Any, ...], Sink] = Held(_SINKS_MAX)
+_sinks: Kept[tuple[Any, ...], Sink] = Kept(_SINKS_MAX)
 _seen: set[tuple[str, str | None]] = set()
 
 
@@ -46,7 +46,7 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
     Raises a typed error where the task does not belong to the resolved epoch, or where this executor does
     not see the query's checkpoint; then nothing was written. Raises ``EpochTimeoutError`` for a slot that is late.
     """
-    settle()
+    freeze()
     memory.keep()
     context = _context(assignment)
     _share(assignment)

@@ -1,4 +1,4 @@
-"""What Spark calls in a micro-batch of the format road: ``write`` in executors, ``commit`` on the driver.
+"""What Spark calls in a micro-batch of the format way: ``write`` in executors, ``commit`` on the driver.
 
 Spark builds the writer twice. In the planner process it is pickled to the executors and only its ``write`` is
 called; in the commit process it is built anew, and only ``commit`` or ``abort`` are called. The second knows
@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
-from onceonly.coordinator.planner import Desk
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import ProtocolError
-from onceonly.executor.kept import Held
+from onceonly.executor.kept import Kept
 from onceonly.spark import spans
-from onceonly.spark.processes.garbage import settle
+from onceonly.spark.processes.garbage import freeze
 from onceonly.spark.task import require_all_slots, write_slot
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.coordinator.planner import Assignment
+    from onceonly.coordinator.query import Assignment
     from onceonly.executor.slot import Ballot
     from onceonly.model import Plan, Vote
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
 
 # One process serves all queries of an application; more of them cost a claim each, nothing else.
-_DESKS_MAX = 16
-_planning: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
-_committing: Held[tuple[Any, ...], Desk] = Held(_DESKS_MAX)
+_COORDINATORS_MAX = 16
+_planning: Kept[tuple[Any, ...], QueryCoordinator] = Kept(_COORDINATORS_MAX)
+_committing: Kept[tuple[Any, ...], QueryCoordinator] = Kept(_COORDINATORS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class Stream:
     """What the options of a query say, and what is known of the driver's program."""
 
     query: QuerySettings
@@ -56,10 +56,10 @@ class Road:
         query = SparkCheckpoint.at(self.query.checkpoint).query()
         return (self.sink_class, self.query, self.sink.key, query)
 
-    def desk(self, actor: str, columns: tuple[tuple[str, str], ...]) -> Desk:
-        """Make the desk of a process."""
+    def coordinator(self, actor: str, columns: tuple[tuple[str, str], ...]) -> QueryCoordinator:
+        """Make the coordinator of a process."""
         address = self.start.rpartition(".")[0]
-        desk = Desk(
+        coordinator = QueryCoordinator(
             self.query,
             actor=actor,
             application=self.application,
@@ -67,15 +67,15 @@ class Road:
             span=partial(spans.ask, address) if address else None,
         )
         try:
-            desk.enlist(self.sink, self.sink_class, columns, self.letters)
-        except BaseException:  # an interrupt, too: nobody else has the desk yet
-            desk.close()
+            coordinator.enlist(self.sink, self.sink_class, columns, self.letters)
+        except BaseException:  # an interrupt, too: nobody else has the coordinator yet
+            coordinator.close()
             raise
-        return desk
+        return coordinator
 
-    def fits(self, desk: Desk) -> bool:
-        """Say whether a desk is of this start: between two, anybody may have changed target and checkpoint."""
-        return desk.start == self.start
+    def fits(self, coordinator: QueryCoordinator) -> bool:
+        """Say whether a coordinator is of this start: between two, anybody may have changed target and checkpoint."""
+        return coordinator.start == self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class SlotWriter(DataSourceStreamArrowWriter):
 class EpochCommitter(DataSourceStreamArrowWriter):
     """Decides an epoch from its slots' messages. Commit process."""
 
-    def __init__(self, road: Road, columns: tuple[tuple[str, str], ...]) -> None:
-        self._road = road
+    def __init__(self, stream: Stream, columns: tuple[tuple[str, str], ...]) -> None:
+        self._stream = stream
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoReturn:  # noqa: ARG002
@@ -130,10 +130,10 @@ class EpochCommitter(DataSourceStreamArrowWriter):
             )
         # Spark gives a message for each slot; None for one that has not committed.
         require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))
-        with _committing.use(self._road.key(), self._desk, fits=self._road.fits) as desk:
-            desk.require_few_letters(plan, ballots)
-            desk.decide(plan, _votes(ballots))
-        settle()
+        with _committing.use(self._stream.key(), self._coordinator, fits=self._stream.fits) as coordinator:
+            coordinator.require_few_letters(plan, ballots)
+            coordinator.decide(plan, _votes(ballots))
+        freeze()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Give up a try. Idempotent; also called after a failed commit.
@@ -142,20 +142,24 @@ class EpochCommitter(DataSourceStreamArrowWriter):
         """
         plan, ballots = _collect(messages)
         if plan is not None:
-            with _committing.use(self._road.key(), self._desk, fits=self._road.fits) as desk:
-                desk.abort(plan, _votes(ballots))
+            with _committing.use(
+                self._stream.key(), self._coordinator, fits=self._stream.fits
+            ) as coordinator:
+                coordinator.abort(plan, _votes(ballots))
 
-    def _desk(self) -> Desk:
-        return self._road.desk("committer", self._columns)
+    def _coordinator(self) -> QueryCoordinator:
+        return self._stream.coordinator("committer", self._columns)
 
 
-def plan_epoch(road: Road, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
+def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
-    key = (*road.key(), columns)
-    with _planning.use(key, lambda: road.desk("planner", columns), fits=road.fits) as desk:
-        plan = desk.plan(desk.checkpoint.epoch(), repeats=lambda: repeats.noted(desk.checkpoint.path))
-        assignment = desk.assignment(plan, road.sink.name)
-    settle()
+    key = (*stream.key(), columns)
+    with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
+        plan = coordinator.plan(
+            coordinator.checkpoint.epoch(), repeats=lambda: repeats.noted(coordinator.checkpoint.path)
+        )
+        assignment = coordinator.assignment(plan, stream.sink.name)
+    freeze()
     return SlotWriter(assignment)
 
 

@@ -149,7 +149,7 @@ class LocalStore:
             raise _unavailable(Path(error.filename or self.root), "looked at", error) from error
 
     def _temporaries(self) -> Iterator[tuple[Path, str]]:
-        """Give the temporary files, each with the name that it was to get."""
+        """Yield the temporary files, each with the name that it was to get."""
         for folder in ("", *(f"{entry.name}/" for entry in self.root.iterdir() if entry.is_dir())):
             for path in (self.root / folder).iterdir():
                 if match := _TEMPORARY.fullmatch(path.name):

@@ -31,7 +31,7 @@ class Store(Protocol):
     """
 
     def where(self, name: str) -> str:
-        """Give the full address, for people."""
+        """Return the full address, for people."""
         ...
 
     def put_if_absent(
@@ -49,7 +49,7 @@ class Store(Protocol):
         ...
 
     def list_names(self, folder: str) -> list[str]:
-        """Give the names in a folder (``links/``), unordered, broken-off puts left out."""
+        """Return the names in a folder (``links/``), unordered, broken-off puts left out."""
         ...
 
     def delete(self, name: str) -> None:

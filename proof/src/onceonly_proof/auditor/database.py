@@ -30,7 +30,7 @@ class DatabaseReader:
         self._prepared = prepared
 
     def rows(self) -> Iterator[Seen]:
-        """Give the rows that a new connection sees. Raises ``ConfigurationError`` for a query without ``value``."""
+        """Yield the rows that a new connection sees. Raises ``ConfigurationError`` for a query without ``value``."""
         names, rows = self._fetch(self._query)
         at = {name: names.index(name) for name in _COLUMNS if name in names}
         if "value" not in at:
@@ -50,7 +50,7 @@ class DatabaseReader:
             )
 
     def orphans(self) -> list[Orphan]:
-        """Give the prepared transactions that ``prepared`` finds."""
+        """Return the prepared transactions that ``prepared`` finds."""
         if not self._prepared:
             return []
         return [
@@ -69,7 +69,7 @@ class DatabaseReader:
 
 
 def _bytes(value: object) -> bytes | None:
-    """Give a column as bytes; numbers as people write them."""
+    """Return a column as bytes; numbers as people write them."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):

@@ -61,7 +61,7 @@ class FilesReader:
         self._read: dict[str, tuple[tuple[int, int, int], list[Seen]]] = {}
 
     def rows(self) -> Iterator[Seen]:
-        """Give the rows of all visible files, file by file. Raises ``UnavailableError`` where one cannot be read."""
+        """Yield the rows of all visible files, file by file. Raises ``UnavailableError`` where one cannot be read."""
         found = [(str(each.relative_to(top)), each) for top in self._folders for each in visible_files(top)]
         for name, path in sorted(found):
             try:
@@ -75,7 +75,7 @@ class FilesReader:
                 ) from error
 
     def orphans(self) -> list[Orphan]:
-        """Give the files that still have a temporary name."""
+        """Return the files that still have a temporary name."""
         root = self._staging / self._query if self._query else self._staging
         return [
             Orphan(self._sink, f"staging file {path.relative_to(self._staging)}")
@@ -102,7 +102,7 @@ class FilesReader:
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
-    """Give what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``.
+    """Yield what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``.
 
     Hidden folders are not even looked into: a living job takes its own away meanwhile.
     """

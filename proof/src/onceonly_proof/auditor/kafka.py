@@ -71,7 +71,7 @@ class KafkaReader:
             yield seen(self._sink, self._topic, record)
 
     def uncommitted(self) -> Iterator[Seen]:
-        """Give what lies beyond the last stable offset of each partition, committed or not."""
+        """Yield what lies beyond the last stable offset of each partition, committed or not."""
         from confluent_kafka import TopicPartition
 
         consumer = plain_consumer(self._servers, self._topic)
@@ -92,7 +92,7 @@ class KafkaReader:
             yield seen(self._sink, self._topic, record)
 
     def orphans(self) -> list[Orphan]:
-        """Give the open transactions of the query; waits up to ``settle_s`` for those that are just being ended."""
+        """Return the open transactions of the query; waits up to ``settle_s`` for those that are just being ended."""
         names = open_transactions(self._servers, self._transactions, settle_s=self._settle_s)
         return [Orphan(self._sink, f"open transaction {name}") for name in names]
 
@@ -101,7 +101,7 @@ class KafkaReader:
 
 
 def read_inputs(servers: str, topic: str) -> list[Input]:
-    """Give what went into a query that reads a topic: every committed record, by its place in the topic.
+    """Return what went into a query that reads a topic: every committed record, by its place in the topic.
 
     An input's id is the number ``id`` in its JSON text, else a running number. Anywhere; reads only.
 
@@ -118,7 +118,7 @@ def read_inputs(servers: str, topic: str) -> list[Input]:
 
 
 def seen(sink: str, topic: str, record: Record, *, seen_s: float | None = None) -> Seen:
-    """Give a record as a row that was seen."""
+    """Return a record as a row that was seen."""
     place = f"{topic}/{record.partition}"
     return Seen(sink, record.key, record.value, place, record.offset, seen_s=seen_s)
 
@@ -189,7 +189,7 @@ def plain_consumer(
 
 
 def read_committed(servers: str, topic: str, *, timeout_s: float = 120.0) -> Iterator[Record]:
-    """Give every visible record, partition by partition in the order of offsets.
+    """Return every visible record, partition by partition in the order of offsets.
 
     Anywhere; reads only. Under ``read_committed`` a partition ends before its first open transaction.
 
@@ -254,7 +254,7 @@ def open_transactions(servers: str, prefix: str = "", *, settle_s: float = 5.0) 
 
 
 def record_of(message: Message, topic: str) -> Record | None:
-    """Give the record, or None for the end of a partition. Raises ``UnavailableError`` for any other event."""
+    """Return the record, or None for the end of a partition. Raises ``UnavailableError`` for any other event."""
     from confluent_kafka import KafkaError
 
     error = message.error()

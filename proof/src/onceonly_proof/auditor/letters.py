@@ -32,16 +32,16 @@ class LettersReader:
         self._binary = binary
 
     def rows(self) -> Iterator[Seen]:
-        """Give the row of each letter that a careful reader gets."""
+        """Yield the row of each letter that a careful reader gets."""
         yield from map(self._row, self._reader.rows())
 
     def uncommitted(self) -> Iterator[Seen]:
-        """Give the rows of letters beyond the point where careful readers stand, where the reader tells them."""
+        """Yield the rows of letters beyond the point where careful readers stand, where the reader tells them."""
         if isinstance(self._reader, LooksBehind):
             yield from map(self._row, self._reader.uncommitted())
 
     def orphans(self) -> Iterable[Orphan]:
-        """Give what the letters' sink has left open."""
+        """Return what the letters' sink has left open."""
         return [Orphan(refused_by(each.sink), each.what) for each in self._reader.orphans()]
 
     def close(self) -> None:

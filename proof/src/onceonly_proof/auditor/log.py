@@ -36,7 +36,7 @@ ALL_SLOTS = -1
 
 
 def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> list[Decision]:
-    """Give what the log in ``checkpoint/onceonly`` and Spark's folders say of every epoch, in order.
+    """Return what the log in ``checkpoint/onceonly`` and Spark's folders say of every epoch, in order.
 
     Anywhere that the checkpoint can be read, a local folder; reads only; the query must be down. ``events`` is the
     folder of ``ONCEONLY_EVENTS``, for the times of decisions; leave it out if the query's clock was moved.
@@ -56,7 +56,7 @@ def read_decisions(checkpoint: Path | str, events: Path | str | None = None) -> 
 
 
 def query_id(checkpoint: Path | str) -> str:
-    """Give the query's id, by which its transactions and staging files can be told from those of others. Anywhere.
+    """Return the query's id, by which its transactions and staging files can be told from those of others. Anywhere.
 
     Raises:
         ConfigurationError: no query has begun in this folder.
@@ -144,7 +144,7 @@ class _Log:
         )
 
     def ends(self) -> dict[int, Ends]:
-        """Give the barrier of each epoch that has one: the link's, else Spark's."""
+        """Return the barrier of each epoch that has one: the link's, else Spark's."""
         found = {epoch: _ends(self._spark_barrier(epoch)) for epoch in self._offsets}
         for epoch, chain in self._chains.items():
             if chain.last is not None and chain.last["barrier"]:
@@ -187,7 +187,7 @@ class _Log:
 
 
 def _with_ranges(decisions: list[Decision], ends: Mapping[int, Ends]) -> Iterator[Decision]:
-    """Give each decision what lies between its barrier and the one before it.
+    """Yield each decision what lies between its barrier and the one before it.
 
     Folded epochs whose barriers nobody keeps are joined with the next epoch that has one.
     """
@@ -233,7 +233,7 @@ def _joined(decisions: list[Decision]) -> Decision:
 
 
 def _named(folder: Path, pattern: str) -> list[tuple[Path, int, int]]:
-    """Give the files whose names fit, with their two numbers (0 where the second is empty), in order."""
+    """Return the files whose names fit, with their two numbers (0 where the second is empty), in order."""
     found: list[tuple[Path, int, int]] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         match = re.fullmatch(pattern, path.name)
@@ -243,7 +243,7 @@ def _named(folder: Path, pattern: str) -> list[tuple[Path, int, int]]:
 
 
 def _unsealed(data: bytes, kind: str) -> tuple[dict[str, Any] | None, str]:
-    """Give the value of a file, or what is wrong with it."""
+    """Return the value of a file, or what is wrong with it."""
     head, newline, body = data.partition(b"\n")
     try:
         header = json.loads(head)
@@ -287,7 +287,7 @@ def _ends(barrier: list[str]) -> Ends:
 
 
 def _decision_times(folder: Path, query: str) -> dict[tuple[int, int], float]:
-    """Give when each COMMIT link was durable, by epoch and index, where a process lived on to note it."""
+    """Return when each COMMIT link was durable, by epoch and index, where a process lived on to note it."""
     times: dict[tuple[int, int], float] = {}
     for path in folder.glob("*.jsonl"):
         for text in path.read_bytes().splitlines():

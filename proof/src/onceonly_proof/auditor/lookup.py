@@ -67,7 +67,7 @@ class Facts:
         self.due = self._due(world)
 
     def index_of(self, row: Input) -> int | None:
-        """Give the place in ``decisions`` of the row's epoch, None where no barrier covers it."""
+        """Return the place in ``decisions`` of the row's epoch, None where no barrier covers it."""
         return self._epochs[row.value]
 
     def where(self, row: Input) -> str:
@@ -77,7 +77,7 @@ class Facts:
         return f"id {row.id} ({row.partition} at {row.position}{epoch})"
 
     def by_epoch(self, rows: Iterable[Input]) -> dict[int, set[int]]:
-        """Give the ids of rows by their place in ``decisions``; rows without an epoch are left out."""
+        """Return the ids of rows by their place in ``decisions``; rows without an epoch are left out."""
         found: dict[int, set[int]] = {}
         for row in rows:
             index = self._epochs[row.value]

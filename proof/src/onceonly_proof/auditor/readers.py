@@ -14,11 +14,11 @@ class Reader(Protocol):
     """Reads one sink's target as any other program would. Changes nothing there; used by one thread."""
 
     def rows(self) -> Iterator[Seen]:
-        """Give every row that a careful reader gets now, in the order of each place. Callable again."""
+        """Return every row that a careful reader gets now, in the order of each place. Callable again."""
         ...
 
     def orphans(self) -> Iterable[Orphan]:
-        """Give what the sink has left open or lying about."""
+        """Return what the sink has left open or lying about."""
         ...
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class LooksBehind(Protocol):
     """A reader that can also tell what is in the target and is kept from careful readers."""
 
     def uncommitted(self) -> Iterator[Seen]:
-        """Give the rows that lie beyond the point where careful readers stand now."""
+        """Return the rows that lie beyond the point where careful readers stand now."""
         ...
 
 
@@ -39,7 +39,7 @@ class Watcher(Protocol):
     """Reads a sink's target all the time in a thread of its own, through crashes of what it reads."""
 
     def seen(self) -> list[Seen]:
-        """Give what it got until now, each with the time when it was first seen. Any thread."""
+        """Return what it got until now, each with the time when it was first seen. Any thread."""
         ...
 
     def close(self) -> None:

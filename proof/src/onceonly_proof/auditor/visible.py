@@ -103,7 +103,7 @@ class SinkCheck:
                 self._add(Anomaly.VISIBLE_BEFORE_DECISION, _place(seen), facts.where(row), why)
 
     def _watched(self) -> Iterator[tuple[Seen, Input]]:
-        """Give what was watched, whether it still stands or not."""
+        """Yield what was watched, whether it still stands or not."""
         inputs = self._facts.by_value
         for seen in self._during:
             row = inputs.get(seen.value) if seen.value is not None else None
@@ -191,7 +191,7 @@ class SinkCheck:
         return index is not None and self._facts.decisions[index].is_commit
 
     def _newest(self) -> dict[bytes | None, dict[str, Input]]:
-        """Give for each key the last due row of each input partition in the key's newest epoch.
+        """Return for each key the last due row of each input partition in the key's newest epoch.
 
         Which of two partitions' rows of one epoch comes last is nobody's promise, so each of them may stand.
         """

@@ -39,7 +39,7 @@ class _Watch:
         self._thread.start()
 
     def seen(self) -> list[Seen]:
-        """Give what was got until now, each with the time when it was first seen. Any thread."""
+        """Return what was got until now, each with the time when it was first seen. Any thread."""
         with self._grown:
             return list(self._seen)
 

@@ -34,12 +34,12 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: str) -> ClassArchive:
-        """Give the one for this Java, as it names itself, and the installed Spark."""
+        """Return the one for this Java, as it names itself, and the installed Spark."""
         name = hashlib.sha256(f"{java} {metadata.version('pyspark')}".encode()).hexdigest()[:16]
         return cls(cache_folder() / "classes" / f"{name}.jsa")
 
     def option(self, life: Path) -> str:
-        """Give the option of the JVM of a life, by its folder: read the archive, or write one if it ends in order."""
+        """Return the option of the JVM of a life, by its folder: read the archive, or write one if it ends in order."""
         if self.path.exists():
             return f"-XX:SharedArchiveFile={self.path}"
         return f"-XX:ArchiveClassesAtExit={life / _WRITTEN} -Xlog:disable"

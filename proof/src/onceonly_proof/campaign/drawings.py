@@ -32,12 +32,12 @@ def seal(verdict: str) -> str:
 
 
 def dot(connector: str) -> str:
-    """Give the mark of a connector's colour."""
+    """Return the mark of a connector's colour."""
     return f'<i class="dot {kind(connector)}"></i>'
 
 
 def kind(connector: str) -> str:
-    """Give a connector's class in the style sheet: its name in letters only."""
+    """Return a connector's class in the style sheet: its name in letters only."""
     return "".join(each if each.isalnum() else "-" for each in connector)
 
 

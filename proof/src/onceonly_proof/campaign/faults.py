@@ -70,7 +70,7 @@ class Stage(Protocol):
         ...
 
     def workers(self) -> Sequence[int]:
-        """Give the pids of the job's Python workers, planner and commit process among them, in a stable order."""
+        """Return the pids of the job's Python workers, planner and commit process among them, in a stable order."""
         ...
 
     def kill_driver(self) -> None:

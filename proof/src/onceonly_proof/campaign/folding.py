@@ -51,7 +51,7 @@ def fold(
 
 
 def add(result: Result, done: Round) -> Result:
-    """Give the report with one more round."""
+    """Return the report with one more round."""
     return refold(result, (*result.rounds, done))
 
 
@@ -114,13 +114,13 @@ def listed(counts: Counts) -> str:
 
 
 def spread(seconds: Iterable[float]) -> tuple[float, float] | tuple[None, None]:
-    """Give the median and the worst of some times; none of none."""
+    """Return the median and the worst of some times; none of none."""
     values = list(seconds)
     return (statistics.median(values), max(values)) if values else (None, None)
 
 
 def next_number(result: Result, seed: int) -> int:
-    """Give the number of the next round of a seed: where an interrupted campaign goes on."""
+    """Return the number of the next round of a seed: where an interrupted campaign goes on."""
     return max((each.number for each in result.rounds if each.seed == seed), default=0) + 1
 
 
@@ -165,5 +165,5 @@ def _bytes(each: Round) -> bytes:
 
 
 def refold(result: Result, rounds: Iterable[Round]) -> Result:
-    """Give a report of other rounds, with the seed, machine and versions of this one."""
+    """Return a report of other rounds, with the seed, machine and versions of this one."""
     return fold(rounds, seed=result.seed, machine=result.machine, versions=result.versions)

@@ -34,7 +34,7 @@ _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
 
 
 def rows(spark: SparkSession, task: Task) -> DataFrame:
-    """Give key and value of the input, as texts; a query with state drops those that came before."""
+    """Return key and value of the input, as texts; a query with state drops those that came before."""
     for name, value in queries.session(task.query).items():
         spark.conf.set(name, value)
     source = (

@@ -48,7 +48,7 @@ class Life:
         return (self.folder / READY).exists()
 
     def workers(self) -> list[int]:
-        """Give the pids of its Python workers, oldest first: those that Spark's daemons have forked."""
+        """Return the pids of its Python workers, oldest first: those that Spark's daemons have forked."""
         found: list[tuple[float, int]] = []
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self.process.root.pid).children(recursive=True):
@@ -106,7 +106,7 @@ class Lives:
             self._spare = self._start()
 
     def next(self, task: Task) -> Life:
-        """Give a life that has the task.
+        """Return a life that has the task.
 
         Raises:
             SetupError: Spark did not come up.

@@ -36,7 +36,7 @@ def system(name: str, release: str, processor: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of what runs: Python, this code's commit, and the packages that are installed."""
+    """Return the versions of what runs: Python, this code's commit, and the packages that are installed."""
     found = {"python": platform.python_version(), "commit": commit()}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

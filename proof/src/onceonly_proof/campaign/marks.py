@@ -20,7 +20,7 @@ def write(page: Path, block: str, *, name: str) -> None:
 
 
 def placed(text: str, block: str, *, name: str, where: str) -> str:
-    """Give a page's text with the block between the marks of ``name``. Pure; ``where`` names the page in errors.
+    """Return a page's text with the block between the marks of ``name``. Pure; ``where`` names the page in errors.
 
     Raises:
         ConfigurationError: the marks are not there, or not once.

@@ -32,7 +32,7 @@ _OLD = f"**Recorded on older code**: more than {BEHIND_MAX} commits to it have f
 
 
 def short(result: Result | None, *, is_old: bool = False) -> str:
-    """Give the matrix and one sentence of what it stands on, and whether that is older code. Pure."""
+    """Return the matrix and one sentence of what it stands on, and whether that is older code. Pure."""
     if result is None or not result.rounds:
         return marks.NONE
     head = "| sink | guarantee | crashes survived | rows checked | anomalies | verdict |\n|---|---|--:|--:|--:|---|"
@@ -141,7 +141,7 @@ def _brokers(result: Result) -> str:
 
 
 def _versions(result: Result) -> dict[str, str]:
-    """Give the last call's versions, but the commits of all rounds, which are sorted by time."""
+    """Return the last call's versions, but the commits of all rounds, which are sorted by time."""
     commits = list(dict.fromkeys(each.commit for each in result.rounds if each.commit))
     versions = dict(result.versions)
     if len(commits) > 1:

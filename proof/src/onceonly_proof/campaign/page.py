@@ -37,7 +37,7 @@ def write(path: Path, result: Result) -> None:
 
 
 def draw(result: Result) -> str:
-    """Give the page. Pure, but for the style sheet, which is read from beside this module."""
+    """Return the page. Pure, but for the style sheet, which is read from beside this module."""
     style = resources.files("onceonly_proof.campaign").joinpath("page.css").read_text(encoding="utf-8")
     attack = _attack(result) if result.rounds else []
     parts = [_hero(result), *attack, _section("Run it again", _again(result))]
@@ -183,7 +183,7 @@ def _again(result: Result) -> str:
 
 
 def _call(rounds: list[Round]) -> str:
-    """Give the call that runs these rounds: sinks take turns in the order in which they are named."""
+    """Return the call that runs these rounds: sinks take turns in the order in which they are named."""
     sinks = dict.fromkeys(each.connector for each in sorted(rounds, key=lambda each: each.number))
     words = [
         "onceonly verify",

@@ -114,7 +114,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
 
 
 def _later(kinds: Mapping[str, Kind], count: int, draw: random.Random, *, each: bool) -> list[str]:
-    """Give the later kinds, each as often as its weight among all gives it beside ``count`` others."""
+    """Return the later kinds, each as often as its weight among all gives it beside ``count`` others."""
     total = sum(kind.weight for kind in kinds.values() if not kind.later)
     names = []
     for name, kind in kinds.items():

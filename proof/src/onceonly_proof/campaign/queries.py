@@ -40,19 +40,19 @@ def draw(seed: int, number: int, connector: str) -> str:
 
 
 def adapt(workload: Workload, query: str) -> Workload:
-    """Give the workload what a query is to be seen at: rows that are too large, or rows that came before."""
+    """Return the workload what a query is to be seen at: rows that are too large, or rows that came before."""
     if query == LETTERS:
         return replace(workload, bytes_max=_LARGE_BYTES)
     return replace(workload, repeated=_REPEATED) if query in STATEFUL else workload
 
 
 def topic_configs(query: str) -> dict[str, str]:
-    """Give the settings of the target's topic."""
+    """Return the settings of the target's topic."""
     return {"max.message.bytes": str(LIMIT_BYTES)} if query == LETTERS else {}
 
 
 def session(query: str) -> dict[str, str]:
-    """Give the settings of the session in which it is started."""
+    """Return the settings of the session in which it is started."""
     if query not in STATEFUL:
         return {}
     return {

@@ -66,7 +66,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def turns(kills: int) -> list[tuple[str, int]]:
-    """Give the order: a few kills of the one sink, then of the other, and who comes first changes. Pure."""
+    """Return the order: a few kills of the one sink, then of the other, and who comes first changes. Pure."""
     order: list[tuple[str, int]] = []
     for number, begin in enumerate(range(0, kills, KILLS_PER_TURN)):
         share = min(KILLS_PER_TURN, kills - begin)
@@ -136,7 +136,7 @@ def conclude(
 
 
 def encode(found: Recovery) -> bytes:
-    """Give the bytes of the result's file."""
+    """Return the bytes of the result's file."""
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 

@@ -107,7 +107,7 @@ def _figures(result: Result) -> tuple[object, ...]:
 
 
 def encode(result: Result) -> bytes:
-    """Give the file's bytes. The same report always gives the same bytes."""
+    """Return the file's bytes. The same report always gives the same bytes."""
     return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
 
 

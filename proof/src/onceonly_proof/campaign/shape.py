@@ -159,7 +159,7 @@ def conclude(  # noqa: PLR0913  what was found, each by its name
 
 
 def encode(found: Shape) -> bytes:
-    """Give the bytes of the result's file."""
+    """Return the bytes of the result's file."""
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 

@@ -27,7 +27,7 @@ MARKS = "figures"
 
 
 def shape_figures(found: Shape | None) -> str:
-    """Give what the run in Kafka's shape has found. Pure."""
+    """Return what the run in Kafka's shape has found. Pure."""
     if found is None:
         return marks.NONE
     anomalies = {name: count for name, count in found.anomalies.items() if count}
@@ -57,7 +57,7 @@ def shape_figures(found: Shape | None) -> str:
 
 
 def recovery_figures(found: Recovery | None) -> str:
-    """Give both sinks' times. Pure."""
+    """Return both sinks' times. Pure."""
     if found is None:
         return marks.NONE
     head = (
@@ -86,7 +86,7 @@ def write(root: Path) -> None:
 
 
 def blocks(root: Path) -> dict[Path, str]:
-    """Give what belongs into each page, by the records of the project in ``root``."""
+    """Return what belongs into each page, by the records of the project in ``root``."""
     shapes, times = root / SHAPE_RECORD, root / RECOVERY_RECORD
     return {
         SHAPE_PAGE: shape_figures(shape.decode(shapes.read_bytes()) if shapes.exists() else None),

@@ -13,7 +13,7 @@ _LEVELS_MAX = 4
 
 
 def picture(width: int, height: int, told: str, content: str, style: str) -> str:
-    """Give a whole SVG. ``told`` is for those who do not see it; ``style`` colours its classes, and names ``page``."""
+    """Return a whole SVG. ``told`` is for those who do not see it; ``style`` colours its classes and names ``page``."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(told)}"><style>{style}</style>'
@@ -22,7 +22,7 @@ def picture(width: int, height: int, told: str, content: str, style: str) -> str
 
 
 def levels(most: int) -> Sequence[int]:
-    """Give round numbers from 0 up to ``most``, few enough to be read."""
+    """Return round numbers from 0 up to ``most``, few enough to be read."""
     step = next(
         step
         for power in range(15)

@@ -21,7 +21,7 @@ _WHY_MAX = 10
 
 
 def table(result: Result) -> RenderableType:
-    """Give the guarantee matrix with the verdict under it, why, and how to see each finding again."""
+    """Return the guarantee matrix with the verdict under it, why, and how to see each finding again."""
     shown = Table(title="guarantee matrix", title_justify="left", box=box.SIMPLE)
     for name in ("sink", "guarantee"):
         shown.add_column(name)
@@ -41,7 +41,7 @@ def table(result: Result) -> RenderableType:
 
 
 def faults_table(result: Result) -> RenderableType:
-    """Give how often each fault was armed and fired, one line each."""
+    """Return how often each fault was armed and fired, one line each."""
     shown = Table(title="faults", title_justify="left", box=box.SIMPLE)
     shown.add_column("fault")
     shown.add_column("armed", justify="right")

@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.files}-letters"
 
     def options(self, sink: str) -> dict[str, str]:
-        """Give the options of one of its sinks."""
+        """Return the options of one of its sinks."""
         kafka = {"kafka.bootstrap.servers": self.servers, "topic": self.target}
         if sink == SPARK:
             return kafka

@@ -67,7 +67,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def draw(aligned: Series, unaligned: Series) -> str:
-    """Give the picture of both runs under one scale. Pure.
+    """Return the picture of both runs under one scale. Pure.
 
     Raises:
         ValueError: a run without a window.

@@ -83,7 +83,7 @@ class Snapshots:
         self._life = life
 
     def before(self, epoch: int) -> State:
-        """Give what was counted when an epoch begins: in this life, or restored by the number of the one before.
+        """Return what was counted when an epoch begins: in this life, or restored by the number of the one before.
 
         Raises:
             FileNotFoundError: there is no snapshot to restore.
@@ -115,7 +115,7 @@ def _write(path: Path, state: State) -> None:
 
 
 def counting(folder: Path, mode: Mode, epoch: int, life: int) -> Callable[[pa.Table], pa.Table]:
-    """Give what one part does in one epoch, for ``applyInArrow``: its rows in, all its windows out.
+    """Return what one part does in one epoch, for ``applyInArrow``: its rows in, all its windows out.
 
     Each result says the epoch, the window and the ids counted, as JSON.
     """

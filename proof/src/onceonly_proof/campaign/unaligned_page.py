@@ -23,7 +23,7 @@ MARKS = "figures"
 
 
 def figures(found: Shown) -> str:
-    """Give the run's figures. Pure."""
+    """Return the run's figures. Pure."""
     kills = "".join(
         f"| `chk-{kill.epoch}` | `{kill.point}` | {'no' if kill.point in UNDECIDED else 'yes'} "
         f"| {found.aligned.again.get(kill.epoch, 0)} | {found.unaligned.again.get(kill.epoch, 0)} |\n"

@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return dict(sorted(Counter(row.window for row in self.rows).items()))
 
     def killed(self) -> frozenset[int]:
-        """Give the windows whose rows were being counted when the job was killed."""
+        """Return the windows whose rows were being counted when the job was killed."""
         return frozenset(row.window for kill in self.kills for row in self.epochs[kill.epoch])
 
 

@@ -88,7 +88,7 @@ def run_shown(options: ShownOptions, say: Callable[[str], None]) -> Shown:
 
 
 def encode(found: Shown) -> bytes:
-    """Give the bytes of the result's file."""
+    """Return the bytes of the result's file."""
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 

@@ -64,7 +64,7 @@ class Watch:
         return watch
 
     def seen(self) -> list[Seen]:
-        """Give what was seen until now."""
+        """Return what was seen until now."""
         return [
             row for watcher in (*self.watchers.values(), *self.letters.values()) for row in watcher.seen()
         ]
@@ -108,7 +108,7 @@ class Watch:
 
 
 def readers(task: Task) -> dict[str, Reader]:
-    """Give a fresh reader of every sink, which knows what of it is this query's."""
+    """Return a fresh reader of every sink, which knows what of it is this query's."""
     query = query_id(task.checkpoint)
     every: dict[str, Reader] = {
         # A prefix of ours, then the query: see the sink's options.
@@ -119,7 +119,7 @@ def readers(task: Task) -> dict[str, Reader]:
 
 
 def _letters(task: Task, query: str = "") -> dict[str, Reader]:
-    """Give a reader of dead letters, under the name of their sink, where rows may be refused."""
+    """Return a reader of dead letters, under the name of their sink, where rows may be refused."""
     if task.query != queries.LETTERS:
         return {}
     name = letters_name("kafka")
@@ -171,7 +171,7 @@ def inputs(task: Task) -> list[Input]:
 
 
 def judged(task: Task, world: World) -> World:
-    """Give what is to be judged: behind a shuffle, tasks that run side by side write rows of one input partition."""
+    """Return what is to be judged: behind a shuffle, tasks that run side by side write rows of one input partition."""
     if task.query not in queries.STATEFUL:
         return world
 

@@ -62,7 +62,7 @@ class Workload:
 
 
 def row(number: int, partition: int, position: int, padding: str) -> bytes:
-    """Give the text of one input row."""
+    """Return the text of one input row."""
     text = f'{{"id":{number},"p":{partition},"n":{position},"x":"{padding}"'
     return f'{text},"c":"{zlib.crc32(text.encode()):08x}"}}'.encode()
 
@@ -157,7 +157,7 @@ class Feeder:
             self._former.append((partition, key, value))
 
     def _produce(self, partition: int, key: str, value: bytes) -> int:
-        """Give how many were taken: none while the broker is down for long, which is not counted."""
+        """Return how many were taken: none while the broker is down for long, which is not counted."""
         try:
             self._producer.produce(
                 self._topic, key=key, value=value, partition=partition, on_delivery=self._delivered

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("power-cuts")
 @click.argument("cuts", type=click.IntRange(min=1))
 @click.option(
-    "--road", "roads", multiple=True,
+    "--pipeline", "pipelines", multiple=True,
     help="SOURCE-STATE-SINK, for example files-rocksdb-kafka. Can be given several times.  [default: all]",
 )  # fmt: skip
 @click.option(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="The result, written after each cut; one that is there is gone on with.",
 )  # fmt: skip
 def power_cuts(
-    *, cuts: int, roads: tuple[str, ...], minutes: float | None, seed: int, json_file: Path | None
+    *, cuts: int, pipelines: tuple[str, ...], minutes: float | None, seed: int, json_file: Path | None
 ) -> int:
     """Run queries on a disk that forgets at a power cut what was not synced.
 
@@ -39,35 +39,35 @@ def power_cuts(
     """
     try:
         from onceonly_proof.power.run import PowerOptions, run_power
-        from onceonly_proof.power.task import ROADS, Road
+        from onceonly_proof.power.task import PIPELINES, Pipeline
     except ModuleNotFoundError as error:
         raise missing(error) from None
     try:
-        chosen = tuple(Road.named(name) for name in roads) or ROADS
+        chosen = tuple(Pipeline.named(name) for name in pipelines) or PIPELINES
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    options = PowerOptions(roads=chosen, cuts=cuts, minutes=minutes, seed=seed, json=json_file)
+    options = PowerOptions(pipelines=chosen, cuts=cuts, minutes=minutes, seed=seed, json=json_file)
     found = run_power(options, shared.tell)
     shared.show(table(found))
-    for road in found.roads:
-        for text in road.examples if not road.is_clean else ():
-            shared.tell(f"{road.road}: {text}")
+    for pipeline in found.pipelines:
+        for text in pipeline.examples if not pipeline.is_clean else ():
+            shared.tell(f"{pipeline.pipeline}: {text}")
     return 0 if found.is_clean else shared.EXIT_ANOMALY
 
 
 def table(found: Result) -> Table:
-    """Draw what was found on each road."""
+    """Draw what was found on each pipeline."""
     drawn = Table(
         title=f"{found.cuts:,} power cuts, {found.states:,} different states",
         title_justify="left",
         box=box.SIMPLE,
     )
-    drawn.add_column("road")
+    drawn.add_column("pipeline")
     for head in ("cuts", "states", "ordinals hit", "rows due", "lost", "doubled", "by hand"):
         drawn.add_column(head, justify="right")
-    for each in found.roads:
+    for each in found.pipelines:
         hit = f"{each.ordinals_hit} of {each.ordinals}"
         counts = (each.rows, each.lost, each.doubled, each.by_hand)
         texts = (f"{count:,}" for count in counts)
-        drawn.add_row(each.road, f"{each.cuts:,}", f"{each.states:,}", hit, *texts)
+        drawn.add_row(each.pipeline, f"{each.cuts:,}", f"{each.states:,}", hit, *texts)
     return drawn

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.model import Outcome
-    from onceonly_proof.conformance.nursery import Nursery
+    from onceonly_proof.conformance.forker import Forker
     from onceonly_proof.conformance.world import World
 
 
@@ -188,16 +188,16 @@ class ContractTests(Subject):
             world.expect_no_orphans("the abort of a twin leaves nothing open")
 
     @needs(TWO_PHASES, PROCESSES)
-    def test_a_handle_outlives_its_process(self, world: World, nursery: Nursery, place: Path) -> None:
+    def test_a_handle_outlives_its_process(self, world: World, forker: Forker, place: Path) -> None:
         to, log = place / "handle", place / "log"
         work = asdict(world.work())
-        ending = nursery.start(self, "prepare_and_die", {**work, "to": str(to)}, env={}, log=log).wait()
+        ending = forker.start(self, "prepare_and_die", {**work, "to": str(to)}, env={}, log=log).wait()
         if not ending.killed:
             raise broken("a slot is prepared in another process", str(ending))
         handle = json.loads(to.read_text(encoding="utf-8"))
         world.expect([], "what a dead process has prepared is invisible")
         for _ in range(2):
-            ending = nursery.start(self, "commit", {**work, "handle": handle}, env={}, log=log).wait()
+            ending = forker.start(self, "commit", {**work, "handle": handle}, env={}, log=log).wait()
             if ending.result not in {"Committed", "AlreadyCommitted"}:
                 raise broken(
                     "any process can commit what a dead one has prepared", ending.result or str(ending)

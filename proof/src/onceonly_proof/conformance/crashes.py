@@ -17,7 +17,7 @@ from onceonly_proof.conformance.world import World, broken
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly_proof.conformance.nursery import Nursery
+    from onceonly_proof.conformance.forker import Forker
 
 EVERY = sorted(failpoints.EVERYWHERE)
 WRITER = [point for point in EVERY if point.startswith("slot.")]
@@ -42,10 +42,10 @@ class CrashTests(Subject):
     @slowly(slots={3})
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_at_any_point_loses_and_doubles_nothing(
-        self, nursery: Nursery, place: Path, point: str, slots: int
+        self, forker: Forker, place: Path, point: str, slots: int
     ) -> None:
-        for nth in passes(self, nursery, place, point, slots=slots):
-            with World(self, place / f"pass-{nth}") as world, Lives(world, nursery, slots=slots) as lives:
+        for nth in passes(self, forker, place, point, slots=slots):
+            with World(self, place / f"pass-{nth}") as world, Lives(world, forker, slots=slots) as lives:
                 if point in RECOVERY:
                     lives.killed_at(RECOVERY[point])
                 lives.killed_at(point, nth)
@@ -55,9 +55,9 @@ class CrashTests(Subject):
     @pytest.mark.parametrize("point", BEFORE_RECOVERY)
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_in_the_recovery_loses_and_doubles_nothing(
-        self, nursery: Nursery, place: Path, point: str
+        self, forker: Forker, place: Path, point: str
     ) -> None:
-        with World(self, place / "dry") as world, Lives(world, nursery, slots=2) as lives:
+        with World(self, place / "dry") as world, Lives(world, forker, slots=2) as lives:
             lives.killed_at(point)
             passed = lives.dry()
             lives.check()
@@ -65,7 +65,7 @@ class CrashTests(Subject):
         if not again:
             raise broken("a recovery passes crash points", f"none after a crash at {point}")
         for second in again:
-            with World(self, place / second) as world, Lives(world, nursery, slots=2) as lives:
+            with World(self, place / second) as world, Lives(world, forker, slots=2) as lives:
                 lives.killed_at(point)
                 lives.killed_at(second)
                 lives.finish()
@@ -75,9 +75,9 @@ class CrashTests(Subject):
     @slowly(point=OVERTAKEN)
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES, RECOVERS)
     def test_a_run_that_was_paused_and_overtaken_writes_nothing_late(
-        self, nursery: Nursery, place: Path, point: str
+        self, forker: Forker, place: Path, point: str
     ) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, slots=2) as lives:
+        with World(self, place / "target") as world, Lives(world, forker, slots=2) as lives:
             if point in RECOVERY:
                 lives.killed_at(RECOVERY[point])
             zombie = lives.paused_at(point)
@@ -90,16 +90,16 @@ class CrashTests(Subject):
     @pytest.mark.parametrize("point", WRITER)
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_an_attempt_that_fails_is_run_again_and_leaves_nothing(
-        self, nursery: Nursery, place: Path, point: str
+        self, forker: Forker, place: Path, point: str
     ) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, slots=2) as lives:
+        with World(self, place / "target") as world, Lives(world, forker, slots=2) as lives:
             lives.fails_at(point, attempts=2)
             lives.check()
 
     @pytest.mark.parametrize("point", WRITER)
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
-    def test_a_writer_that_dies_alone_is_replaced(self, nursery: Nursery, place: Path, point: str) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, slots=1) as lives:
+    def test_a_writer_that_dies_alone_is_replaced(self, forker: Forker, place: Path, point: str) -> None:
+        with World(self, place / "target") as world, Lives(world, forker, slots=1) as lives:
             plan = lives.step("plan", epoch=0, run="r").result
             lives.step("slot", planned=plan, number=0, run="r", arm=point)
             vote = lives.step("slot", planned=plan, number=0, run="r").result
@@ -111,19 +111,19 @@ class CrashTests(Subject):
     @pytest.mark.parametrize("point", BETWEEN_SINKS)
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
     def test_a_crash_between_two_sinks_under_one_decision_loses_and_doubles_nothing(
-        self, nursery: Nursery, place: Path, point: str, sink: str
+        self, forker: Forker, place: Path, point: str, sink: str
     ) -> None:
         with (
             World(self, place / "target") as world,
-            Lives(world, nursery, slots=2, companion=True) as lives,
+            Lives(world, forker, slots=2, companion=True) as lives,
         ):
             lives.killed_at(f"{point}[{world.name if sink == 'first' else COMPANION}]")
             lives.finish()
             lives.check()
 
     @needs(Guarantee.EXACTLY_ONCE, PROCESSES)
-    def test_a_query_without_a_crash_is_as_good(self, nursery: Nursery, place: Path) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, slots=3) as lives:
+    def test_a_query_without_a_crash_is_as_good(self, forker: Forker, place: Path) -> None:
+        with World(self, place / "target") as world, Lives(world, forker, slots=3) as lives:
             passed = lives.dry()
             lives.check()
             unknown = set(FIRST) - passed.keys()

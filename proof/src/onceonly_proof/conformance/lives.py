@@ -12,7 +12,7 @@ from onceonly import failpoints
 from onceonly.errors import LogError
 from onceonly.log.opening import look
 from onceonly.model import Guarantee, LinkKind
-from onceonly_proof.conformance.nursery import LIFE_TIMEOUT_S
+from onceonly_proof.conformance.forker import LIFE_TIMEOUT_S
 from onceonly_proof.conformance.workload import Workload, difference, rows_of
 from onceonly_proof.conformance.world import World, broken, wait_for
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from onceonly_proof.conformance.nursery import Child, Ending, Nursery
+    from onceonly_proof.conformance.forker import Child, Ending, Forker
     from onceonly_proof.conformance.subject import Subject
     from onceonly_proof.conformance.workload import Row
 
@@ -62,7 +62,7 @@ class Lives:
     """One world, its lives, and the reader that watches the target all the time."""
 
     world: World
-    nursery: Nursery
+    forker: Forker
     slots: int = 1
     companion: bool = False
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -160,7 +160,7 @@ class Lives:
         if self.companion:
             work["companion"] = str(self.world.companion)
         env = {"ONCEONLY_FAILPOINTS": arm, "ONCEONLY_FAILPOINTS_DIR": str(fired)}
-        return Life(self.nursery.start(self.world.suite, job, {**work, **more}, env=env, log=log), fired, log)
+        return Life(self.forker.start(self.world.suite, job, {**work, **more}, env=env, log=log), fired, log)
 
     @staticmethod
     def _wait(life: Life) -> Ending:
@@ -259,7 +259,7 @@ class _Watcher(threading.Thread):
 _known: dict[tuple[type[Subject], int], Counter[str]] = {}
 
 
-def passes(suite: Subject, nursery: Nursery, folder: Path, point: str, *, slots: int) -> list[int]:
+def passes(suite: Subject, forker: Forker, folder: Path, point: str, *, slots: int) -> list[int]:
     """Say at which passes of a point a life is to be killed: at every one, or at the second where it is slow."""
     if point in RECOVERY:
         # As many as handles of the epoch that is decided: the other points of a recovery are like those of a run.
@@ -267,7 +267,7 @@ def passes(suite: Subject, nursery: Nursery, folder: Path, point: str, *, slots:
     else:
         key = (type(suite), slots)
         if key not in _known:
-            with World(suite, folder / "passes") as world, Lives(world, nursery, slots=slots) as lives:
+            with World(suite, folder / "passes") as world, Lives(world, forker, slots=slots) as lives:
                 _known[key] = lives.dry()
         found = _known[key][point]
     if not found:

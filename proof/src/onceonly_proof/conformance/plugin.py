@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceonly_proof.conformance.nursery import Nursery
+from onceonly_proof.conformance.forker import Forker
 from onceonly_proof.conformance.selection import reason_against
 from onceonly_proof.conformance.subject import Subject
 
@@ -22,20 +22,20 @@ class Plugin:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._nursery: Nursery | None = None
+        self._forker: Forker | None = None
 
-    def nursery(self, suite: type[Subject]) -> Nursery:
-        """Give the process that forks the lives of a suite: one at a time, as tests run module by module."""
-        if self._nursery is None or self._nursery.module != suite.__module__:
+    def forker(self, suite: type[Subject]) -> Forker:
+        """Return the process that forks the lives of a suite: one at a time, as tests run module by module."""
+        if self._forker is None or self._forker.module != suite.__module__:
             self.pytest_sessionfinish()
-            self._nursery = Nursery(suite)
-        return self._nursery
+            self._forker = Forker(suite)
+        return self._forker
 
     def pytest_sessionfinish(self) -> None:
         """End that process."""
-        if self._nursery is not None:
-            self._nursery.close()
-            self._nursery = None
+        if self._forker is not None:
+            self._forker.close()
+            self._forker = None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect what is not for a sink, and note why."""

@@ -135,7 +135,7 @@ class Query:
     # --- Spark's own checkpoint -----------------------------------------------------------------------------
 
     def first_epoch(self) -> int:
-        """Give the first epoch whose ``commits/N`` is missing."""
+        """Return the first epoch whose ``commits/N`` is missing."""
         epoch = 0
         while (self._commits / str(epoch)).exists():
             epoch += 1

@@ -56,7 +56,7 @@ class Subject:
         )
 
     def samples(self) -> Mapping[str, pa.RecordBatch]:
-        """Give rows with the types and values that the sink claims to keep, by a name for each kind.
+        """Return rows with the types and values that the sink claims to keep, by a name for each kind.
 
         By default, texts in the columns ``key`` and ``value``; nothing where ``batch`` is another one.
         """
@@ -71,7 +71,7 @@ class Subject:
         }
 
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Give name and Spark type of each column of ``batch``, for ``check``."""
+        """Return name and Spark type of each column of ``batch``, for ``check``."""
         return columns_of(self.batch([0]))
 
     def refusable(self) -> pa.RecordBatch:
@@ -86,12 +86,12 @@ class Subject:
         raise NotImplementedError  # never called: a suite that does not give it has its tests left out, and told
 
     def columns_given(self) -> tuple[tuple[str, str], ...]:
-        """Give the columns as the runtime does, with both names and types as text."""
+        """Return the columns as the runtime does, with both names and types as text."""
         return tuple((str(name), str(kind)) for name, kind in self.columns())
 
 
 def columns_of(batch: pa.RecordBatch) -> tuple[tuple[str, str], ...]:
-    """Give the columns of a batch with Spark's names of their types. Pure; plain types only."""
+    """Return the columns of a batch with Spark's names of their types. Pure; plain types only."""
     spark = {
         "string": "string", "large_string": "string", "binary": "binary", "bool": "boolean", "int8": "tinyint",
         "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float", "double": "double",

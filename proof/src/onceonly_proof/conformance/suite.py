@@ -19,7 +19,7 @@ from onceonly_proof.conformance.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly_proof.conformance.nursery import Nursery
+    from onceonly_proof.conformance.forker import Forker
 
 
 class SinkConformance(ContractTests, LeftoverTests, FrontTests, CrashTests, WeakerTests):
@@ -31,7 +31,7 @@ class SinkConformance(ContractTests, LeftoverTests, FrontTests, CrashTests, Weak
 
     @pytest.fixture
     def place(self) -> Iterator[Path]:
-        """Give a folder in memory, where there is one: SIGKILL loses nothing of it, and fsync costs nothing."""
+        """Return a folder in memory, where there is one: SIGKILL loses nothing of it, and fsync costs nothing."""
         memory = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
         with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
             yield Path(folder)
@@ -43,11 +43,11 @@ class SinkConformance(ContractTests, LeftoverTests, FrontTests, CrashTests, Weak
             yield world
 
     @pytest.fixture
-    def nursery(self, request: pytest.FixtureRequest) -> Nursery:
-        """Give the process that forks the lives of all tests of this class."""
+    def forker(self, request: pytest.FixtureRequest) -> Forker:
+        """Return the process that forks the lives of all tests of this class."""
         plugin = request.config.pluginmanager.get_plugin(Plugin.NAME)
-        nursery: Nursery = plugin.nursery(request.cls)  # type: ignore[union-attr]  # registered when tests were collected
-        return nursery
+        forker: Forker = plugin.forker(request.cls)  # type: ignore[union-attr]  # registered when tests were collected
+        return forker
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:

@@ -16,7 +16,7 @@ from onceonly_proof.conformance.world import World, broken, wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly_proof.conformance.nursery import Nursery
+    from onceonly_proof.conformance.forker import Forker
 
 SOME = (
     "slot.during_write",
@@ -43,8 +43,8 @@ class WeakerTests(Subject):
 
     @pytest.mark.parametrize("point", [point for point in SOME if not point.startswith("commit.")])
     @needs(AT_LEAST, PROCESSES)
-    def test_at_least_once_a_crash_loses_nothing(self, nursery: Nursery, place: Path, point: str) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, guarantee=AT_LEAST) as lives:
+    def test_at_least_once_a_crash_loses_nothing(self, forker: Forker, place: Path, point: str) -> None:
+        with World(self, place / "target") as world, Lives(world, forker, guarantee=AT_LEAST) as lives:
             lives.killed_at(point)
             lives.finish()
             wanted = world.rows(Workload().numbers())
@@ -54,8 +54,8 @@ class WeakerTests(Subject):
 
     @pytest.mark.parametrize("point", SOME)
     @needs(AT_MOST, PROCESSES)
-    def test_at_most_once_a_crash_doubles_nothing(self, nursery: Nursery, place: Path, point: str) -> None:
-        with World(self, place / "target") as world, Lives(world, nursery, guarantee=AT_MOST) as lives:
+    def test_at_most_once_a_crash_doubles_nothing(self, forker: Forker, place: Path, point: str) -> None:
+        with World(self, place / "target") as world, Lives(world, forker, guarantee=AT_MOST) as lives:
             lives.killed_at(point)
             lives.finish()
             seen, wanted = world.visible(), world.rows(Workload().numbers())

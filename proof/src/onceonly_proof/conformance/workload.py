@@ -24,7 +24,7 @@ class Workload:
     slots: int = 1
 
     def batches(self, epoch: int, slot: int) -> list[list[int]]:
-        """Give the numbers of a slot's rows, a list for each batch."""
+        """Return the numbers of a slot's rows, a list for each batch."""
         if self.slots > 1 and slot == self.slots - 1 and epoch % 2:
             return []
         first = (epoch * self.slots + slot) * SLOT_ROWS
@@ -34,7 +34,7 @@ class Workload:
         ]
 
     def numbers(self, epochs: Iterable[int] | None = None) -> list[int]:
-        """Give the numbers of all rows of these epochs, of all epochs by default."""
+        """Return the numbers of all rows of these epochs, of all epochs by default."""
         return [
             number
             for epoch in (range(self.epochs) if epochs is None else epochs)
@@ -45,7 +45,7 @@ class Workload:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """Give the rows of a batch as they are to be read: values in the order of the columns."""
+    """Return the rows of a batch as they are to be read: values in the order of the columns."""
     return [frozen(tuple(row.values())) for row in batch.to_pylist()]
 
 

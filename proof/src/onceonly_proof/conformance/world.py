@@ -271,7 +271,7 @@ def wait_for(condition: Callable[[], bool], *, seconds: float | None = None) -> 
 
 
 def refused(action: Callable[[], object]) -> Exception | None:
-    """Give what an action raises, None where it raises nothing."""
+    """Return what an action raises, None where it raises nothing."""
     try:
         action()
     except Exception as error:  # noqa: BLE001  whatever a sink raises

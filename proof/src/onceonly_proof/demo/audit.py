@@ -97,7 +97,7 @@ def audit(
 
 
 def read_lines(folder: Path) -> Iterator[bytes]:
-    """Give the lines of all files that any reader of a folder sees: no name begins with a dot or ``_``."""
+    """Yield the lines of all files that any reader of a folder sees: no name begins with a dot or ``_``."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts):
             yield from path.read_bytes().splitlines()
@@ -162,7 +162,7 @@ class _Findings:
         return sum(found.values())
 
     def number(self, record: Record) -> int | None:
-        """Give the event's id; the key must say the same."""
+        """Return the event's id; the key must say the same."""
         number = _fields(record).get("id")
         if isinstance(number, int) and record.key == str(number).encode():
             return number
@@ -174,7 +174,7 @@ class _Findings:
 def _last_values(
     results: Iterable[Record], findings: _Findings
 ) -> tuple[dict[WindowKey, Totals], Counter[tuple[int, WindowKey]], set[WindowKey], int]:
-    """Give each window's last value, how often each (epoch, key) is there, windows in two partitions, junk.
+    """Return each window's last value, how often each (epoch, key) is there, windows in two partitions, junk.
 
     Records come in the order of offsets in each partition, and a key keeps to one partition.
     """
@@ -201,7 +201,7 @@ def _last_values(
 
 
 def _canonical(text: bytes) -> str:
-    """Give a JSON text as everybody would write it, or as it is."""
+    """Return a JSON text as everybody would write it, or as it is."""
     try:
         return json.dumps(json.loads(text), sort_keys=True)
     except ValueError:

@@ -42,7 +42,7 @@ class Flight:
     hour: int
 
     def to_json(self) -> bytes:
-        """Give the event as it stands in Kafka; a missing user is a missing field."""
+        """Return the event as it stands in Kafka; a missing user is a missing field."""
         fields: dict[str, int | str] = {"id": self.id, "app_id": self.app_id, "event_time": self.hour}
         if self.user is not None:
             fields["user"] = self.user
@@ -85,7 +85,7 @@ def read_flights(count: int) -> pd.DataFrame:
 
 
 def flights(rows: pd.DataFrame) -> Iterator[Flight]:
-    """Give the rows one by one, in their order."""
+    """Yield the rows one by one, in their order."""
     users = rows["user"].astype("object").where(rows["user"].notna(), None)
     columns = (rows["id"].tolist(), rows["app_id"].tolist(), users.tolist(), rows["hour"].tolist())
     for number, app, user, hour in zip(*columns, strict=True):
@@ -108,7 +108,7 @@ def lateness(hours: Sequence[int], *, displaced: int = 0) -> timedelta:
 
 
 def checked(rows: pd.DataFrame) -> timedelta:
-    """Give the lateness of these events, after seeing that the watermark drops none of them.
+    """Return the lateness of these events, after seeing that the watermark drops none of them.
 
     Raises:
         ConfigurationError: it could; windows would then miss events without anybody having crashed.

@@ -23,7 +23,7 @@ class EventLog:
     _read: dict[Path, int] = field(default_factory=dict)
 
     def fresh(self) -> list[Event]:
-        """Give the events that are new, in the order of their clocks. A line half written waits."""
+        """Return the events that are new, in the order of their clocks. A line half written waits."""
         events: list[Event] = []
         for path in self.folder.glob("*.jsonl"):
             begin = self._read.get(path, 0)
@@ -76,7 +76,7 @@ def count_epochs(checkpoints: Path, queries: tuple[str, ...]) -> dict[str, int]:
 
 
 def query_ids(checkpoints: Path, queries: tuple[str, ...]) -> dict[str, str]:
-    """Give the name of each query by its id, which is what the event log speaks of."""
+    """Return the name of each query by its id, which is what the event log speaks of."""
     names: dict[str, str] = {}
     for query in queries:
         path = checkpoints / query / "metadata"

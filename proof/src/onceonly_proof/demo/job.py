@@ -58,7 +58,7 @@ class JobOptions:
     per_epoch: int
 
     def command(self) -> list[str]:
-        """Give the command that runs the job."""
+        """Return the command that runs the job."""
         return [
             *(sys.executable, "-m", "onceonly_proof.demo.job", "--servers", self.servers),
             *("--folder", str(self.folder), "--guarantee", self.guarantee),
@@ -76,11 +76,11 @@ class JobOptions:
         return cls(**vars(parser.parse_args()))
 
     def checkpoint(self, query: str) -> str:
-        """Give the folder of a query's checkpoint."""
+        """Return the folder of a query's checkpoint."""
         return str(self.folder / "checkpoints" / query)
 
     def sink(self, query: str) -> dict[str, str]:
-        """Give the options of a query's sink; the topic has the query's name."""
+        """Return the options of a query's sink; the topic has the query's name."""
         return {
             "kafka.bootstrap.servers": self.servers,
             "topic": query,
@@ -89,7 +89,7 @@ class JobOptions:
         }
 
     def files(self) -> dict[str, str]:
-        """Give the options of the file sink of the query ``results``."""
+        """Return the options of the file sink of the query ``results``."""
         path = str(self.folder / FILES)
         return {"path": path, "format": "json", "onceonly.guarantee": self.guarantee}
 

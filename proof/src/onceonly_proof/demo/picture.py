@@ -51,7 +51,7 @@ def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], resul
 
 
 def draw(timeline: Timeline, result: Result) -> str:
-    """Give the page. Pure, but for the style sheet, which is read from beside this module."""
+    """Return the page. Pure, but for the style sheet, which is read from beside this module."""
     style = resources.files("onceonly_proof.demo").joinpath("picture.css").read_text(encoding="utf-8")
     cards = "".join(_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1))
     title = f"onceonly demo · {result.guarantee}"
@@ -272,7 +272,7 @@ def _try(each: Try, x: _Scale, stop: float, y: float, slots: list[int]) -> str:
 
 
 def _place(moment: Moment) -> tuple[int, str]:
-    """Give the row below the slots, and the kind of mark; none for what the slots' votes show already."""
+    """Return the row below the slots, and the kind of mark; none for what the slots' votes show already."""
     if moment.kind == "link.persisted":
         return 0, "commit-link" if "COMMIT" in moment.note else "abort-link"
     kinds = {"handle.committed": "committed", "handle.resolved": "recovered", "swept": "swept"}

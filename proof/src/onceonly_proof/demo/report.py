@@ -56,7 +56,7 @@ class Result:
         return self.audit.is_clean(self.guarantee)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields of ``--json``."""
+        """Return the fields of ``--json``."""
         audit = self.audit
         return {
             "clean": self.is_clean,
@@ -88,7 +88,7 @@ class Result:
         }
 
     def render(self) -> RenderableType:
-        """Give the table for people."""
+        """Return the table for people."""
         audit, done = self.audit, self.transactions
         kills = Table("kill at step", "times", title="Kills, SIGKILL to the whole process tree", min_width=64)
         kills.columns[1].justify = "right"

@@ -80,7 +80,7 @@ def run_demo(options: DemoOptions, console: Console) -> Result:
 
 @contextlib.contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Give the demo's folder: the one to keep, or a temporary one that is removed in the end."""
+    """Return the demo's folder: the one to keep, or a temporary one that is removed in the end."""
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix="onceonly-demo-"))
         try:
@@ -96,7 +96,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _broker(folder: Path, *, keep: bool) -> Iterator[EmbeddedKafka]:
-    """Give a broker; only where its data are kept does it shut down in order."""
+    """Return a broker; only where its data are kept does it shut down in order."""
     with EmbeddedKafka(folder) as kafka:
         try:
             yield kafka

@@ -83,7 +83,7 @@ class Timeline:
         return [life for life in self.lives if life.step]
 
     def tries_in(self, life: int, query: str) -> list[Try]:
-        """Give a query's tries in one life, in their order."""
+        """Return a query's tries in one life, in their order."""
         return [each for each in self.tries if each.life == life and each.query == query]
 
     def visible_at(self, topic: str, t: float) -> int:

@@ -189,7 +189,7 @@ class EmbeddedKafka:
             self.stop()
 
     def admin(self) -> AdminClient:
-        """Give a new administration client of this broker."""
+        """Return a new administration client of this broker."""
         from confluent_kafka.admin import AdminClient
 
         quiet = {"log_level": 0}  # a refused connection is expected while a broker starts or is down

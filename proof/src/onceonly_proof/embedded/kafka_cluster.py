@@ -60,7 +60,7 @@ class EmbeddedCluster:
         return ",".join(node.bootstrap_servers for node in self._nodes.values())
 
     def broker(self, node: int) -> EmbeddedKafka:
-        """Give one node by its number: 1, 2 or 3."""
+        """Return one node by its number: 1, 2 or 3."""
         return self._nodes[node]
 
     def create_topic(self, name: str, partitions: int = 1) -> None:

@@ -46,7 +46,7 @@ FEEDER = {
 
 
 def server_properties(port: int, controller_port: int, data: Path, overrides: Mapping[str, str]) -> str:
-    """Give the text of ``server.properties``. Pure; ``overrides`` go before all else."""
+    """Return the text of ``server.properties``. Pure; ``overrides`` go before all else."""
     own = {
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "listeners": f"BROKER://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
@@ -57,7 +57,7 @@ def server_properties(port: int, controller_port: int, data: Path, overrides: Ma
 
 
 def cluster_id_in(data: Path) -> str | None:
-    """Give the cluster id of a data folder that is formatted, else None."""
+    """Return the cluster id of a data folder that is formatted, else None."""
     written = data / "meta.properties"
     lines = written.read_text().splitlines() if written.exists() else []
     values = (line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
@@ -65,7 +65,7 @@ def cluster_id_in(data: Path) -> str | None:
 
 
 def new_cluster_id() -> str:
-    """Give a random cluster id."""
+    """Return a random cluster id."""
     # Kafka's form of a UUID. One that begins with a dash would be taken for an option.
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -74,7 +74,7 @@ def new_cluster_id() -> str:
 
 
 def free_ports() -> tuple[int, int]:
-    """Give two loopback ports that are free now; somebody else may take them the next moment."""
+    """Return two loopback ports that are free now; somebody else may take them the next moment."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

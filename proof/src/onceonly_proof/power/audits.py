@@ -34,14 +34,14 @@ class Judged:
 
 def judge(task: Task, values: Sequence[str], *, drained: bool) -> Judged:
     """Audit a query that is down. ``values`` went in, each once; a rate source's are those up to the newest seen."""
-    road = task.road
+    pipeline = task.pipeline
     reader = _reader(task)
     try:
         inputs = _inputs(task, values, reader)
         # A row that comes in twice, and out once, is not what barriers say: rows alone are compared.
-        checkpoint = task.checkpoint if road.state == "none" and drained else None
+        checkpoint = task.checkpoint if pipeline.state == "none" and drained else None
         try:
-            verdict = audit(inputs, sinks={road.sink: reader}, checkpoint=checkpoint, drained=drained)
+            verdict = audit(inputs, sinks={pipeline.sink: reader}, checkpoint=checkpoint, drained=drained)
         except OnceonlyError as error:
             return Judged(len(inputs), 0, 0, 1, 0, (f"{error.code}: {error.what}",))
     finally:
@@ -61,19 +61,19 @@ def judge(task: Task, values: Sequence[str], *, drained: bool) -> Judged:
 
 
 def _reader(task: Task) -> Reader:
-    if task.road.sink == "files":
+    if task.pipeline.sink == "files":
         return FilesReader("files", task.target)
     query = query_id(task.checkpoint) if (Path(task.checkpoint) / "metadata").exists() else ""
     return KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}.")
 
 
 def _inputs(task: Task, values: Sequence[str], reader: Reader) -> list[Input]:
-    if task.road.source == "kafka" and task.road.state == "none":
+    if task.pipeline.source == "kafka" and task.pipeline.state == "none":
         return read_inputs(task.servers, task.input)
-    if task.road.source == "rate":
+    if task.pipeline.source == "rate":
         seen = [int(row.value) for row in reader.rows() if row.value is not None and row.value.isdigit()]
         return [_input(number, str(number), str(number % 3)) for number in range(max(seen, default=-1) + 1)]
-    ordered = task.road.state == "none"
+    ordered = task.pipeline.state == "none"
     return [_input(number, value, key(value), ordered=ordered) for number, value in enumerate(values)]
 
 

@@ -68,7 +68,7 @@ class PowerDisk:
         unmount(self.folder)
 
     def count(self) -> int:
-        """Give the number of operations since the disk was last cut, restored or cleared."""
+        """Return the number of operations since the disk was last cut, restored or cleared."""
         return int(self._tell(do="look")["count"])
 
     def is_off(self) -> bool:

@@ -65,7 +65,7 @@ class Requests:
         self._born = time.time()
 
     def answer(self, request: bytes) -> bytes | None:
-        """Give the reply to a request, None where the kernel expects none."""
+        """Return the reply to a request, None where the kernel expects none."""
         _, opcode, unique, nodeid, *_ = _IN.unpack_from(request)
         if opcode in _NO_REPLY:
             return None

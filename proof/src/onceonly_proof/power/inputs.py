@@ -22,13 +22,13 @@ _FIRST_S = 1_700_000_000
 
 
 def values(number: int, *, again: bool) -> list[str]:
-    """Give the values of one file, ``again`` with those of the one before it."""
+    """Return the values of one file, ``again`` with those of the one before it."""
     own = [f"{number}-{row}" for row in range(PER_FILE)]
     return own + (values(number - 1, again=False)[::2] if again and number > 0 else [])
 
 
 def key(value: str) -> str:
-    """Give the key of a value."""
+    """Return the key of a value."""
     return value.rpartition("-")[2]
 
 

@@ -35,14 +35,14 @@ ROWS_PER_S = 5
 
 
 def rows(spark: SparkSession, task: Task) -> DataFrame:
-    """Give key and value of the input, as texts: each value once."""
-    road = task.road
-    if road.source == "files":
+    """Return key and value of the input, as texts: each value once."""
+    pipeline = task.pipeline
+    if pipeline.source == "files":
         reader = spark.readStream.schema("key string, value string").option(
             "maxFilesPerTrigger", task.per_epoch
         )
         found = reader.json(task.input)
-    elif road.source == "rate":
+    elif pipeline.source == "rate":
         rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S).option("numPartitions", 2)
         found = rate.load().selectExpr("cast(value % 3 as string) as key", "cast(value as string) as value")
     else:
@@ -55,22 +55,22 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
         }
         texts = ("cast(key as string) as key", "cast(value as string) as value")
         found = spark.readStream.format("kafka").options(**kafka).load().selectExpr(*texts)
-    return found if road.state == "none" else found.dropDuplicates(["value"])
+    return found if pipeline.state == "none" else found.dropDuplicates(["value"])
 
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:
     """Start the query."""
-    for key, value in task.road.conf().items():
+    for key, value in task.pipeline.conf().items():
         spark.conf.set(key, value)
     writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
     options = {"checkpointLocation": task.checkpoint}
-    if task.road.sink == "files":
+    if task.pipeline.sink == "files":
         name = "onceonly.files"
         options |= {"path": task.target, "format": "json"}
     else:
         name = "onceonly.kafka"
         options |= {"topic": task.target, "kafka.bootstrap.servers": task.servers}
-    if task.road.way == "foreachBatch":
+    if task.pipeline.way == "foreachBatch":
         writer = writer.foreachBatch(onceonly.sink(name, **options))
     else:
         writer = writer.format(name).options(**options)
@@ -102,7 +102,7 @@ def run(spark: SparkSession, task: Task) -> Done:
     watcher.start()
     code = what = ""
     # A rate source has no end: it is read up to now, several times. Stopped, a query would leave what it has decided.
-    times = task.epochs if task.road.source == "rate" else 1
+    times = task.epochs if task.pipeline.source == "rate" else 1
     try:
         _rescale(spark, task)
         for _ in range(times):

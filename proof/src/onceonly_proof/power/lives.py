@@ -61,7 +61,7 @@ class Life:
         self._tasks += 1
 
     def done(self) -> Done | None:
-        """Give the answer to the task given last, None where it is at work."""
+        """Return the answer to the task given last, None where it is at work."""
         path = self.folder / f"done-{self._tasks - 1}.json"
         return msgspec.json.decode(path.read_bytes(), type=Done) if path.exists() else None
 

@@ -17,9 +17,9 @@ _TEXT_MAX = 400
 
 
 class Found(msgspec.Struct, kw_only=True):
-    """Of one road. Ordinals are counted in each recording of a run, ``operations`` are their kinds with paths."""
+    """Of one pipeline. Ordinals are counted in each recording of a run, ``operations`` are their kinds with paths."""
 
-    road: str
+    pipeline: str
     recordings: int = 0
     cuts: int = 0
     states: int = 0
@@ -80,30 +80,30 @@ class Result(msgspec.Struct, kw_only=True):
     minutes: float = 0.0
     begun: str = ""
     ended: str = ""
-    roads: list[Found] = msgspec.field(default_factory=list)
+    pipelines: list[Found] = msgspec.field(default_factory=list)
 
-    def road(self, name: str) -> Found:
-        """Give what is found of a road, nothing at first."""
-        for each in self.roads:
-            if each.road == name:
+    def pipeline(self, name: str) -> Found:
+        """Return what is found of a pipeline, nothing at first."""
+        for each in self.pipelines:
+            if each.pipeline == name:
                 return each
-        self.roads.append(Found(road=name))
-        return self.roads[-1]
+        self.pipelines.append(Found(pipeline=name))
+        return self.pipelines[-1]
 
     @property
     def cuts(self) -> int:
-        """Count the cuts of all roads."""
-        return sum(each.cuts for each in self.roads)
+        """Count the cuts of all pipelines."""
+        return sum(each.cuts for each in self.pipelines)
 
     @property
     def states(self) -> int:
-        """Count the different states that were tried on all roads."""
-        return sum(each.states for each in self.roads)
+        """Count the different states that were tried on all pipelines."""
+        return sum(each.states for each in self.pipelines)
 
     @property
     def is_clean(self) -> bool:
         """Say whether there was any, and all were survived."""
-        return self.cuts > 0 and all(each.is_clean for each in self.roads)
+        return self.cuts > 0 and all(each.is_clean for each in self.pipelines)
 
 
 def read(path: Path) -> Result:

@@ -21,23 +21,23 @@ MARKS = "figures"
 
 
 def figures(found: Result | None) -> str:
-    """Give what was found on each road. Pure."""
-    if found is None or not found.roads:
+    """Return what was found on each pipeline. Pure."""
+    if found is None or not found.pipelines:
         return marks.NONE
     head = (
-        "| road | cuts | states tried | ordinals hit | their kinds | rows due | lost | doubled | by hand |\n"
+        "| pipeline | cuts | states tried | ordinals hit | their kinds | rows due | lost | doubled | by hand |\n"
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     )
     lines = "".join(
-        f"| `{each.road}` | {each.cuts:,} | {each.states:,} | {each.ordinals_hit:,} of {each.ordinals:,} "
+        f"| `{each.pipeline}` | {each.cuts:,} | {each.states:,} | {each.ordinals_hit:,} of {each.ordinals:,} "
         f"| {len(each.operations_hit):,} of {len(each.operations):,} | {each.rows:,} "
         f"| {each.lost:,} | {each.doubled:,} | {each.by_hand:,} |\n"
-        for each in sorted(found.roads, key=lambda each: each.road)
+        for each in sorted(found.pipelines, key=lambda each: each.pipeline)
         if each.cuts
     )
-    other = sum(each.other for each in found.roads)
+    other = sum(each.other for each in found.pipelines)
     verdict = "nothing was lost or doubled, and nobody was needed" if found.is_clean else "**not clean**"
-    bad = [text for each in found.roads if not each.is_clean for text in each.examples[:2]]
+    bad = [text for each in found.pipelines if not each.is_clean for text in each.examples[:2]]
     machine, versions = found.machine, found.versions
     commits = ", ".join(f"`{each}`" for each in found.commits)
     java = str(machine.get("java", "")).replace('"', "")
@@ -61,7 +61,7 @@ def _plain(text: str) -> str:
 
 
 def block(root: Path) -> str:
-    """Give what belongs into the page, by the record of the project in ``root``."""
+    """Return what belongs into the page, by the record of the project in ``root``."""
     record = root / RECORD
     return figures(outcome.read(record) if record.exists() else None)
 

@@ -83,7 +83,7 @@ def spread(every: list[State]) -> Iterator[State]:
 
 
 def fingerprint(tree: Tree) -> str:
-    """Give the digest of all that a program can see: paths, contents, which names are links of one file."""
+    """Return the digest of all that a program can see: paths, contents, which names are links of one file."""
     digest = hashlib.sha256()
     numbers: dict[int, int] = {}
     for path, ino in tree.paths().items():

@@ -1,4 +1,4 @@
-"""A road whose whole world lies on the disk: one run is recorded, and the power is cut in it as often as one likes.
+"""A pipeline whose whole world lies on the disk: one run is recorded, and the power is cut in it as often as one likes.
 
 What a killed process tree leaves is what it had done until then, so the state after a cut at the n-th operation needs
 no kill: it is the first n operations of the recording, less what the cut forgets. The query then starts on it, in a job
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly_proof.power.outcome import Found
     from onceonly_proof.power.stage import Stage, World
-    from onceonly_proof.power.task import Road
+    from onceonly_proof.power.task import Pipeline
 
 _EPOCHS = 4
 _LATE_FILES = 2
@@ -31,18 +31,18 @@ _RESCALE = 12
 _PARTITIONS_MIN = 3
 
 
-def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]:
+def cuts(stage: Stage, pipeline: Pipeline, found: Found, *, seed: int) -> Iterator[bool]:
     """Record a run, then try one state after the other; yield after each whether every ordinal of the run was hit.
 
     Raises:
         SetupError: the query did not run even without a cut.
     """
-    world = stage.world(road)
+    world = stage.world(pipeline)
     world.feed(_EPOCHS)
-    done = stage.life(world.road).run(world.task(epochs=_EPOCHS))
+    done = stage.life(world.pipeline).run(world.task(epochs=_EPOCHS))
     if not done.ok:
         raise SetupError(
-            f"the query {road.name} failed without a power cut: {done.code} {done.what}",
+            f"the query {pipeline.name} failed without a power cut: {done.code} {done.what}",
             next_step="see that it runs on an ordinary disk",
         )
     count = stage.disk.save(stage.recording)
@@ -71,7 +71,7 @@ def _try(stage: Stage, world: World, found: Found, state: plan.State, said: list
     )
     if not _recover(stage, world, found, cut, where, cuts=len(state.cuts)):
         return
-    if world.road.can_rescale and found.states % _RESCALE == 0:
+    if world.pipeline.can_rescale and found.states % _RESCALE == 0:
         _rescale(stage, world, found, where)
     elif found.states % _AGAIN == 0:
         _cut_again(stage, world, found, cut, where)
@@ -94,7 +94,7 @@ def _rescale(stage: Stage, world: World, found: Found, where: str) -> None:
     """
     world.feed(1)
     task = world.task(rescale=_PARTITIONS_MIN + found.rescales % 2)
-    done = stage.life(world.road).run(task)
+    done = stage.life(world.pipeline).run(task)
     found.rescales += 1
     found.add(f"{where}, rescaled", done, judge(task, world.values, drained=done.ok), cuts=0)
 
@@ -103,7 +103,7 @@ def _recover(stage: Stage, world: World, found: Found, cut: plan.Cut, where: str
     """Start the query on what is there, judge it at its end, and count it; say whether all is well."""
     # Epochs of another size than before: what is planned anew is not what was planned.
     task = world.task(files=1 + (cut.at + cut.keep.seed) % 3, epochs=2)
-    done = stage.life(world.road).run(task)
+    done = stage.life(world.pipeline).run(task)
     judged = judge(task, world.values, drained=done.ok)
     found.add(where, done, judged, cuts=cuts)
     return done.ok and not judged.bad

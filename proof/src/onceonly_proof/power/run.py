@@ -1,4 +1,4 @@
-"""The power-loss campaign: road after road, cut after cut, until so many are made or the time is over."""
+"""The power-loss campaign: pipeline after pipeline, cut after cut, until so many are made or the time is over."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 from onceonly_proof.campaign.machine import machine, versions
 from onceonly_proof.power import outcome, recorded, struck
 from onceonly_proof.power.stage import Stage
-from onceonly_proof.power.task import ROADS
+from onceonly_proof.power.task import PIPELINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from onceonly_proof.power.outcome import Found, Result
-    from onceonly_proof.power.task import Road
+    from onceonly_proof.power.task import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOptions:
-    """What is run. ``states`` are tried of a road before the next has its turn, and more until every ordinal was hit.
+    """What is run. ``states`` are tried of a pipeline before the next has its turn, more until every ordinal was hit.
 
     ``cuts`` bounds the states that were tried: of cuts that leave the same files, one counts.
     """
 
-    roads: tuple[Road, ...] = ROADS
+    pipelines: tuple[Pipeline, ...] = PIPELINES
     cuts: int | None = None
     minutes: float | None = None
     seed: int = 1
@@ -58,16 +58,18 @@ def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
         enough = options.cuts is not None and result.states >= options.cuts
         return enough or (options.minutes is not None and passed >= options.minutes)
 
-    brokers = any("kafka" in (road.source, road.sink) for road in options.roads)
+    brokers = any("kafka" in (pipeline.source, pipeline.sink) for pipeline in options.pipelines)
     with Stage(broker=brokers) as stage:
         turn = 0
         while True:
             # Those that have seen the fewest states go first, so that one that goes on is gone on with evenly.
-            road = min(options.roads, key=lambda each: (result.road(each.name).states, each))
-            found = result.road(road.name)
-            way = recorded if road.sink == "files" else struck
+            pipeline = min(options.pipelines, key=lambda each: (result.pipeline(each.name).states, each))
+            found = result.pipeline(pipeline.name)
+            way = recorded if pipeline.sink == "files" else struck
             turn += 1
-            for number, is_covered in enumerate(way.cuts(stage, road, found, seed=options.seed + turn), 1):
+            for number, is_covered in enumerate(
+                way.cuts(stage, pipeline, found, seed=options.seed + turn), 1
+            ):
                 say(_line(result, found))
                 if is_over():
                     return result
@@ -77,7 +79,7 @@ def run_power(options: PowerOptions, say: Callable[[str], None]) -> Result:
 
 def _line(result: Result, found: Found) -> str:
     return (
-        f"{result.states:,} states | {found.road}: {found.states} of {found.cuts:,} cuts,"
+        f"{result.states:,} states | {found.pipeline}: {found.states} of {found.cuts:,} cuts,"
         f" ordinals {found.ordinals_hit} of {found.ordinals}, lost {found.lost}, doubled {found.doubled},"
         f" by hand {found.by_hand}"
     )

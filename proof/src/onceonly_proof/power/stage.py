@@ -1,4 +1,4 @@
-"""What the roads of one invocation share: a disk, a broker where one is needed, jobs that are kept warm."""
+"""What the pipelines of one invocation share: a disk, a broker where one is needed, jobs that are kept warm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onceonly_proof.power.task import Task
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from onceonly_proof.power.task import Road
+    from onceonly_proof.power.task import Pipeline
 
 # A job's JVM holds on to some memory of each query that it ever ran.
 _TASKS_MAX = 120
@@ -56,7 +56,7 @@ class Stage:
 
     @property
     def recording(self) -> Path:
-        """Where the recording of a road is kept."""
+        """Where the recording of a pipeline is kept."""
         return self._folder / "recording"
 
     @property
@@ -64,10 +64,10 @@ class Stage:
         """Where the recording of a recovery is kept."""
         return self._folder / "recovery"
 
-    def life(self, road: Road) -> Life:
-        """Give the job that waits for a task, or will soon; a new one, where the old one is dead or has run many."""
+    def life(self, pipeline: Pipeline) -> Life:
+        """Return the job that waits for a task, or will soon; a new one, where the old one is dead or has run many."""
         self._tasks += 1
-        with_sums = road.needs_sums
+        with_sums = pipeline.needs_sums
         kept = self._life
         if kept is None or not kept.is_alive() or self._tasks > _TASKS_MAX or kept.with_sums != with_sums:
             if kept is not None:
@@ -77,12 +77,12 @@ class Stage:
             self._lives.append(kept)
         return kept
 
-    def world(self, road: Road) -> World:
-        """Give a new, empty world for a road, on an empty disk."""
+    def world(self, pipeline: Pipeline) -> World:
+        """Return a new, empty world for a pipeline, on an empty disk."""
         self._worlds += 1
         self.disk.clear()
         return World(
-            road, self._folder / f"input-{self._worlds}", self.disk.folder, self._kafka, self._worlds
+            pipeline, self._folder / f"input-{self._worlds}", self.disk.folder, self._kafka, self._worlds
         )
 
     def _end_lives(self) -> None:
@@ -94,9 +94,9 @@ class World:
     """One query's input and where its checkpoint and target lie."""
 
     def __init__(
-        self, road: Road, folder: Path, disk: Path, kafka: EmbeddedKafka | None, number: int
+        self, pipeline: Pipeline, folder: Path, disk: Path, kafka: EmbeddedKafka | None, number: int
     ) -> None:
-        self.road = road
+        self.pipeline = pipeline
         self.values: list[str] = []
         self._folder = folder
         self._disk = disk
@@ -104,33 +104,33 @@ class World:
         self._servers = kafka.bootstrap_servers if kafka is not None else ""
         self._input, self._target = str(folder), str(disk / "target")
         folder.mkdir()
-        if road.source == "kafka" and kafka is not None:
+        if pipeline.source == "kafka" and kafka is not None:
             self._input = f"in-{number}"
             kafka.create_topic(self._input, partitions=2)
-        if road.sink == "kafka" and kafka is not None:
+        if pipeline.sink == "kafka" and kafka is not None:
             self._target = f"out-{number}"
             kafka.create_topic(self._target, partitions=2)
 
     def feed(self, count: int, *, early: bool = False) -> None:
         """Put more input in; ``early`` files say that they are older than what is there."""
-        again = self.road.state != "none"
+        again = self.pipeline.state != "none"
         for _ in range(count):
-            if self.road.source == "files":
+            if self.pipeline.source == "files":
                 self.values += write_file(self._folder, self._count, again=again, early=early)
-            elif self.road.source == "kafka":
+            elif self.pipeline.source == "kafka":
                 self.values += produce(self._servers, self._input, self._count, again=again)
             self._count += 1
 
     def task(self, *, files: int = 1, epochs: int = 4, rescale: int = 0) -> Task:
         """Return the task to run the query over what is there, ``files`` of it in each epoch."""
-        per_file = 6 if self.road.state == "none" else 9
+        per_file = 6 if self.pipeline.state == "none" else 9
         return Task(
-            road=self.road,
+            pipeline=self.pipeline,
             checkpoint=str(self._disk / "checkpoint"),
             input=self._input,
             target=self._target,
             servers=self._servers,
-            per_epoch=files * per_file if self.road.source == "kafka" else files,
+            per_epoch=files * per_file if self.pipeline.source == "kafka" else files,
             epochs=epochs,
             rescale=rescale,
         )

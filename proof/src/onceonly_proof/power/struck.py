@@ -1,4 +1,4 @@
-"""A road whose rows go to a broker, which has no recording: a job is killed at an operation, and the power cut.
+"""A pipeline whose rows go to a broker, which has no recording: a job is killed at an operation, and the power cut.
 
 One world goes through cut after cut. Between two of them the query runs to its end and the auditor looks.
 """
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
     from onceonly_proof.power.outcome import Found
     from onceonly_proof.power.stage import Stage, World
-    from onceonly_proof.power.task import Road
+    from onceonly_proof.power.task import Pipeline
 
 _WORLD_MAX = 40
 _POLL_S = 0.02
 
 
-def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]:
+def cuts(stage: Stage, pipeline: Pipeline, found: Found, *, seed: int) -> Iterator[bool]:
     """Yield True after each cut, as no recording is to be finished, until something is wrong or the world is old.
 
     A life never does quite what the one before did, so each strikes at a kind of operation that was not hit yet.
     """
     draw = random.Random(seed)  # noqa: S311  a seeded choice
-    world = stage.world(road)
+    world = stage.world(pipeline)
     # The first life is not struck: it shows which operations there are to strike at.
     begun = stage.disk.count()
     span = _live(stage, world, None)
@@ -50,7 +50,7 @@ def cuts(stage: Stage, road: Road, found: Found, *, seed: int) -> Iterator[bool]
         stage.disk.cut(keep)
         world.feed(1, early=True)
         healing = world.task(files=1 + number % 3, epochs=2)
-        done = stage.life(world.road).run(healing)
+        done = stage.life(world.pipeline).run(healing)
         judged = judge(healing, world.values, drained=done.ok)
         hit.add(at)
         found.ordinals_hit = before + len(hit)
@@ -72,7 +72,7 @@ def _kinds(stage: Stage, begun: int) -> list[str]:
 def _live(stage: Stage, world: World, at: int | None) -> int:
     """Let a job run the query over more input, and kill it before an operation; give the number of operations."""
     world.feed(2)
-    life = stage.life(world.road)
+    life = stage.life(world.pipeline)
     life.wait_ready()
     begun = stage.disk.count()
     if at is not None:

@@ -1,4 +1,4 @@
-"""What a job of the power-loss campaign is told, and the roads that the campaign runs: values for both sides."""
+"""What a job of the power-loss campaign is told, and the pipelines that the campaign runs: values for both sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SINKS = ("files", "kafka")
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.{}StateStoreProvider"
 
 
-class Road(msgspec.Struct, frozen=True, order=True):
+class Pipeline(msgspec.Struct, frozen=True, order=True):
     """A query: where its rows come from, what keeps its state, where they go, and by which of Spark's ways."""
 
     source: str
@@ -26,20 +26,20 @@ class Road(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """The road in one word."""
+        """The pipeline in one word."""
         way = "" if self.way == "format" else f"-{self.way}"
         return f"{self.source}-{self.state}-{self.sink}{way}"
 
     @classmethod
-    def named(cls, name: str) -> Road:
-        """Give the road of a name.
+    def named(cls, name: str) -> Pipeline:
+        """Return the pipeline of a name.
 
         Raises:
             ValueError: there is none.
         """
-        found = {each.name: each for each in ROADS}
+        found = {each.name: each for each in PIPELINES}
         if name not in found:
-            raise ValueError(f"there is no road {name}: {', '.join(found)}")
+            raise ValueError(f"there is no pipeline {name}: {', '.join(found)}")
         return found[name]
 
     @property
@@ -53,7 +53,7 @@ class Road(msgspec.Struct, frozen=True, order=True):
         return self.needs_sums
 
     def conf(self) -> dict[str, str]:
-        """Give the settings of Spark that choose its state store."""
+        """Return the settings of Spark that choose its state store."""
         provider = {"rocksdb": "RocksDB", "changelog": "RocksDB"}.get(self.state, "HDFSBacked")
         return {
             "spark.sql.streaming.stateStore.providerClass": _PROVIDER.format(provider),
@@ -63,18 +63,18 @@ class Road(msgspec.Struct, frozen=True, order=True):
         }
 
 
-ROADS = (
-    *(Road(source, state, sink) for sink in SINKS for source in SOURCES for state in STATES),
-    Road("files", "none", "files", "foreachBatch"),
-    Road("kafka", "hdfs", "files", "foreachBatch"),
-    Road("kafka", "none", "kafka", "foreachBatch"),
+PIPELINES = (
+    *(Pipeline(source, state, sink) for sink in SINKS for source in SOURCES for state in STATES),
+    Pipeline("files", "none", "files", "foreachBatch"),
+    Pipeline("kafka", "hdfs", "files", "foreachBatch"),
+    Pipeline("kafka", "none", "kafka", "foreachBatch"),
 )
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a query. ``limit_s`` bounds it; a rate source is read ``epochs`` times."""
 
-    road: Road
+    pipeline: Pipeline
     checkpoint: str
     input: str
     target: str

@@ -51,7 +51,7 @@ class Op(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
 
     @property
     def entries(self) -> tuple[tuple[int, str], ...]:
-        """Give the names that it changes, each with its folder."""
+        """Return the names that it changes, each with its folder."""
         if self.kind == "rename":
             return ((self.folder, self.name), (self.to_folder, self.to_name))
         return ((self.folder, self.name),) if self.kind in _NAMING else ()
@@ -108,7 +108,7 @@ class Tree:
                 raise ValueError(f"no operation is called {op.kind}")
 
     def copy(self) -> Tree:
-        """Give a tree of its own."""
+        """Return a tree of its own."""
         nodes = {
             ino: Node(node.mode, dict(node.names), bytearray(node.data)) for ino, node in self.nodes.items()
         }
@@ -123,7 +123,7 @@ class Tree:
         return found
 
     def paths(self) -> dict[str, int]:
-        """Give every path below the root, with its inode; a folder's ends with a slash."""
+        """Return every path below the root, with its inode; a folder's ends with a slash."""
         return dict(self._walk(ROOT, ""))
 
     def _walk(self, ino: int, prefix: str) -> Iterator[tuple[str, int]]:
@@ -153,7 +153,7 @@ class Keep:
 
 
 def cut(base: Tree, ops: Sequence[Op], keep: Keep) -> Tree:
-    """Give what is there after the power was cut behind these operations. ``base`` is durable, and left as it is."""
+    """Return what is there after the power was cut behind these operations. ``base`` is durable, and left as it is."""
     names, contents = _unsynced(ops)
     draw = random.Random(keep.seed)  # noqa: S311  a seeded choice
     kept_names, kept_contents = _choose(keep.style, draw, names, contents)
@@ -184,7 +184,7 @@ def unsynced(ops: Sequence[Op]) -> int:
 
 
 def _unsynced(ops: Sequence[Op]) -> tuple[list[int], dict[int, list[int]]]:
-    """Give the operations on names that are not durable, and those on content, by file. By their place, in order."""
+    """Return the operations on names that are not durable, and those on content, by file. By their place, in order."""
     names: list[int] = []
     contents: dict[int, list[int]] = {}
     synced: set[int] = set()

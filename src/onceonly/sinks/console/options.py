@@ -17,7 +17,7 @@ def _rows(text: str) -> int:
 
 
 def _width(text: str) -> int:
-    """Give the width of a cell in characters, 0 for whole values."""
+    """Return the width of a cell in characters, 0 for whole values."""
     return whole(text) if text.strip().isdecimal() else WIDTH * boolean(text)
 
 

@@ -51,7 +51,7 @@ class ConsoleSink(TwoPhaseCommitSink[Sample]):
         transaction.count += batch.num_rows
 
     def pre_commit(self, transaction: Sample) -> Handle:
-        """Give the sample as the handle: the driver prints it, and needs nothing else."""
+        """Return the sample as the handle: the driver prints it, and needs nothing else."""
         context = transaction.context
         return Handle(
             transaction=f"{context.epoch}.{context.slot}.{uuid.uuid4().hex[:12]}",

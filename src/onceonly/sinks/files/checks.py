@@ -74,7 +74,7 @@ def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[st
 
 
 def read_token(store: Store, target: Path) -> str | None:
-    """Give the target's own id, which tells whether two machines see one folder; None where it has none."""
+    """Return the target's own id, which tells whether two machines see one folder; None where it has none."""
     data = store.read(target / HIDDEN / _TOKEN)
     return None if data is None else data.decode(errors="replace")
 
@@ -121,7 +121,7 @@ def _tidy(store: Store, staging: Path, target: Path) -> None:
 
 
 def _places(staging: Path, target: Path, name: str) -> tuple[Path, Path, Path, Path]:
-    """Give all names of a probe; its twin, which tells of the others, last."""
+    """Return all names of a probe; its twin, which tells of the others, last."""
     return target / name, target / HIDDEN / name, staging / name, staging / f"{name}{_TWIN}"
 
 

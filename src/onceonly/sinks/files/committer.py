@@ -65,7 +65,7 @@ class Prepared:
         return self.target / HIDDEN / "epochs" / root.parent.name / root.name
 
     def name_of(self, file: DataFile) -> str:
-        """Give a file's name in the transaction's folder."""
+        """Return a file's name in the transaction's folder."""
         return file.path if self.linked else staged_name(file.path)
 
     def handle(self) -> Handle:
@@ -207,7 +207,7 @@ def _see(store: Store, target: Path, prepared: Sequence[Prepared], epoch: int) -
 
 
 def folders_up_to(target: Path, files: Iterable[Path]) -> set[Path]:
-    """Give the folders of files and those above them, up to the target: somebody may just have made them."""
+    """Return the folders of files and those above them, up to the target: somebody may just have made them."""
     found = {target}
     for file in files:
         folder = file.parent

@@ -21,7 +21,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
 def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Give each partition folder with its rows, the partition columns left out: copies.
+    """Yield each partition folder with its rows, the partition columns left out: copies.
 
     Raises ``RecordRefusedError`` for a value that no folder name keeps.
     """
@@ -43,7 +43,7 @@ def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterato
 
 
 def _codes(batch: pa.RecordBatch, keys: Sequence[str], who: str) -> tuple[pa.Array, dict[int, str]]:
-    """Give a number for each row, and the folder of each number."""
+    """Return a number for each row, and the folder of each number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -39,7 +39,7 @@ def unescape(text: str) -> str:
 
 
 def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str) -> str:
-    """Give the partition folder of some values, ``col=value/col=value``.
+    """Return the partition folder of some values, ``col=value/col=value``.
 
     As in Spark, null and the empty text both go to ``__HIVE_DEFAULT_PARTITION__``. Raises
     ``RecordRefusedError`` for a value that no folder name can keep.
@@ -82,10 +82,10 @@ def local_path(text: str) -> Path:
 
 
 def staging_folder(root: Path, query: str, sink: str) -> Path:
-    """Give the folder of a query's temporary files for one sink."""
+    """Return the folder of a query's temporary files for one sink."""
     return root / escape(query) / escape(sink)
 
 
 def manifest_folder(target: Path, query: str, sink: str) -> Path:
-    """Give the folder of a query's manifests for one sink."""
+    """Return the folder of a query's manifests for one sink."""
     return target / HIDDEN / "epochs" / escape(query) / escape(sink)

@@ -77,7 +77,7 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         transaction.discard()
 
     def commit(self, handle: Handle) -> Outcome:
-        """Give each file its final name."""
+        """Return each file its final name."""
         return committer.commit(self._store, self._files.target, handle)
 
     def abort(self, handle: Handle) -> None:

@@ -60,15 +60,15 @@ class Store(Protocol):
         ...
 
     def size(self, path: Path) -> int | None:
-        """Give the length in bytes, None where nothing has this name."""
+        """Return the length in bytes, None where nothing has this name."""
         ...
 
     def age(self, path: Path) -> float:
-        """Give the seconds since a file was written; 0 where nothing has this name."""
+        """Return the seconds since a file was written; 0 where nothing has this name."""
         ...
 
     def idle(self, path: Path) -> float | None:
-        """Give the seconds since a file was written, renamed or changed; None where nothing has this name."""
+        """Return the seconds since a file was written, renamed or changed; None where nothing has this name."""
         ...
 
     def links(self, path: Path) -> int:
@@ -84,7 +84,7 @@ class Store(Protocol):
         ...
 
     def read(self, path: Path) -> bytes | None:
-        """Give the content, None where nothing has this name."""
+        """Return the content, None where nothing has this name."""
         ...
 
     def put_if_absent(self, path: Path, data: bytes) -> bool:
@@ -100,7 +100,7 @@ class Store(Protocol):
         ...
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Give all files below a folder; none where it is missing."""
+        """Return all files below a folder; none where it is missing."""
         ...
 
     def delete(self, path: Path) -> None:
@@ -236,7 +236,7 @@ class LocalStore:
 
 
 def hidden(path: Path, ending: str) -> Path:
-    """Give a new name beside a path that readers pass over. It may be longer than the name by 22 bytes."""
+    """Return a new name beside a path that readers pass over. It may be longer than the name by 22 bytes."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}{ending}")
 
 

@@ -273,7 +273,7 @@ def _end(prepared: Prepared) -> EndTxn | Any:  # noqa: ANN401  kafka-python is u
 
 
 def _plain_end(prepared: Prepared) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Give the same request as kafka-python spells it."""
+    """Return the same request as kafka-python spells it."""
     from onceonly.sinks.kafka.wire.requests import EndTxnRequest
 
     version = prepared.end_txn_version

@@ -43,7 +43,7 @@ _BROKERS_MAX = 8
 
 
 def part(name: str) -> str:
-    """Give a name such that it can stand between dots."""
+    """Return a name such that it can stand between dots."""
     return name.replace("%", "%25").replace(".", "%2E")
 
 
@@ -108,7 +108,7 @@ def newest_epoch(admin: Admin, groups: str) -> int:
 
 
 def read_or_seed(admin: Admin, group: str, topic: str) -> str:
-    """Give the token that the next transaction will replace. Executor, before the transaction begins.
+    """Return the token that the next transaction will replace. Executor, before the transaction begins.
 
     A group without one gets a seed, so that "still the predecessor" can be shown later: ``seed:…``, or
     ``{epoch}:seed:…`` where markers of other topics tell an epoch. A read that is not stable in time gives what is
@@ -194,7 +194,7 @@ def _request(groups: Sequence[str], topic: str | None, *, stable: bool) -> Any: 
 
 
 def _token(admin: Admin, answer: Any, topic: str) -> str | None:  # noqa: ANN401  kafka-python is untyped
-    """Give the token in the answer for one group."""
+    """Return the token in the answer for one group."""
     partitions = [partition for entry in answer.topics for partition in entry.partitions]
     for code in (answer.error_code, *(partition.error_code for partition in partitions)):
         _judge(admin, answer.group_id, code, topic)
@@ -204,7 +204,7 @@ def _token(admin: Admin, answer: Any, topic: str) -> str | None:  # noqa: ANN401
 
 
 def _tokens(admin: Admin, answer: Any) -> list[str]:  # noqa: ANN401  kafka-python is untyped
-    """Give all tokens in the answer for one group, whatever topics they name."""
+    """Return all tokens in the answer for one group, whatever topics they name."""
     _judge(admin, answer.group_id, answer.error_code)
     return [
         partition.metadata.rstrip("\0")

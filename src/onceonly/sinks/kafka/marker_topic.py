@@ -31,12 +31,12 @@ _LENGTH_MAX = 249
 
 
 def name_of(prefix: str) -> str:
-    """Give the name of the markers' own topic, of what a topic's name may hold."""
+    """Return the name of the markers' own topic, of what a topic's name may hold."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", prefix)[: _LENGTH_MAX - len(".markers")] + ".markers"
 
 
 def choose(admin: Admin, options: KafkaOptions) -> str:
-    """Give the topic that markers will name: the user's, or one of their own, which is made where it is not there.
+    """Return the topic that markers will name: the user's, or one of their own, which is made where it is not there.
 
     Where it can neither be made nor be read, the topic of the rows, as before there was one, with a warning. Raises
     ``ConfigurationError`` where rows carry their topics and there is none then, ``UnavailableError``.

@@ -269,7 +269,7 @@ def _integer(option: ProducerOption, value: str) -> int:
 
 
 def _login(own: Mapping[str, str], read: Mapping[str, str]) -> tuple[dict[str, str], str, dict[str, str]]:
-    """Give what a JAAS line says of user and password, the provider of tokens, and its settings."""
+    """Return what a JAAS line says of user and password, the provider of tokens, and its settings."""
     mechanism = read.get("sasl.mechanism", "")
     oauth = {name: read[option] for option, name in _OF_TOKEN_ENDPOINT.items() if option in read}
     by_password: dict[str, str] = {}

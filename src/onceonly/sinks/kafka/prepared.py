@@ -72,7 +72,7 @@ def spell(places: Places) -> str:
 
 
 def read_places(written: str) -> dict[tuple[str, int], int]:
-    """Give the partitions, each with the offset of its first row, -1 where that is not known."""
+    """Return the partitions, each with the offset of its first row, -1 where that is not known."""
     places = {}
     for entry in written.split(";") if written else ():
         topic, _, some = entry.partition(":")

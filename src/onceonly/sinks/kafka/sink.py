@@ -41,7 +41,7 @@ class _Fresh:
             self._tokens, self._since = {each.data.get("token") for each in handles}, time.monotonic()
 
     def take(self, handles: Sequence[Handle]) -> frozenset[str]:
-        """Give the tokens of those that are fresh. They are not from now on."""
+        """Return the tokens of those that are fresh. They are not from now on."""
         with self._lock:
             tokens = {str(each.data.get("token")) for each in handles} & self._tokens
             self._tokens -= tokens

@@ -110,7 +110,7 @@ def _ended(admin: Admin, prepared: Prepared, places: Mapping[tuple[str, int], in
 
 
 def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]]) -> Places:
-    """Give the offset from which on it is open in each partition, -1 where it is not.
+    """Return the offset from which on it is open in each partition, -1 where it is not.
 
     Partitions that may not be looked at are told and left out.
     """
@@ -185,7 +185,7 @@ def _ask(admin: Admin, leader: int, places: Iterable[tuple[str, int]]) -> dict[t
 
 
 def _start(answer: Any, prepared: Prepared) -> int:  # noqa: ANN401  kafka-python is untyped
-    """Give the offset from which on a partition's leader shows the transaction as open."""
+    """Return the offset from which on a partition's leader shows the transaction as open."""
     for each in answer.active_producers:
         if (each.producer_id, each.producer_epoch) == (prepared.producer_id, prepared.producer_epoch):
             return int(each.current_txn_start_offset)

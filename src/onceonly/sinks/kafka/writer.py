@@ -71,7 +71,7 @@ def begin(context: WriteContext, options: KafkaOptions) -> PlainWrite | Transact
 
 
 def fitted(context: WriteContext, options: KafkaOptions) -> KafkaOptions:
-    """Give options by which no batch is larger than the topic takes, if ``check`` found out what that is. Pure."""
+    """Return options by which no batch is larger than the topic takes, if ``check`` found out what that is. Pure."""
     limit = int(context.facts.get("max_message_bytes", 0))
     if not 0 < limit < int(options.client.get("batch.size", BATCH_BYTES)):
         return options

@@ -38,7 +38,7 @@ class Collection:
             return cls(reader.read_all())
 
     def encode(self) -> str:
-        """Give the rows as text that fits into an option: an Arrow stream in base64."""
+        """Return the rows as text that fits into an option: an Arrow stream in base64."""
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, self.table.schema) as writer:
             writer.write_table(self.table)
@@ -49,7 +49,7 @@ class Collection:
         return {"rows": rows, "fingerprint": self._fingerprints[rows]}
 
     def rows_before(self, position: dict[str, Any]) -> int:
-        """Give the number of rows before a position. Raises ``ConfigurationError`` if it is of other rows."""
+        """Return the number of rows before a position. Raises ``ConfigurationError`` if it is of other rows."""
         rows = int(position["rows"])
         if rows > len(self) or self._fingerprints[rows] != position["fingerprint"]:
             raise ConfigurationError(

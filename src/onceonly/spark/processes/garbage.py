@@ -15,7 +15,7 @@ _OLDEST = 2
 _calls = _settled = 0
 
 
-def settle() -> None:
+def freeze() -> None:
     """Leave what lives now out of all later collections. Any process of Spark's; at every task, plan or commit.
 
     Looks at the 1st, 2nd, 4th, 8th call and so on, as to look takes as long as to collect. Does so where much has come

@@ -22,7 +22,7 @@ _ZIP = os.path.join("pyspark", "python", "lib", "pyspark.zip")  # noqa: PTH118  
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
-    """Give a module path without the zips of a PySpark that is installed on it as well, otherwise as it is.
+    """Return a module path without the zips of a PySpark that is installed on it as well, otherwise as it is.
 
     Only where the zips lie inside the installed package, as from pip: then both are the same version.
     """

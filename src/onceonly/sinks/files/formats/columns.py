@@ -40,7 +40,7 @@ class Type(NamedTuple):
         return self.base
 
     def walk(self) -> Iterator[Type]:
-        """Give this type and all in it."""
+        """Yield this type and all in it."""
         yield self
         for _, part in self.parts:
             yield from part.walk()

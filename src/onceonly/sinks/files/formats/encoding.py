@@ -48,7 +48,7 @@ class CountingFile(io.RawIOBase):
         return size
 
     def tell(self) -> int:
-        """Give the position: the end."""
+        """Return the position: the end."""
         return self.bytes
 
     @property
@@ -81,7 +81,7 @@ class _Withheld(io.RawIOBase):
         return memoryview(data).nbytes
 
     def tell(self) -> int:
-        """Give the position: the end."""
+        """Return the position: the end."""
         return self._out.tell()
 
     def see(self) -> None:

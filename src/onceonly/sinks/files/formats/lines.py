@@ -62,7 +62,7 @@ def csv_line(values: Sequence[str], texts: Texts = _PLAIN) -> bytes:
 
 
 def text_lines(batch: pa.RecordBatch, *, who: str) -> bytes:
-    """Give the only column's values, a line each; as in Spark, null is an empty line.
+    """Return the only column's values, a line each; as in Spark, null is an empty line.
 
     Raises ``RecordRefusedError`` for a value that would make two lines: its reader would count two rows.
     """
@@ -246,7 +246,7 @@ def _finite(value: float) -> float | str:
 
 
 def shortest(value: float) -> float | str:
-    """Give the shortest number that is the same in single precision: 0.1, not 0.10000000149011612."""
+    """Return the shortest number that is the same in single precision: 0.1, not 0.10000000149011612."""
     if not math.isfinite(value):
         return _finite(value)
     for digits in (6, 7, 8):

@@ -104,7 +104,7 @@ def _compiled(pattern: str, letters: dict[str, Write]) -> Write:
 
 
 def _parts(pattern: str, letters: dict[str, Write]) -> Iterator[str | Write]:
-    """Give the parts of a pattern; one in brackets is left out where the type has not what it asks for."""
+    """Yield the parts of a pattern; one in brackets is left out where the type has not what it asks for."""
     every = {**_OF_DATES, **_OF_TIMES, **_fractions(), **_OF_ZONES}
     section: list[str | Write] | None = None
     dropped = False

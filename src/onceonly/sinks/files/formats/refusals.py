@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def part(batch: pa.RecordBatch, options: FilesOptions) -> tuple[pa.RecordBatch, list[Refused]]:
-    """Give the rows that can be written, and those that cannot."""
+    """Return the rows that can be written, and those that cannot."""
     import numpy as np
     import pyarrow as pa
 

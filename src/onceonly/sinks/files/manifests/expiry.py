@@ -187,7 +187,7 @@ class Retention:
 
 
 def _oldest(ledger: Ledger, known: Marks) -> Iterator[tuple[Part, Manifest]]:
-    """Give the manifests that have files, oldest first, but for the newest manifest files that have not expired."""
+    """Yield the manifests that have files, oldest first, but for the newest manifest files that have not expired."""
     parts = ledger.standing()
     spared = {part for part in parts[-KEPT:] if part.last > known.expired_to}
     seen = marks.NONE
@@ -211,14 +211,14 @@ def _old(manifest: Manifest, age_s: float | None = None) -> Old:
 
 
 def _age(store: Store, target: Path, listing: Path, manifest: Manifest) -> float:
-    """Give the age of an epoch's youngest file; of its manifest where readers took them all."""
+    """Return the age of an epoch's youngest file; of its manifest where readers took them all."""
     ages = [store.idle(target / file.path) for file in manifest.files]
     there = [age for age in ages if age is not None]
     return min(there) if there else _idle(store, listing)
 
 
 def _idle(store: Store, path: Path) -> float:
-    """Give the seconds since something happened to a file; 0, which spares it, where it is gone."""
+    """Return the seconds since something happened to a file; 0, which spares it, where it is gone."""
     return store.idle(path) or 0.0
 
 

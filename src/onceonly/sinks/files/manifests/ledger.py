@@ -130,7 +130,7 @@ class Ledger:
         return found
 
     def listed(self, epoch: int) -> frozenset[DataFile] | None:
-        """Give the files that are listed of an epoch, None where its manifest is still to come. Raises ``LogError``."""
+        """Return the files that are listed of an epoch, None where its manifest is yet to come. Raises ``LogError``."""
         for _ in range(_TRIES):
             part = next((p for p in self.standing() if p.first <= epoch <= p.last), None)
             if part is None:
@@ -141,7 +141,7 @@ class Ledger:
         raise self._too_quick()
 
     def newest(self) -> int | None:
-        """Give the newest epoch that has a manifest; one or two listings."""
+        """Return the newest epoch that has a manifest; one or two listings."""
         parts = self.standing()
         return max(part.last for part in parts) if parts else None
 
@@ -163,7 +163,7 @@ class Ledger:
         raise self._too_quick()
 
     def marks(self) -> marks.Marks:
-        """Give the marks of what has expired; one listing."""
+        """Return the marks of what has expired; one listing."""
         return marks.marks_among(self._names())
 
     def standing(self) -> list[Part]:
@@ -228,7 +228,7 @@ class Ledger:
             self._store.delete(self.folder / part.name)
 
     def _oldest(self, standing: list[Part], level: int) -> list[Part]:
-        """Give the oldest neighbours of a level that are to become one; none while they are too few.
+        """Return the oldest neighbours of a level that are to become one; none while they are too few.
 
         Those that together are too large stay as they are, for good: who looks again finds the same, until some expire.
         """

@@ -73,7 +73,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode_manifests(manifests: Iterable[Manifest]) -> bytes:
-    """Give the content of a manifest file. Equal manifests always give equal bytes."""
+    """Return the content of a manifest file. Equal manifests always give equal bytes."""
     return _FORMAT.seal("manifest", b"\n".join(map(msgspec.json.encode, manifests)))
 
 
@@ -110,7 +110,7 @@ def join_manifests(contents: Iterable[tuple[bytes, str]]) -> bytes:
 
 
 def encode_layout(layout: Layout) -> bytes:
-    """Give the content of a layout file."""
+    """Return the content of a layout file."""
     return _FORMAT.seal("layout", msgspec.json.encode(layout))
 
 

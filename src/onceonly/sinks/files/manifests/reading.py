@@ -158,7 +158,7 @@ def _frame(
 
 
 def glob_of(name: str) -> str:
-    """Give the pattern that Spark's readers expand to exactly this file. Pure.
+    """Return the pattern that Spark's readers expand to exactly this file. Pure.
 
     Raises ``ConfigurationError`` for a name that no pattern means: Hadoop's ``Globber`` takes what is before a
     colon for the scheme of an address. (Turning patterns off by Spark's ``__globPaths__`` is no way: then each
@@ -195,7 +195,7 @@ def _target(path: str) -> Path:
 
 
 def manifest_folders(store: Store, target: Path) -> Iterator[tuple[Path, str, str]]:
-    """Give the folders of manifests with query and sink."""
+    """Yield the folders of manifests with query and sink."""
     root = target / HIDDEN / "epochs"
     try:
         for query in sorted(store.names(root)):

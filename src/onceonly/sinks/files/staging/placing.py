@@ -44,7 +44,7 @@ class UnsureError(Exception):
 
 
 def begin(store: Store, prepared: Prepared) -> Path | None:
-    """Give the folder under its committing name; None where it has neither name. Idempotent.
+    """Return the folder under its committing name; None where it has neither name. Idempotent.
 
     What cannot be finished is not begun: raises ``UnsureError``, and the folder keeps its name.
     """
@@ -82,7 +82,7 @@ def see_without_folder(store: Store, prepared: Prepared) -> None:
 
 
 def unpublished(store: Store, prepared: Prepared, folder: Path) -> dict[DataFile, Path]:
-    """Give the files that are still to be moved, each with the place where it waits.
+    """Return the files that are still to be moved, each with the place where it waits.
 
     Raises ``UnsureError`` where one can never be published.
     """
@@ -182,7 +182,7 @@ def _publish_copy(store: Store, folder: Path, staged: Path, final: Path) -> bool
 
 
 def _tokens(names: Iterable[str]) -> dict[str, str]:
-    """Give the tokens of the copies that files were renamed for, by the names that these had."""
+    """Return the tokens of the copies that files were renamed for, by the names that these had."""
     return dict(filter(None, map(token_of, names)))
 
 

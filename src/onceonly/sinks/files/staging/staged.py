@@ -26,7 +26,7 @@ _COPIED_NAME = re.compile(r"(\.\d+)\.([0-9a-f]{12})\.copied")
 
 
 def staged_name(final: str) -> str:
-    """Give the name of a data file in its transaction's folder; ``final`` is its path below the target.
+    """Return the name of a data file in its transaction's folder; ``final`` is its path below the target.
 
     The number at the end of ``part-00007-00000-{unique}-00003.snappy.parquet`` is unique in the transaction.
     """
@@ -34,12 +34,12 @@ def staged_name(final: str) -> str:
 
 
 def copied_name(staged: str, token: str) -> str:
-    """Give the name that a staged file has once it is copied beside its final name, under ``copy_name``."""
+    """Return the name that a staged file has once it is copied beside its final name, under ``copy_name``."""
     return f"{staged.removesuffix(STAGED)}.{token}{COPIED}"
 
 
 def copy_name(final: str, token: str) -> str:
-    """Give the hidden name of a copy beside its final name."""
+    """Return the hidden name of a copy beside its final name."""
     return f".{final}.{token}.copying"
 
 
@@ -50,12 +50,12 @@ def token_of(name: str) -> tuple[str, str] | None:
 
 
 def committing(folder: Path) -> Path:
-    """Give the name that a transaction's folder has from the beginning of its commit."""
+    """Return the name that a transaction's folder has from the beginning of its commit."""
     return folder.with_name(f".{folder.name}{_COMMITTING}")
 
 
 def dropped(folder: Path, transaction: str) -> Path:
-    """Give the name under which a transaction's folder is moved out of everybody's way."""
+    """Return the name under which a transaction's folder is moved out of everybody's way."""
     return folder.with_name(f".{transaction}{_DROPPED}")
 
 
@@ -68,5 +68,5 @@ def state_of(name: str) -> tuple[str, str]:
 
 
 def epoch_of(transaction: str) -> int:
-    """Give the epoch in a transaction's name, ``epoch-slot-unique``."""
+    """Return the epoch in a transaction's name, ``epoch-slot-unique``."""
     return int(transaction.partition("-")[0])

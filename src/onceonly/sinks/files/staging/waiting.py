@@ -34,7 +34,7 @@ class Waiting:
         return self.cost - before
 
     def table(self) -> pa.Table:
-        """Give all rows, in their order."""
+        """Return all rows, in their order."""
         return _table(self._large + self._small)
 
 

@@ -72,7 +72,7 @@ def _tell_ignored(options: KafkaOptions) -> None:
 
 
 def _topic_limit(admin: Admin, topic: str) -> int | None:
-    """Give ``max.message.bytes`` of a topic; None where this user may not see it."""
+    """Return ``max.message.bytes`` of a topic; None where this user may not see it."""
     return admin.patiently(_PATIENCE_S, f"settings of topic {topic}", lambda: limit_of(admin, topic))
 
 
@@ -147,7 +147,7 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
 
 
 def topic_id(admin: Admin, name: str) -> str:
-    """Give the id that the cluster drew for a topic when it was made.
+    """Return the id that the cluster drew for a topic when it was made.
 
     Raises ``UnavailableError`` for one that is not there: a broker may be late to know it.
     """
@@ -240,7 +240,7 @@ def _check_timeout(
 
 
 def id_prefix(options: KafkaOptions, query: str, sink: str) -> str:
-    """Give what every transactional id of a query's sink begins with, and no other's does."""
+    """Return what every transactional id of a query's sink begins with, and no other's does."""
     return f"{options.prefix}.{marker.part(query)}.{marker.part(sink)}."
 
 

@@ -57,7 +57,7 @@ class _Reports:
         self.failures.hear(reason.decode(errors="replace"))
 
     def error(self, client: int, code: int) -> Any:  # noqa: ANN401  confluent-kafka has no types here
-        """Give confluent-kafka's error for a code, with the cause where the client has failed for good."""
+        """Return confluent-kafka's error for a code, with the cause where the client has failed for good."""
         kafka_error = import_confluent().KafkaError
         if code == librdkafka.FATAL or code in librdkafka.PURGED:
             text = ctypes.create_string_buffer(_TEXT_BYTES)
@@ -335,7 +335,7 @@ class BatchProducer:
 
 
 def _memory(content: bytes | None) -> librdkafka.Memory:
-    """Give where bytes lie, for as long as they live; null stays null."""
+    """Return where bytes lie, for as long as they live; null stays null."""
     return librdkafka.Memory(ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p), len(content or b""))
 
 

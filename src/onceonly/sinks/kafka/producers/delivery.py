@@ -53,7 +53,7 @@ class Batch:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class Queue:
     """What is on its way to one partition of a topic."""
 
     topic: str
@@ -86,7 +86,7 @@ class Topics:
         self._forgotten = 0
 
     def leaders(self, name: str) -> Sequence[int]:
-        """Give each partition's leader, -1 where there is none now.
+        """Return each partition's leader, -1 where there is none now.
 
         Raises ``NotAnsweredError`` for a topic that is not there (yet), ``KafkaException`` where access is refused.
         """
@@ -125,10 +125,10 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """One request on the wire: a batch for each of some lanes of one leader."""
+    """One request on the wire: a batch for each of some queues of one leader."""
 
     answer: Future[Any]
-    lanes: Sequence[Lane]
+    queues: Sequence[Queue]
 
 
 class Delivery:
@@ -152,7 +152,7 @@ class Delivery:
         self._codec = codec
         self._request_bytes = request_bytes
         self._request_ms = request_ms
-        self._lanes: dict[Lane, None] = {}
+        self._queues: dict[Queue, None] = {}
         self._flights: list[_Flight] = []
         self.failure: Failure | None = None
         """Why it has stopped: nothing more is sent after it."""
@@ -162,16 +162,16 @@ class Delivery:
         self.limits: dict[str, int] = {}
         """The most bytes that a batch for a topic should have, where one was too large."""
 
-    def put(self, lane: Lane, batch: Batch) -> None:
-        """Send a batch behind those of its lane, once ``move`` is called."""
-        lane.waiting.append(batch)
-        self._lanes[lane] = None
+    def put(self, queue: Queue, batch: Batch) -> None:
+        """Send a batch behind those of its queue, once ``move`` is called."""
+        queue.waiting.append(batch)
+        self._queues[queue] = None
         self.bytes += batch.size
 
     @property
     def rows(self) -> int:
         """How many rows are not acknowledged."""
-        return sum(batch.count for lane in self._lanes for batch in lane.waiting)
+        return sum(batch.count for queue in self._queues for batch in queue.waiting)
 
     def move(self) -> None:
         """Take the answers that are there, and send what may be sent. Never waits for an answer."""
@@ -186,7 +186,9 @@ class Delivery:
     def wait(self, seconds: float, *others: Future[Any]) -> None:
         """Wait until an answer is there, one of ``others``, too, or something may be sent again; at most so long."""
         now = time.monotonic()
-        pauses = [lane.not_before - now for lane in self._lanes if lane.waiting and not lane.is_on_the_wire]
+        pauses = [
+            queue.not_before - now for queue in self._queues if queue.waiting and not queue.is_on_the_wire
+        ]
         seconds = max(min([seconds, *pauses]), 0)
         answers = [*others, *(flight.answer for flight in self._flights)]
         if answers:
@@ -197,164 +199,164 @@ class Delivery:
     def trouble(self) -> str:
         """Say why batches are not acknowledged: a broker's last word on one that was put off, or why none came."""
         kafka = import_confluent()
-        for lane in self._lanes:
-            if lane.waiting and lane.trouble is not None:
-                return f"{lane.topic}-{lane.partition}: {kafka.KafkaError(lane.trouble).str()}"
+        for queue in self._queues:
+            if queue.waiting and queue.trouble is not None:
+                return f"{queue.topic}-{queue.partition}: {kafka.KafkaError(queue.trouble).str()}"
         return self._silence
 
     def give_up(self) -> None:
         """Note why the oldest batch was put off, when there is no more time for it."""
-        for lane in self._lanes:
-            if lane.waiting and lane.trouble is not None:
-                self._fail(lane, lane.trouble)
+        for queue in self._queues:
+            if queue.waiting and queue.trouble is not None:
+                self._fail(queue, queue.trouble)
 
     def drop(self) -> None:
         """Send nothing more, and forget what is not acknowledged."""
-        self._lanes.clear()
+        self._queues.clear()
         self._flights.clear()
         self.bytes = 0
 
     def _send(self) -> None:
         now = time.monotonic()
-        by_topic: dict[str, list[Lane]] = {}
-        for lane in self._lanes:
-            if lane.waiting and not lane.is_on_the_wire and lane.not_before <= now:
-                by_topic.setdefault(lane.topic, []).append(lane)
-        by_leader: dict[int, list[Lane]] = {}
+        by_topic: dict[str, list[Queue]] = {}
+        for queue in self._queues:
+            if queue.waiting and not queue.is_on_the_wire and queue.not_before <= now:
+                by_topic.setdefault(queue.topic, []).append(queue)
+        by_leader: dict[int, list[Queue]] = {}
         does_answer = True
-        for topic, lanes in by_topic.items():
+        for topic, queues in by_topic.items():
             leaders: Sequence[int] = ()
             if does_answer:  # a look-up that is not answered may take half a minute, and so would the next
                 try:
                     leaders = self._topics.leaders(topic)
                 except NotAnsweredError as error:
                     does_answer, self._silence = False, str(error)
-            for lane in lanes:
-                leader = leaders[lane.partition] if lane.partition < len(leaders) else _NO_LEADER
+            for queue in queues:
+                leader = leaders[queue.partition] if queue.partition < len(leaders) else _NO_LEADER
                 if leader == _NO_LEADER:
-                    self._put_off(lane, _why_none_leads(lane, leaders))
+                    self._put_off(queue, _why_none_leads(queue, leaders))
                 else:
-                    by_leader.setdefault(leader, []).append(lane)
-        for leader, lanes in by_leader.items():
-            for some in self._shares(lanes):
+                    by_leader.setdefault(leader, []).append(queue)
+        for leader, queues in by_leader.items():
+            for some in self._shares(queues):
                 self._post(leader, some)
 
-    def _shares(self, lanes: Iterable[Lane]) -> Iterator[list[Lane]]:
-        """Deal lanes out to requests that a broker takes."""
-        share: list[Lane] = []
+    def _shares(self, queues: Iterable[Queue]) -> Iterator[list[Queue]]:
+        """Deal queues out to requests that a broker takes."""
+        share: list[Queue] = []
         size = 0
-        for lane in lanes:
-            more = lane.waiting[0].size
+        for queue in queues:
+            more = queue.waiting[0].size
             if share and size + more > self._request_bytes:
                 yield share
                 share, size = [], 0
-            share.append(lane)
+            share.append(queue)
             size += more
         if share:
             yield share
 
-    def _post(self, leader: int, lanes: Sequence[Lane]) -> None:
+    def _post(self, leader: int, queues: Sequence[Queue]) -> None:
         from onceonly.sinks.kafka.wire.produce import Produce
 
         sealed: dict[str, list[tuple[int, Sealed]]] = {}
         time_ms = int(time.time() * 1000)
-        for lane in lanes:
-            batch = lane.waiting[0]
-            if lane.sealed is None:
-                lane.sealed = record_batches.seal(
+        for queue in queues:
+            batch = queue.waiting[0]
+            if queue.sealed is None:
+                queue.sealed = record_batches.seal(
                     batch.records,
                     batch.count,
                     by=self._by,
-                    sequence=lane.sequence,
+                    sequence=queue.sequence,
                     time_ms=time_ms,
                     codec=self._codec,
                 )
-            sealed.setdefault(lane.topic, []).append((lane.partition, lane.sealed))
+            sealed.setdefault(queue.topic, []).append((queue.partition, queue.sealed))
         request = Produce(sealed, transactional_id=self._transactional_id, timeout_ms=self._request_ms)
         try:
             answer = self._admin.post(request, leader, self._request_ms)
         except NotAnsweredError as error:
             self._silence = str(error)
-            for lane in lanes:
-                self._put_off(lane)
+            for queue in queues:
+                self._put_off(queue)
             return
-        for lane in lanes:
-            lane.is_on_the_wire = True
-        self._flights.append(_Flight(answer, lanes))
+        for queue in queues:
+            queue.is_on_the_wire = True
+        self._flights.append(_Flight(answer, queues))
 
     def _land(self, flight: _Flight) -> None:
-        for lane in flight.lanes:
-            lane.is_on_the_wire = False
+        for queue in flight.queues:
+            queue.is_on_the_wire = False
         try:
             answer = flight.answer.result()
         except ThrottledError as error:
             # Nothing was sent, and who leads is known: it is there, and holds us back.
             self._silence = str(error)
-            for lane in flight.lanes:
-                lane.trouble = None
-                self._wait_a_while(lane)
+            for queue in flight.queues:
+                queue.trouble = None
+                self._wait_a_while(queue)
             return
         except NotAnsweredError as error:
             self._silence = str(error)
             # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it.
             self._request_bytes = 0
-            for lane in flight.lanes:
-                self._put_off(lane)
+            for queue in flight.queues:
+                self._put_off(queue)
             return
         found = {
             (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
         }
-        for lane in flight.lanes:
-            self._judge(lane, found[lane.topic, lane.partition])
+        for queue in flight.queues:
+            self._judge(queue, found[queue.topic, queue.partition])
 
-    def _judge(self, lane: Lane, answer: Any) -> None:  # noqa: ANN401  kafka-python is untyped
+    def _judge(self, queue: Queue, answer: Any) -> None:  # noqa: ANN401  kafka-python is untyped
         code: int = answer.error_code
-        batch = lane.waiting[0]
+        batch = queue.waiting[0]
         if code in {NONE, _DUPLICATE}:
-            lane.waiting.popleft()
-            lane.sealed = None
-            if not lane.sequence and lane.start < 0:
-                lane.start = answer.base_offset
-            lane.sequence = record_batches.next_sequence(lane.sequence, batch.count)
-            lane.pause_s, lane.not_before, lane.trouble, self._silence = _PAUSE_S, 0.0, None, ""
+            queue.waiting.popleft()
+            queue.sealed = None
+            if not queue.sequence and queue.start < 0:
+                queue.start = answer.base_offset
+            queue.sequence = record_batches.next_sequence(queue.sequence, batch.count)
+            queue.pause_s, queue.not_before, queue.trouble, self._silence = _PAUSE_S, 0.0, None, ""
             self.bytes -= batch.size
         elif code in {TOO_LARGE, _TOO_MANY} and batch.count > 1:
-            self.limits[lane.topic] = min(self.limits.get(lane.topic, batch.size), batch.size // 2)
-            lane.waiting.popleft()
-            lane.sealed = None
-            lane.waiting.extendleft(reversed(_halves(batch)))
+            self.limits[queue.topic] = min(self.limits.get(queue.topic, batch.size), batch.size // 2)
+            queue.waiting.popleft()
+            queue.sealed = None
+            queue.waiting.extendleft(reversed(_halves(batch)))
         elif is_retriable(code):
-            self._put_off(lane, code)
+            self._put_off(queue, code)
         else:
-            self._fail(lane, code, [each.batch_index for each in answer.record_errors or ()])
+            self._fail(queue, code, [each.batch_index for each in answer.record_errors or ()])
 
-    def _put_off(self, lane: Lane, code: int | None = None) -> None:
+    def _put_off(self, queue: Queue, code: int | None = None) -> None:
         """Send its batch again a moment later, to whoever leads then."""
-        self._topics.forget(lane.topic)
-        lane.trouble = code
-        self._wait_a_while(lane)
+        self._topics.forget(queue.topic)
+        queue.trouble = code
+        self._wait_a_while(queue)
 
-    def _wait_a_while(self, lane: Lane) -> None:
-        lane.not_before = time.monotonic() + lane.pause_s * random.uniform(0.5, 1)  # noqa: S311  to spread load
-        lane.pause_s = min(lane.pause_s * 2, _PAUSE_S_MAX)
+    def _wait_a_while(self, queue: Queue) -> None:
+        queue.not_before = time.monotonic() + queue.pause_s * random.uniform(0.5, 1)  # noqa: S311  to spread load
+        queue.pause_s = min(queue.pause_s * 2, _PAUSE_S_MAX)
 
-    def _fail(self, lane: Lane, code: int, places: Sequence[int] = ()) -> None:
+    def _fail(self, queue: Queue, code: int, places: Sequence[int] = ()) -> None:
         if self.failure is not None:
             return
-        batch = lane.waiting[0]
+        batch = queue.waiting[0]
         size = None
         if places or batch.count == 1:
             key, value, headers = _rows(batch)[places[0] if places else 0]
-            size = columns.size((lane.topic, value, key, lane.partition, headers))
+            size = columns.size((queue.topic, value, key, queue.partition, headers))
         error = import_confluent().KafkaError(code, fatal=code in _FENCED)
         self.failure = Failure(error, size, is_alone=batch.count == 1)
 
 
-def _why_none_leads(lane: Lane, leaders: Sequence[int]) -> int | None:
-    """Give the error that says why a partition has no leader; None where nobody has told who leads."""
+def _why_none_leads(queue: Queue, leaders: Sequence[int]) -> int | None:
+    """Return the error that says why a partition has no leader; None where nobody has told who leads."""
     if not leaders:
         return None
-    return LEADERLESS if lane.partition < len(leaders) else UNKNOWN_TOPIC
+    return LEADERLESS if queue.partition < len(leaders) else UNKNOWN_TOPIC
 
 
 def _rows(batch: Batch) -> list[Row]:

@@ -180,7 +180,7 @@ class DirectProducer:
             is_much = self._gathered_rows >= _ROWS_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE
             # With the first rows, their partitions are added. The answer is waited for before rows are sent, and with
             # the next rows.
-            if is_much or not self._batches.lanes or not is_simple:
+            if is_much or not self._batches.queues or not is_simple:
                 with self._noted():
                     self._encode(wait_s)
                     self._bound(wait_s)
@@ -254,11 +254,11 @@ class DirectProducer:
 
     def written(self) -> dict[tuple[str, int], int]:
         """Name the partitions that rows were sent to, and the offset of the first one in each, -1 where not known."""
-        return {place: lane.start for place, lane in self._batches.lanes.items()}
+        return {place: queue.start for place, queue in self._batches.queues.items()}
 
     def topic_ids(self) -> dict[str, str]:
         """Return the ids of the topics that rows were sent to."""
-        return {topic: self._topics.id_of(topic) for topic, _ in self._batches.lanes}
+        return {topic: self._topics.id_of(topic) for topic, _ in self._batches.queues}
 
     def purge(self) -> None:
         """Drop what is still buffered."""
@@ -312,7 +312,7 @@ class DirectProducer:
             for name, rows in _topics(batch, self._topic, first, len(fields))
         ]
         # Under way while the records are made.
-        self._transaction.add(self._batches.lanes)
+        self._transaction.add(self._batches.queues)
         records = record_batches.records(fields)
         for each in dealt:
             if each is not None:
@@ -344,7 +344,7 @@ class DirectProducer:
     def _partitions(
         self, topic: str, rows: int, hashes: Numbers | None, named: Numbers | None, wait_s: float
     ) -> Numbers | None:
-        """Give each row's partition; None where one is not there, which is noted."""
+        """Return each row's partition; None where one is not there, which is noted."""
         import numpy as np
 
         count = len(self._leaders(topic, wait_s))
@@ -371,12 +371,12 @@ class DirectProducer:
         return self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
 
     def _settle(self, deadline: float) -> None:
-        """Wait until the partitions are in the transaction. Raises as ``Transaction.settle`` does."""
+        """Wait until the partitions are in the transaction. Raises as ``Transaction.until_added`` does."""
         try:
-            self._transaction.settle(deadline)
+            self._transaction.until_added(deadline)
         except Exception:
             # One may be there no longer: the topic was made anew with fewer. The next attempt shall not go by that.
-            for topic, _ in self._batches.lanes:
+            for topic, _ in self._batches.queues:
                 self._topics.forget(topic)
             raise
 
@@ -417,7 +417,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
 def _topics(
     batch: pa.RecordBatch, topic: str | None, first: int, count: int
 ) -> Iterator[tuple[str, Numbers]]:
-    """Give each topic and the numbers of its rows, which are all where it is one for all."""
+    """Yield each topic and the numbers of its rows, which are all where it is one for all."""
     import numpy as np
 
     if topic is not None:

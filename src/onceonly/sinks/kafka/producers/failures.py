@@ -32,11 +32,11 @@ class Failures:
         self._heard: tuple[float, str] | None = None
 
     def begin(self) -> int:
-        """Give an attempt the mark of its rows."""
+        """Return an attempt the mark of its rows."""
         return next(self._marks)
 
     def first(self, mark: int) -> Failure | None:
-        """Give what befell an attempt's rows first."""
+        """Return what befell an attempt's rows first."""
         return self._first.get(mark)
 
     def note(self, mark: int, failure: Failure) -> None:

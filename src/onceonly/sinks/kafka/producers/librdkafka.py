@@ -159,7 +159,7 @@ class Library:
 
 @functools.cache
 def load() -> Library | None:
-    """Give the library that confluent_kafka has loaded; None where it is not found or not the one expected.
+    """Return the library that confluent_kafka has loaded; None where it is not found or not the one expected.
 
     It must be that very copy: another one would have another state and, maybe, another interface.
     """
@@ -177,7 +177,7 @@ def load() -> Library | None:
 
 
 def _loaded() -> list[str]:
-    """Give the files of this name that this process has mapped: by Linux's table, or beside the package."""
+    """Return the files of this name that this process has mapped: by Linux's table, or beside the package."""
     maps = Path("/proc/self/maps")
     if maps.exists():
         paths = {

@@ -77,7 +77,7 @@ _CLIENTS_MAX = 64
 
 
 def transactional_client(options: KafkaOptions, transactional_id: str, timeout_ms: int) -> dict[str, str]:
-    """Give librdkafka's configuration for one transaction. Pure.
+    """Return librdkafka's configuration for one transaction. Pure.
 
     librdkafka refuses a delivery or socket time-out longer than the transaction's.
     """
@@ -166,7 +166,7 @@ class Pool:
             self._expected = _Expected(context, began, background.begin("onceonly-expect", look_up))
 
     def expected(self, context: WriteContext) -> str | None:
-        """Give what was looked up for an attempt, once; None where it has to look itself.
+        """Return what was looked up for an attempt, once; None where it has to look itself.
 
         That is where nothing was found or the look-up failed: it was done once only, and things may be better now.
         """
@@ -180,7 +180,7 @@ class Pool:
         return None
 
     def take(self, epoch: int) -> Ready:
-        """Give an initialised producer for a transaction of ``epoch``: the spare, or a new one.
+        """Return an initialised producer for a transaction of ``epoch``: the spare, or a new one.
 
         Raises ``WriteFailedError``, ``ConfigurationError``, ``UnavailableError``.
         """
@@ -335,7 +335,7 @@ def _tell_once(message: str) -> None:
 
 
 def login_of(options: KafkaOptions) -> Tokens | None:
-    """Give the tokens that the options name; None where nobody logs in by one."""
+    """Return the tokens that the options name; None where nobody logs in by one."""
     return tokens(options.token_provider, options.token_settings) if options.token_provider else None
 
 
@@ -378,17 +378,17 @@ class Worker:
         self._told: dict[object, Told] = {}
 
     def admin(self, options: KafkaOptions) -> Admin:
-        """Give this process's connection for these options."""
+        """Return this process's connection for these options."""
         admin: Admin = self._cached(self._admins, _key(options), lambda: Admin(options))
         return admin
 
     def rows(self, options: KafkaOptions) -> Admin:
-        """Give the connection for rows: a broker carries out the requests of one connection in their order."""
+        """Return the connection for rows: a broker carries out the requests of one connection in their order."""
         rows: Admin = self._cached(self._rows, _key(options), lambda: Admin(options))
         return rows
 
     def topics(self, options: KafkaOptions) -> Topics:
-        """Give what is known of topics by the connection for rows."""
+        """Return what is known of topics by the connection for rows."""
         rows = self.rows(options)
         age_s = int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000
         known = self._topics.get(_key(options))
@@ -399,7 +399,7 @@ class Worker:
         return known[1]
 
     def pool(self, context: WriteContext, options: KafkaOptions, timeout_ms: int) -> Pool:
-        """Give the pool of a run; the pool of the query's former run is dropped."""
+        """Return the pool of a run; the pool of the query's former run is dropped."""
         place = (context.query, context.sink)
         key = (context.run, _key(options), timeout_ms)
         admin, rows = self.admin(options), self.rows(options)
@@ -415,7 +415,7 @@ class Worker:
             return pool
 
     def plain_producer(self, options: KafkaOptions) -> Producer:
-        """Give the living producer without transactions, for at-least-once."""
+        """Return the living producer without transactions, for at-least-once."""
         config = {"bootstrap.servers": options.servers, **options.client}
         producer: Producer = self._cached(
             self._plain,
@@ -425,7 +425,7 @@ class Worker:
         return producer
 
     def told(self, options: KafkaOptions) -> Told:
-        """Give what is known of topics, by which rows are refused before they are sent."""
+        """Return what is known of topics, by which rows are refused before they are sent."""
         admin = self.admin(options)
         told: Told = self._cached(self._told, _key(options), lambda: Told(admin))
         return told
@@ -436,7 +436,7 @@ class Worker:
             self._plain.pop(_key(options), None)
 
     def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Give the client of a key; the longest unused of too many is closed, or its threads would stay."""
+        """Return the client of a key; the longest unused of too many is closed, or its threads would stay."""
         with self._lock:
             client = cache.pop(key) if key in cache else make()
             cache[key] = client
@@ -463,7 +463,7 @@ _worker: Worker | None = None
 
 
 def this_worker() -> Worker:
-    """Give what this process keeps. A forked child starts with nothing: threads do not survive a fork."""
+    """Return what this process keeps. A forked child starts with nothing: threads do not survive a fork."""
     global _worker  # noqa: PLW0603  one a process
     if _worker is None or _worker.pid != os.getpid():
         _worker = Worker()

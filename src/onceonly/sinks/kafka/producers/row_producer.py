@@ -171,7 +171,7 @@ def refused(reason: str) -> ConfigurationError:
 
 @functools.lru_cache(maxsize=1024)
 def _group_metadata(group: str) -> Any:  # noqa: ANN401  confluent-kafka has no types here
-    """Give what ``send_offsets_to_transaction`` wants to know of a group without members."""
+    """Return what ``send_offsets_to_transaction`` wants to know of a group without members."""
     # The only public maker of this value; without servers it connects to nothing.
     consumer = import_confluent().Consumer({"group.id": group})
     try:
@@ -181,6 +181,6 @@ def _group_metadata(group: str) -> Any:  # noqa: ANN401  confluent-kafka has no 
 
 
 def _token(login: Tokens, _config: str) -> tuple[str, float, str, dict[str, str]]:
-    """Give a token as confluent-kafka asks for it, in a thread of librdkafka's: text, expiry, principal, extensions."""
+    """Return a token as confluent-kafka asks for it, in librdkafka's thread: text, expiry, principal, extensions."""
     token = login.get()
     return token.text, token.expires_s, "", dict(token.extensions)

@@ -49,7 +49,7 @@ class StillEndingError(Exception):
 
 
 def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Give the InitProducerId that takes an id, whoever has it: it aborts what is open and outdates that producer."""
+    """Return the InitProducerId that takes an id, whoever has it: it aborts what is open and outdates that producer."""
     from onceonly.sinks.kafka.wire.requests import InitProducerIdRequest
 
     return InitProducerIdRequest(
@@ -120,13 +120,13 @@ class Transaction:
         self._adding_group: Sent | None = None
 
     def add(self, places: Collection[tuple[str, int]]) -> None:
-        """Begin to add partitions that are not in it yet; ``settle`` waits."""
+        """Begin to add partitions that are not in it yet; ``until_added`` waits."""
         new = set(places) - self._known
         if new:
             self._adding.append(self._send(TRANSACTION, self._id, self._partitions(new), _code_of_partitions))
             self._known |= new
 
-    def settle(self, deadline: float) -> None:
+    def until_added(self, deadline: float) -> None:
         """Wait until what was added is in it; rows may be sent then, and not before.
 
         Raises ``UnavailableError``; ``KafkaException`` where the coordinator refuses.
@@ -136,7 +136,7 @@ class Transaction:
             self._finish(sent, deadline)
 
     def wait_with(self, others: Collection[Future[Any]], deadline: float) -> None:
-        """Wait until one of ``others`` is there, or ``settle`` has less to wait for; not where it has nothing."""
+        """Wait until one of ``others`` is there, or ``until_added`` has less to wait for; not where it has nothing."""
         if self._adding:
             answers = [*others, *(sent.answer for sent in self._adding)]
             wait(answers, max(deadline - time.monotonic(), 0), FIRST_COMPLETED)
@@ -144,7 +144,7 @@ class Transaction:
     def begin_offset(self, topic: str, offset: int, metadata: str, deadline: float) -> Sent:
         """Begin to put an offset of partition 0 of the group into it; ``end_offset`` waits.
 
-        Raises as ``settle`` does, if the group cannot be added.
+        Raises as ``until_added`` does, if the group cannot be added.
         """
         from onceonly.sinks.kafka.wire.requests import TxnOffsetCommitRequest
 
@@ -168,7 +168,7 @@ class Transaction:
         return self._send(GROUP, self._group, request, _code_of_offset)
 
     def end_offset(self, sent: Sent, deadline: float) -> None:
-        """Wait until the offset is in it. Raises as ``settle`` does."""
+        """Wait until the offset is in it. Raises as ``until_added`` does."""
         self._finish(sent, deadline)
 
     def add_group(self) -> Sent:
@@ -235,7 +235,7 @@ class Transaction:
 
 
 def _code_of_partitions(answer: Any) -> int:  # noqa: ANN401  kafka-python is untyped
-    """Give the first error; one partition is not added without the others."""
+    """Return the first error; one partition is not added without the others."""
     codes = (
         place.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

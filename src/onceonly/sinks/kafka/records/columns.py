@@ -73,7 +73,7 @@ def _fits(spark_type: str, allowed: tuple[str, ...]) -> bool:
 
 
 def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
-    """Give the rows of a batch; ``first`` is the number of its first row in this slot. Executor.
+    """Return the rows of a batch; ``first`` is the number of its first row in this slot. Executor.
 
     Raises ``RecordRefusedError`` for a row without a topic or with a header without a key.
     """
@@ -100,7 +100,7 @@ def one_by_one(batch: pa.RecordBatch) -> bool:
 
 
 def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
-    """Give the topics that the column names, and for each row the number of its own, as a numpy array.
+    """Return the topics that the column names, and for each row the number of its own, as a numpy array.
 
     Raises ``RecordRefusedError`` for a row without a topic.
     """
@@ -115,7 +115,7 @@ def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
 
 
 def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 32-bit numbers, or None
-    """Give the partition that each row names, ``BY_KEY`` where it names none; None where no row does.
+    """Return the partition that each row names, ``BY_KEY`` where it names none; None where no row does.
 
     A number below 0, which no topic has, is given as one below ``BY_KEY``.
     """
@@ -131,7 +131,7 @@ def partitions(batch: pa.RecordBatch) -> Any:  # noqa: ANN401  numpy's array of 
 
 
 def header_lists(batch: pa.RecordBatch, first: int) -> list[list[tuple[str, bytes | None]]] | None:
-    """Give each row's headers; None where no row has any.
+    """Return each row's headers; None where no row has any.
 
     Raises ``RecordRefusedError`` for a row with a header without a key.
     """
@@ -142,7 +142,7 @@ def header_lists(batch: pa.RecordBatch, first: int) -> list[list[tuple[str, byte
 
 
 def size(row: Row) -> int:
-    """Give the bytes of a row, as its errors tell them."""
+    """Return the bytes of a row, as its errors tell them."""
     _, value, key, _, headers = row
     of_headers = sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
     return len(value or b"") + len(key or b"") + of_headers

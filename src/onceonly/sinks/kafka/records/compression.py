@@ -30,7 +30,7 @@ _ZSTD_LEVEL = 3
 
 
 def codec(name: str, level: int | None) -> Codec:
-    """Give the codec of ``compression.type``, with a level where one is asked for; LZ4 and Snappy have none here."""
+    """Return the codec of ``compression.type``, with a level where one is asked for; LZ4 and Snappy have none here."""
     import pyarrow as pa
 
     if name == "none":

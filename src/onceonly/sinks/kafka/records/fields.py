@@ -69,7 +69,7 @@ class Fields:
     def of(
         cls, values: Sequence[pa.Array], keys: Sequence[pa.Array] | None, headers: Sequence[bytes] | None
     ) -> Fields:
-        """Give them of columns in pieces, which need not be cut alike."""
+        """Return them of columns in pieces, which need not be cut alike."""
         import pyarrow as pa
 
         found = Texts.of(values)
@@ -85,7 +85,7 @@ class Fields:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Fields:
-        """Give them of rows that were read back."""
+        """Return them of rows that were read back."""
         import pyarrow as pa
 
         keys, values, listed = zip(*rows, strict=True)
@@ -97,7 +97,7 @@ class Fields:
 
 
 def spelled(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Give a row's headers as they are written behind its value."""
+    """Return a row's headers as they are written behind its value."""
     text = varint(len(listed))
     for name, content in listed:
         encoded = name.encode()

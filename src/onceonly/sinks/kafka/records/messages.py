@@ -40,7 +40,7 @@ class Messages:
 
 @functools.cache
 def dtype() -> np.dtype[np.void]:
-    """Give the numpy type of ``rd_kafka_message_t``."""
+    """Return the numpy type of ``rd_kafka_message_t``."""
     import numpy as np
 
     # numpy's types say nothing of structures, which become such records.
@@ -48,7 +48,7 @@ def dtype() -> np.dtype[np.void]:
 
 
 def messages(batch: pa.RecordBatch, topic: str | None, first: int, mark: int) -> Iterator[Messages]:
-    """Give the rows of a batch topic by topic, and partition by partition where rows name theirs.
+    """Yield the rows of a batch topic by topic, and partition by partition where rows name theirs.
 
     ``mark`` comes back with each delivery report; ``first`` is the number of the batch's first row in this slot. Rows
     for one partition keep their order. Either all rows name a partition or none does. Raises ``RecordRefusedError`` for
@@ -78,7 +78,7 @@ def messages(batch: pa.RecordBatch, topic: str | None, first: int, mark: int) ->
 
 
 def _pointers(batch: pa.RecordBatch, name: str, held: list[object]) -> tuple[Any, Any]:
-    """Give address and length of each value; address 0 where it is null."""
+    """Return address and length of each value; address 0 where it is null."""
     import numpy as np
     import pyarrow as pa
 

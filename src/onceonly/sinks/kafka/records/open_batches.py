@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.sinks.kafka.producers.delivery import Batch, Lane
+from onceonly.sinks.kafka.producers.delivery import Batch, Queue
 from onceonly.sinks.kafka.records import partitioner
 from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
 from onceonly.sinks.kafka.records.record_batches import BATCH_BYTES
@@ -43,8 +43,8 @@ class OpenBatches:
     def __init__(self, delivery: Delivery, batch_bytes: int) -> None:
         self._delivery = delivery
         self._batch_bytes = batch_bytes
-        self._open: dict[Lane, Batch] = {}
-        self.lanes: dict[tuple[str, int], Lane] = {}
+        self._open: dict[Queue, Batch] = {}
+        self.queues: dict[tuple[str, int], Queue] = {}
         """Of all topics and partitions that have had rows."""
         self.bytes = 0
 
@@ -63,10 +63,10 @@ class OpenBatches:
         begin = 0
         for end in ends:
             place = (topic, int(partitions[begin]))
-            lane = self.lanes.get(place)
-            if lane is None:
-                lane = self.lanes[place] = Lane(*place)
-            for batch, start, stop in self._fill(lane, bounds, begin, end):
+            queue = self.queues.get(place)
+            if queue is None:
+                queue = self.queues[place] = Queue(*place)
+            for batch, start, stop in self._fill(queue, bounds, begin, end):
                 deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
                 shares.append((batch, start, stop))
             begin = end
@@ -82,36 +82,36 @@ class OpenBatches:
 
     def close_all(self) -> None:
         """Send every batch as it is."""
-        for lane in list(self._open):
-            self._close(lane)
+        for queue in list(self._open):
+            self._close(queue)
 
     def close_down_to(self, size: int) -> None:
         """Send the largest ones, until the others have no more bytes than that."""
         while self.bytes > size:
-            self._close(max(self._open, key=lambda lane: self._open[lane].size))
+            self._close(max(self._open, key=lambda queue: self._open[queue].size))
 
     def clear(self) -> None:
         """Drop them."""
         self._open.clear()
         self.bytes = 0
 
-    def _fill(self, lane: Lane, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
-        """Give the batches that take the rows of a lane from ``begin`` to ``end``, and which rows each takes."""
+    def _fill(self, queue: Queue, bounds: Numbers, begin: int, end: int) -> Iterator[tuple[Batch, int, int]]:
+        """Yield the batches that take the rows of a queue from ``begin`` to ``end``, and which rows each takes."""
         import numpy as np
 
         while begin < end:
-            batch = self._open.get(lane)
+            batch = self._open.get(queue)
             if batch is None:
-                batch = self._open[lane] = Batch(size=BATCH_BYTES)
+                batch = self._open[queue] = Batch(size=BATCH_BYTES)
                 self.bytes += BATCH_BYTES
             before = int(bounds[begin - 1]) if begin else 0
             room = (
-                min(self._batch_bytes, self._delivery.limits.get(lane.topic, self._batch_bytes)) - batch.size
+                min(self._batch_bytes, self._delivery.limits.get(queue.topic, self._batch_bytes)) - batch.size
             )
             stop = min(int(np.searchsorted(bounds, before + room, "right")), end)
             if stop <= begin:
                 if batch.count:
-                    self._close(lane)
+                    self._close(queue)
                     continue
                 stop = begin + 1  # larger than a batch is meant to be, and alone in one
             size = int(bounds[stop - 1]) - before
@@ -121,7 +121,7 @@ class OpenBatches:
             yield batch, begin, stop
             begin = stop
 
-    def _close(self, lane: Lane) -> None:
-        batch = self._open.pop(lane)
+    def _close(self, queue: Queue) -> None:
+        batch = self._open.pop(queue)
         self.bytes -= batch.size
-        self._delivery.put(lane, batch)
+        self._delivery.put(queue, batch)

@@ -28,7 +28,7 @@ NO_KEY = -1
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """Give the hash of each value of a plain column; of a null, anything."""
+    """Return the hash of each value of a plain column; of a null, anything."""
     import numpy as np
 
     bounds, data = layout(keys)
@@ -78,7 +78,7 @@ def _stirred(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Give each key's number, of which the remainder by their count is its partition; ``NO_KEY`` for a null."""
+    """Return each key's number, of which the remainder by their count is its partition; ``NO_KEY`` for a null."""
     import numpy as np
 
     if (loops := _loops()) is not None:
@@ -97,7 +97,7 @@ def hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def order(partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the rows by partition, each one's in their order."""
+    """Return the rows by partition, each one's in their order."""
     import numpy as np
 
     if (loops := _loops()) is None:

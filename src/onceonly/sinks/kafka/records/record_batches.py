@@ -64,7 +64,7 @@ class Records(Protocol):
     """Makes records of some rows."""
 
     def make(self, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
-        """Give these of the rows, in this order, as records, one behind the other; and where each begins.
+        """Return these of the rows, in this order, as records, one behind the other; and where each begins.
 
         At last, where they end. ``deltas`` are the rows' places in their batches.
         """
@@ -72,7 +72,7 @@ class Records(Protocol):
 
 
 def records(fields: Fields) -> Records:
-    """Give what makes records of these rows: a compiled loop where there is one, else numpy and Arrow."""
+    """Return what makes records of these rows: a compiled loop where there is one, else numpy and Arrow."""
     loops = compiled.loops(LOOPS)
     return record_views.Records(fields) if loops is None else loops.Records(fields)
 
@@ -108,7 +108,7 @@ def seal(
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Give the number of the row after ``count`` rows: after 2,147,483,647 comes 0."""
+    """Return the number of the row after ``count`` rows: after 2,147,483,647 comes 0."""
     return (sequence + count) % _SEQUENCES
 
 

@@ -44,7 +44,7 @@ class Records:
         )
 
     def make(self, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
-        """Give these rows as records, one behind the other, and where each begins; at last, where they end."""
+        """Return these rows as records, one behind the other, and where each begins; at last, where they end."""
         # A number is written as a word, of which the rest is written over, or stays behind the last record.
         most = int(self._fields.sizes[rows].sum()) + len(rows) * RECORD_BYTES_MAX + _WORD_BYTES
         # malloc's memory, which a worker keeps (``spark.memory``).
@@ -67,7 +67,7 @@ def _places(texts: Texts) -> Places:
 
 
 def _same(text: Bytes, length: int, count: int) -> Places:
-    """Give all rows one text, whose memory stays."""
+    """Return all rows one text, whose memory stays."""
     return np.full(count, text.ctypes.data, np.int64), np.full(count, length, np.int64)
 
 
@@ -83,7 +83,7 @@ def _width(number: int) -> int:
 
 @jit("word", "number", "number")
 def _spelled(number: int, width: int) -> Any:  # noqa: ANN401  numba's word
-    """Give such a number as ``fields.varint`` writes it, the first byte lowest; its width is that of ``_width``."""
+    """Return such a number as ``fields.varint`` writes it, the first byte lowest; its width is that of ``_width``."""
     folded = (number << 1) ^ (number >> 63)
     sevens = folded & 0x7F | (folded & 0x3F80) << 1 | (folded & 0x1FC000) << 2 | (folded & 0xFE00000) << 3
     sevens |= (folded & 0x7F0000000) << 4

@@ -41,7 +41,7 @@ class Records:
         self._headers = None if fields.headers is None else _views(fields.headers, self._data)
 
     def make(self, rows: Numbers, deltas: Numbers) -> tuple[pa.Buffer, Numbers]:
-        """Give these rows as records, one behind the other, and where each begins; at last, where they end.
+        """Return these rows as records, one behind the other, and where each begins; at last, where they end.
 
         A record is a row of texts, each of which Arrow has as a view: to make a plain column of views is to copy each
         text once, to where it belongs. Each text costs; so what ends a row without headers is spelled with what begins
@@ -79,7 +79,7 @@ class Records:
 
 
 def _views(texts: Texts, data: list[pa.Buffer]) -> Views:
-    """Give Arrow's views of all pieces; null is empty. Adds their memory to ``data``."""
+    """Return Arrow's views of all pieces; null is empty. Adds their memory to ``data``."""
     import numpy as np
     import pyarrow as pa
 
@@ -105,7 +105,7 @@ def _views(texts: Texts, data: list[pa.Buffer]) -> Views:
 
 @functools.lru_cache(1024)
 def _one(text: bytes) -> Spelled:
-    """Give all rows one text."""
+    """Return all rows one text."""
     import numpy as np
 
     return np.frombuffer(len(text).to_bytes(4, "little") + text.ljust(_SHORT_MAX, b"\0"), _VIEW)[0], len(text)

@@ -44,7 +44,7 @@ class Sieve:
         self._about = about
 
     def part(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Refused]]:
-        """Give the rows that may be sent, and those that are refused."""
+        """Return the rows that may be sent, and those that are refused."""
         import numpy as np
         import pyarrow as pa
 
@@ -152,7 +152,7 @@ class Told:
         self._topics = Topics(admin, _AGE_S)
 
     def limit(self, topic: str, *, anew: bool = False) -> int | None:
-        """Give ``max.message.bytes``; None where this user may not see it, or nobody has answered yet.
+        """Return ``max.message.bytes``; None where this user may not see it, or nobody has answered yet.
 
         Where nobody answers now, it is the one before, and the next one who needs it asks again.
         """
@@ -167,7 +167,7 @@ class Told:
         return limit
 
     def count(self, topic: str, *, anew: bool = False) -> int | None:
-        """Give how many partitions there are; None where that cannot be told now."""
+        """Return how many partitions there are; None where that cannot be told now."""
         if anew:
             self._topics.forget(topic)
         try:
@@ -208,7 +208,7 @@ def _fields(batch: pa.RecordBatch) -> Fields:
 
 
 def _alone(fields: Fields, number: int, codec: Codec) -> int:
-    """Give the bytes of a batch with this row only."""
+    """Return the bytes of a batch with this row only."""
     import numpy as np
 
     found, _ = record_batches.records(fields).make(np.array([number]), np.array([0]))
@@ -229,7 +229,7 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, N
 
 
 def limit_of(admin: Admin, topic: str) -> int | None:
-    """Give ``max.message.bytes`` of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
+    """Return ``max.message.bytes`` of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
     from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest
 
     request = DescribeConfigsRequest(

@@ -76,12 +76,12 @@ def import_kafka() -> ModuleType:
 
 @functools.lru_cache
 def _powers(count: int) -> Sequence[int]:
-    """Give what so many units of a text are multiplied by: powers of 31, modulo 2**32."""
+    """Return what so many units of a text are multiplied by: powers of 31, modulo 2**32."""
     return [pow(31, exponent, 1 << 32) for exponent in reversed(range(count))]
 
 
 def transaction_partition(transactional_id: str, partitions: int) -> int:
-    """Give the partition of ``__transaction_state`` that holds an id, as Kafka's ``TransactionStateManager`` does."""
+    """Return the partition of ``__transaction_state`` that holds an id, as Kafka's ``TransactionStateManager`` does."""
     text = transactional_id.encode("utf-16-be")
     units = struct.unpack(f">{len(text) // 2}H", text)
     code = sum(map(operator.mul, units, _powers(len(units)))) & 0xFFFFFFFF  # Java's String.hashCode
@@ -105,7 +105,7 @@ class Admin:
         return str(self.client().cluster_id())
 
     def client(self) -> Client | PlainClient:
-        """Give the connection. Raises ``NotAnsweredError`` within bounded time, ``ConfigurationError``.
+        """Return the connection. Raises ``NotAnsweredError`` within bounded time, ``ConfigurationError``.
 
         One that nobody has answered for a while is replaced: all addresses that it knows may be those of long ago.
         """

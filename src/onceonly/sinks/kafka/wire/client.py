@@ -63,7 +63,7 @@ class Selector(selectors.DefaultSelector):
     """
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:  # noqa: ANN401  as in the class before
-        """Give what is registered for a socket; raises ``KeyError``."""
+        """Return what is registered for a socket; raises ``KeyError``."""
         fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         # Of a socket that is closed, only a search tells whether it was registered.
         return super().get_key(fileobj if fd < 0 else fd)
@@ -168,7 +168,7 @@ class Client:
         return answers
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Give the broker that coordinates a group or transactional id."""
+        """Return the broker that coordinates a group or transactional id."""
         # The way through its thread was two fifths of a request's time in its caller (py-spy).
         known = self._coordinators.get((kind, key))
         if known is not None:
@@ -189,7 +189,7 @@ class Client:
         self._coordinators.pop((kind, key), None)
 
     def features(self) -> Mapping[str, int]:
-        """Give the levels of the features that the cluster has finalised."""
+        """Return the levels of the features that the cluster has finalised."""
         return features(self)
 
     def close(self) -> None:
@@ -365,7 +365,7 @@ class Client:
 
 
 def _answer(waiting: Any, late: NotAnsweredError) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Give what came, or why nothing did."""
+    """Return what came, or why nothing did."""
     if waiting is None or not waiting.is_done:
         return late
     return waiting.value if waiting.exception is None else judged(waiting.exception)
@@ -377,12 +377,12 @@ def lost(since: float | None) -> bool:
 
 
 def family(options: KafkaOptions) -> int:
-    """Give the family of addresses that is wanted."""
+    """Return the family of addresses that is wanted."""
     return _FAMILIES.get(options.client.get("broker.address.family", "any"), socket.AF_UNSPEC)
 
 
 def limits(options: KafkaOptions) -> dict[str, Any]:
-    """Give kafka-python's limits of connections, as librdkafka's are given, in its own names."""
+    """Return kafka-python's limits of connections, as librdkafka's are given, in its own names."""
     client = options.client
     # librdkafka's 0 is never.
     idle_ms = int(client.get("connections.max.idle.ms", "540000")) or _NEVER_MS
@@ -403,7 +403,7 @@ def limits(options: KafkaOptions) -> dict[str, Any]:
 
 
 def settings(options: KafkaOptions) -> dict[str, Any]:
-    """Give kafka-python's settings. Raises as ``security`` does, and ``NotAnsweredError`` where there is no token."""
+    """Return kafka-python's settings. Raises as ``security`` does, and ``NotAnsweredError`` where there is no token."""
     client = options.client
     backoff_ms = int(client.get("reconnect.backoff.ms", "50"))
     return {

@@ -56,7 +56,7 @@ class Connections:
         return bool(own is not None and own.connected and own.paused)
 
     def _to(self, node: int, wanted: int) -> list[Any]:
-        """Give at most so many connections to a broker; begin to make those that are missing.
+        """Return at most so many connections to a broker; begin to make those that are missing.
 
         kafka-python's own comes first, and keeps what it is given until it is there. None of the others is waited for:
         they are for the next time. Raises what kafka-python raises where it has no connection.

@@ -52,7 +52,7 @@ class EndTxn:
 
     @property
     def API_VERSION(self) -> int:  # noqa: N802  kafka-python's name
-        """Give the version."""
+        """Return the version."""
         return self.version
 
     @staticmethod

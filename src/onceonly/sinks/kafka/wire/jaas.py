@@ -34,7 +34,7 @@ _INSTEAD = (
 
 
 def read(line: str) -> tuple[str, dict[str, str]]:
-    """Give the login module and its settings. Raises ``ConfigurationError``, which shows none of its values."""
+    """Return the login module and its settings. Raises ``ConfigurationError``, which shows none of its values."""
     entry = _ENTRY.fullmatch(line)
     if entry is None:
         raise ConfigurationError(
@@ -59,7 +59,7 @@ def read(line: str) -> tuple[str, dict[str, str]]:
 
 
 def login(line: str, oauth: Mapping[str, str]) -> tuple[dict[str, str], str, dict[str, str]]:
-    """Give what a line means: librdkafka's settings, and a token provider with its settings, one of them empty.
+    """Return what a line means: librdkafka's settings, and a token provider with its settings, one of them empty.
 
     ``oauth`` are the options that Java's token login has beside the line: ``url`` and the like. Raises
     ``ConfigurationError``.

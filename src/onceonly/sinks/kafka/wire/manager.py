@@ -73,7 +73,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is 
         bootstrap_brokers: Callable[[], list[Any]] = self.cluster.bootstrap_brokers
 
         def least_tried() -> list[Any]:
-            """Give those that kafka-python chooses from: not again one in vain while another was not tried."""
+            """Return those that kafka-python chooses from: not again one in vain while another was not tried."""
             found = bootstrap_brokers()
             least = min(self._tried.get(each.node_id, 0) for each in found)
             return [each for each in found if self._tried.get(each.node_id, 0) == least]

@@ -70,7 +70,7 @@ class PlainClient:
         return answers
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Give the broker that coordinates a group or transactional id."""
+        """Return the broker that coordinates a group or transactional id."""
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
@@ -98,7 +98,7 @@ class PlainClient:
         self._coordinators.pop((kind, key), None)
 
     def features(self) -> Mapping[str, int]:
-        """Give the levels of the features that the cluster has finalised."""
+        """Return the levels of the features that the cluster has finalised."""
         return features(self)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ _BY_TICKET = "GSSAPI"
 
 
 def security(options: KafkaOptions) -> dict[str, Any]:
-    """Give kafka-python's settings of TLS and SASL. Secrets stay wrapped (it logs them).
+    """Return kafka-python's settings of TLS and SASL. Secrets stay wrapped (it logs them).
 
     Raises ``ConfigurationError`` for certificates or keys that cannot be read here, ``SetupError`` for what is not
     installed.
@@ -57,7 +57,7 @@ def _require_kerberos() -> None:
 
 
 def _provider(options: KafkaOptions) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Give tokens as kafka-python asks for them, in its thread; the first one is had before."""
+    """Return tokens as kafka-python asks for them, in its thread; the first one is had before."""
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
     kept = tokens(options.token_provider, options.token_settings)

@@ -66,7 +66,7 @@ class Tokens:
         return f"Tokens({self._provider!r})"
 
     def get(self) -> Token:
-        """Give a token that is good. Within 10 s, mostly at once: its successor comes beside the work.
+        """Return a token that is good. Within 10 s, mostly at once: its successor comes beside the work.
 
         Raises ``NotAnsweredError`` where the provider fails or takes longer, ``ConfigurationError`` where there is
         none of that name, or what it gives is no token.
@@ -139,7 +139,7 @@ class Tokens:
 
 
 def load(name: str) -> Callable[[dict[str, str]], Any]:
-    """Give the function that is called ``package.module:function``. Raises ``ConfigurationError``."""
+    """Return the function that is called ``package.module:function``. Raises ``ConfigurationError``."""
     module, _, function = name.partition(":")
     if not module or not function:
         raise ConfigurationError(
@@ -161,7 +161,7 @@ _pid = 0
 
 
 def tokens(provider: str, settings: Mapping[str, str]) -> Tokens:
-    """Give this process's tokens of a provider with these settings. A forked child begins anew."""
+    """Return this process's tokens of a provider with these settings. A forked child begins anew."""
     global _pid  # noqa: PLW0603  one a process
     if _pid != os.getpid():
         _known.clear()

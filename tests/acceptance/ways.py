@@ -1,4 +1,4 @@
-"""What the tests of the two roads share: one Spark session, and one query of each road."""
+"""What the tests of the two ways share: one Spark session, and one query of each way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
-        .appName("roads")
+        .appName("ways")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.executorEnv.PYTHONPATH", f"{HERE}{os.pathsep}{FOLDER}")
@@ -51,7 +51,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @dataclass
-class Road:
+class Way:
     """One query in a folder of its own. ``kind`` is format or foreach."""
 
     spark: SparkSession
@@ -77,7 +77,7 @@ class Road:
         self.patch.setattr(events, "_writer", None)
 
     def seen(self, kind: str) -> list[dict[str, Any]]:
-        """Give the recorded events of a kind, oldest first."""
+        """Return the recorded events of a kind, oldest first."""
         return [event for event in events.read(self.folder / "events") if event["kind"] == kind]
 
     def disarm(self) -> None:
@@ -130,16 +130,16 @@ class Road:
 
 
 BY_FORMAT_FIRST = pytest.mark.parametrize(
-    "road", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True
+    "way", ["format", pytest.param("foreach", marks=pytest.mark.long)], indirect=True
 )
 """Of a test that takes long: by foreachBatch it runs on demand."""
 
 
 @pytest.fixture(params=["format", "foreach"])
-def road(
+def way(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Road]:
-    made = Road(spark, tmp_path, request.param, monkeypatch)
+) -> Iterator[Way]:
+    made = Way(spark, tmp_path, request.param, monkeypatch)
     yield made
     for query in spark.streams.active:
         query.stop()

@@ -1,4 +1,4 @@
-"""Both roads, on real Spark: every row once, whatever is stopped, raised or run again."""
+"""Both ways, on real Spark: every row once, whatever is stopped, raised or run again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import ledger_sink
 import pytest
-import roads
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
-from roads import ROWS, hit, until
 
 import onceonly
+import ways
 from onceonly import failpoints
+from ways import ROWS, hit, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-    from roads import Road
 
-road, spark = roads.road, roads.spark  # fixtures
+    from ways import Way
+
+way, spark = ways.way, ways.spark  # fixtures
 pytestmark = pytest.mark.acceptance
 
 # HINTS: PySpark 4.2 takes type hints of a UDF for a choice of its Arrow kinds, and refuses `int`.
@@ -47,88 +48,88 @@ STEPS = (
 )
 
 
-def test_available_now_then_more_rows_after_a_restart(road: Road) -> None:
-    road.run(road.source(rows=25))
-    assert road.exactly(25)
-    road.run(road.source())
-    assert road.exactly()
-    road.run(road.source())
-    assert road.exactly()
+def test_available_now_then_more_rows_after_a_restart(way: Way) -> None:
+    way.run(way.source(rows=25))
+    assert way.exactly(25)
+    way.run(way.source())
+    assert way.exactly()
+    way.run(way.source())
+    assert way.exactly()
 
 
-def test_a_named_query_finds_its_decisions_where_the_session_puts_checkpoints(road: Road) -> None:
-    checkpoints = road.folder / "checkpoints"
-    road.spark.conf.set("spark.sql.streaming.checkpointLocation", str(checkpoints))
-    onceonly.register(road.spark, ledger_sink.LedgerSink)
+def test_a_named_query_finds_its_decisions_where_the_session_puts_checkpoints(way: Way) -> None:
+    checkpoints = way.folder / "checkpoints"
+    way.spark.conf.set("spark.sql.streaming.checkpointLocation", str(checkpoints))
+    onceonly.register(way.spark, ledger_sink.LedgerSink)
 
     def run(rows: int) -> None:
-        writer = road.source(rows=rows).writeStream.queryName("named").trigger(availableNow=True)
-        if road.kind == "format":
-            writer = writer.format("onceonly.ledger").option("folder", str(road.out()))
+        writer = way.source(rows=rows).writeStream.queryName("named").trigger(availableNow=True)
+        if way.kind == "format":
+            writer = writer.format("onceonly.ledger").option("folder", str(way.out()))
         else:
-            writer = writer.foreachBatch(onceonly.sink("onceonly.ledger", folder=str(road.out())))
+            writer = writer.foreachBatch(onceonly.sink("onceonly.ledger", folder=str(way.out())))
         query = writer.start()
-        assert query.awaitTermination(roads.WAIT_S)
+        assert query.awaitTermination(ways.WAIT_S)
         # What Spark reports is kept beside the decisions, too.
         progress = checkpoints / "named" / "onceonly" / "progress"
         until(lambda: any(progress.glob("*.json")), "the reports of its epochs")
 
     try:
         run(25)
-        assert road.exactly(25)
+        assert way.exactly(25)
         run(len(ROWS))
-        assert road.exactly()
+        assert way.exactly()
     finally:
-        road.spark.conf.unset("spark.sql.streaming.checkpointLocation")
-        onceonly.register(road.spark, ledger_sink.LedgerSink)
+        way.spark.conf.unset("spark.sql.streaming.checkpointLocation")
+        onceonly.register(way.spark, ledger_sink.LedgerSink)
     assert [path.name for path in checkpoints.iterdir()] == ["named"]
     assert (checkpoints / "named" / "onceonly" / "links").is_dir()
 
 
-@roads.BY_FORMAT_FIRST
-def test_a_raise_at_every_step_under_supervision(road: Road) -> None:
-    fired = road.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
+@ways.BY_FORMAT_FIRST
+def test_a_raise_at_every_step_under_supervision(way: Way) -> None:
+    fired = way.arm(", ".join(step.replace("@", "=raise@") for step in STEPS))
     lives = []
 
     def build() -> StreamingQuery:
         lives.append(1)
-        return road.start(road.source(rows_per_epoch=6))
+        return way.start(way.source(rows_per_epoch=6))
 
     onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=len(STEPS), delay_s=0))
-    assert road.exactly()
+    assert way.exactly()
     missed = {step.partition("@")[0] for step in STEPS} - set(failpoints.fired(fired))
     assert missed == set()
     assert len(lives) == len(STEPS) + 1
 
 
-@roads.BY_FORMAT_FIRST
-def test_stop_in_the_middle_of_an_epoch(road: Road) -> None:
-    fired = road.arm("slot.after_prepare=pause@3")
-    query = road.start(road.source(), trigger={"processingTime": "0 seconds"})
+@ways.BY_FORMAT_FIRST
+def test_stop_in_the_middle_of_an_epoch(way: Way) -> None:
+    fired = way.arm("slot.after_prepare=pause@3")
+    query = way.start(way.source(), trigger={"processingTime": "0 seconds"})
     until(hit(fired, "slot.after_prepare"), "the pause")
-    assert ledger_sink.staged(road.out()) != []
+    assert ledger_sink.staged(way.out()) != []
     query.stop()
-    road.arm("")
-    road.run(road.source())
-    assert road.exactly()
+    way.arm("")
+    way.run(way.source())
+    assert way.exactly()
 
 
-def test_an_idle_source_leaves_nothing_open(road: Road) -> None:
-    query = road.start(road.source(), trigger={"processingTime": "100 milliseconds"})
-    until(lambda: len(road.ids()) == len(ROWS), "all rows")
+def test_an_idle_source_leaves_nothing_open(way: Way) -> None:
+    query = way.start(way.source(), trigger={"processingTime": "100 milliseconds"})
+    until(lambda: len(way.ids()) == len(ROWS), "all rows")
     until(lambda: query.status["message"].startswith("Waiting"), "an idle source")
     progress = query.lastProgress
-    assert road.exactly()
+    assert way.exactly()
     query.stop()
-    road.run(road.source())
-    assert road.exactly()
+    way.run(way.source())
+    assert way.exactly()
     assert progress is not None
     assert progress["batchId"] == len(ROWS) // 10 - 1
 
 
-@roads.BY_FORMAT_FIRST
-def test_one_query_fails_and_restarts_while_the_other_goes_on(road: Road) -> None:
-    poison = road.folder / "poison"
+@ways.BY_FORMAT_FIRST
+def test_one_query_fails_and_restarts_while_the_other_goes_on(way: Way) -> None:
+    poison = way.folder / "poison"
     poison.touch()
     lives: Counter[str] = Counter()
 
@@ -136,15 +137,15 @@ def test_one_query_fails_and_restarts_while_the_other_goes_on(road: Road) -> Non
         lives["failing"] += 1
         if lives["failing"] == 3:
             poison.unlink()
-        return road.start(road.source().where(poisoned(str(poison))("id")), name="failing")
+        return way.start(way.source().where(poisoned(str(poison))("id")), name="failing")
 
     def steady() -> StreamingQuery:
         lives["steady"] += 1
-        return road.start(road.source(rows_per_epoch=3), name="steady")
+        return way.start(way.source(rows_per_epoch=3), name="steady")
 
     onceonly.supervise(failing, steady, restart=onceonly.FixedDelay(attempts=2, delay_s=0))
-    assert road.exactly(name="failing")
-    assert road.exactly(name="steady")
+    assert way.exactly(name="failing")
+    assert way.exactly(name="steady")
     assert lives == {"failing": 3, "steady": 1}
 
 
@@ -164,31 +165,31 @@ def poisoned(path: str) -> Callable[[str], Column]:
 
 
 # Spark refuses update mode to Python formats.
-@pytest.mark.parametrize("road", ["foreach"], indirect=True)
+@pytest.mark.parametrize("way", ["foreach"], indirect=True)
 @pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
-def test_a_windowed_aggregation_in_update_mode(road: Road, provider: str) -> None:
+def test_a_windowed_aggregation_in_update_mode(way: Way, provider: str) -> None:
     package = "org.apache.spark.sql.execution.streaming.state."
-    road.spark.conf.set("spark.sql.streaming.stateStore.providerClass", package + provider)
-    fired = road.arm("slot.after_prepare=raise@3, link.after_put=raise@3, commit.before_return=raise@4")
+    way.spark.conf.set("spark.sql.streaming.stateStore.providerClass", package + provider)
+    fired = way.arm("slot.after_prepare=raise@3, link.after_put=raise@3, commit.before_return=raise@4")
 
     def build() -> StreamingQuery:
         seconds = F.timestamp_seconds(F.col("id"))
         windows = (
-            road.source()
+            way.source()
             .withColumn("at", seconds)
             .withWatermark("at", "30 seconds")
             .groupBy(F.window("at", "20 seconds"), "app")
             .count()
             .select(F.col("window.start").cast("long").alias("start"), "app", "count")
         )
-        return road.start(windows, mode="update")
+        return way.start(windows, mode="update")
 
     try:
         onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=3, delay_s=0))
     finally:
-        road.spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+        way.spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
     assert len(failpoints.fired(fired)) == 3
-    assert last_counts(road.out()) == Counter((n // 20 * 20, app) for n, app in ROWS)
+    assert last_counts(way.out()) == Counter((n // 20 * 20, app) for n, app in ROWS)
 
 
 def last_counts(out: Path) -> dict[tuple[int, str], int]:
@@ -201,8 +202,8 @@ def last_counts(out: Path) -> dict[tuple[int, str], int]:
     return {key: count for key, (_, count) in last.items()}
 
 
-def test_a_frame_is_evaluated_once_an_epoch_also_when_it_drains(road: Road) -> None:
-    seen = road.spark.sparkContext.accumulator(0)
+def test_a_frame_is_evaluated_once_an_epoch_also_when_it_drains(way: Way) -> None:
+    seen = way.spark.sparkContext.accumulator(0)
 
     @F.udf("long")
     def counted(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  see HINTS
@@ -210,10 +211,10 @@ def test_a_frame_is_evaluated_once_an_epoch_also_when_it_drains(road: Road) -> N
         return number
 
     def build() -> StreamingQuery:
-        frame: DataFrame = road.source(rows=20).select(counted("id").alias("id"))
-        return road.start(frame)
+        frame: DataFrame = way.source(rows=20).select(counted("id").alias("id"))
+        return way.start(frame)
 
-    road.arm("commit.before_return=raise@1")
+    way.arm("commit.before_return=raise@1")
     onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=1, delay_s=0))
-    assert road.exactly(20)
+    assert way.exactly(20)
     assert seen.value == 30

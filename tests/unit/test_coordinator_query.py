@@ -1,4 +1,4 @@
-"""The desk of a query: what it refuses before the protocol is asked, and when it is seen to be there."""
+"""The coordinator of a query: what it refuses before the protocol is asked, and when it is seen to be there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.syncing import CheckpointSync
-from onceonly.coordinator.planner import Desk
+from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import (
     AdoptionError,
     CheckpointChangedError,
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def coordinator(tmp_path: Path) -> QueryCoordinator:
     MemorySink.stores.clear()
     remember(MemorySink)
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
     barrier(tmp_path, 0)
-    made = Desk(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="app")
+    made = QueryCoordinator(QuerySettings(checkpoint=str(tmp_path)), actor="driver", application="app")
     made.enlist(SinkSettings(name="memory"), MemorySink, ())
     return made
 
@@ -58,18 +58,20 @@ def complete(checkpoint: Path, epoch: int) -> None:
     (checkpoint / "commits" / str(epoch)).write_text("v1\n{}")
 
 
-def run(desk: Desk, epoch: int) -> None:
-    desk.decide(desk.plan(epoch, run="r"), [])
+def run(coordinator: QueryCoordinator, epoch: int) -> None:
+    coordinator.decide(coordinator.plan(epoch, run="r"), [])
 
 
-def restarted(checkpoint: Path, *, adopt: bool) -> Desk:
-    made = Desk(QuerySettings(checkpoint=str(checkpoint), adopt=adopt), actor="driver", application="app")
+def restarted(checkpoint: Path, *, adopt: bool) -> QueryCoordinator:
+    made = QueryCoordinator(
+        QuerySettings(checkpoint=str(checkpoint), adopt=adopt), actor="driver", application="app"
+    )
     made.enlist(SinkSettings(name="memory"), MemorySink, ())
     return made
 
 
 def links(checkpoint: Path) -> dict[str, tuple[str, str]]:
-    """Give kind and reason of each link, by its number."""
+    """Return kind and reason of each link, by its number."""
     found = look(str(checkpoint))[0]
     return {
         link.name: (link.kind.value, link.reason) for epoch in found.epochs() for link in found.chain(epoch)
@@ -77,15 +79,15 @@ def links(checkpoint: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     for epoch in (0, 1):
         barrier(tmp_path, epoch)
         complete(tmp_path, epoch)
     barrier(tmp_path, 2)
     with pytest.raises(AdoptionError, match="chk-1: another sink wrote it, or a foreachBatch") as caught:
-        desk.plan(2, run="r")
+        coordinator.plan(2, run="r")
     assert "every call enters onceonly.epoch" in caught.value.next_step
     assert "onceonly.adopt=true" in caught.value.next_step
     mended = restarted(tmp_path, adopt=True)
@@ -98,9 +100,9 @@ def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
 
 
 def test_an_epoch_in_which_nothing_was_new_is_gone_on_after_by_itself(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    coordinator: QueryCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     complete(tmp_path, 0)
     for epoch in (1, 2):
         shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / str(epoch))
@@ -116,9 +118,9 @@ def test_an_epoch_in_which_nothing_was_new_is_gone_on_after_by_itself(
 
 
 def test_what_spark_noted_of_a_skipped_epoch_is_durable_before_its_link(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     complete(tmp_path, 0)
     shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / "1")
     complete(tmp_path, 1)
@@ -134,13 +136,13 @@ def test_what_spark_noted_of_a_skipped_epoch_is_durable_before_its_link(
 
 @pytest.mark.parametrize(("watermark", "goes_on"), [(5, True), (6, False)])
 def test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran_on(
-    desk: Desk, tmp_path: Path, watermark: int, goes_on: bool  # noqa: FBT001  a parameter
+    coordinator: QueryCoordinator, tmp_path: Path, watermark: int, goes_on: bool  # noqa: FBT001  a parameter
 ) -> None:  # fmt: skip
     (tmp_path / "state").mkdir()
     for epoch, at in ((0, 5), (1, watermark)):
         clocks = json.dumps({"batchWatermarkMs": at, "batchTimestampMs": 9, "conf": {"partitions": epoch}})
         (tmp_path / "offsets" / str(epoch)).write_text(f'v1\n{clocks}\n{{"t":{{"0":0}}}}')
-    run(desk, 0)
+    run(coordinator, 0)
     for epoch in (0, 1):
         complete(tmp_path, epoch)
     barrier(tmp_path, 2)
@@ -153,7 +155,7 @@ def test_a_query_with_state_may_have_rows_without_new_input_where_its_clocks_ran
 
 
 def test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_lost_in_silence(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: MemorySink, context: QueryContext) -> dict[str, str]:
         raise ConfigurationError("no such topic", next_step="make it")
@@ -161,11 +163,11 @@ def test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_los
     with monkeypatch.context() as patch:
         patch.setattr(MemorySink, "check", refuse)
         with pytest.raises(ConfigurationError):
-            desk.plan(0, run="r", since=0)
+            coordinator.plan(0, run="r", since=0)
     complete(tmp_path, 0)  # the function has kept the error back
     barrier(tmp_path, 1)
     with pytest.raises(AdoptionError, match="chk-0"):
-        desk.plan(1, run="r", since=0)
+        coordinator.plan(1, run="r", since=0)
     complete(tmp_path, 1)
     barrier(tmp_path, 2)
     with pytest.raises(AdoptionError, match="chk-1"):
@@ -175,9 +177,9 @@ def test_an_epoch_that_failed_before_the_log_had_a_link_and_was_noted_is_not_los
 
 
 def test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_start_only(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     complete(tmp_path, 0)
     barrier(tmp_path, 1)
     adopting = restarted(tmp_path, adopt=True)
@@ -191,8 +193,8 @@ def test_a_failed_epoch_that_was_noted_all_the_same_is_taken_over_by_the_next_st
     assert links(tmp_path)["1.2"] == ("SKIPPED", "swallowed")
 
 
-def test_adopt_that_is_left_on_changes_nothing(desk: Desk, tmp_path: Path) -> None:
-    run(desk, 0)
+def test_adopt_that_is_left_on_changes_nothing(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    run(coordinator, 0)
     complete(tmp_path, 0)
     for epoch in (1, 2):
         barrier(tmp_path, epoch)
@@ -220,16 +222,16 @@ def test_a_start_on_another_sinks_checkpoint_records_what_it_took_over(tmp_path:
 
 
 def test_links_that_are_missing_though_spark_never_completed_their_epoch_are_damage(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     barrier(tmp_path, 2)
     with pytest.raises(LogError, match="epochs are missing"):
-        desk.plan(2, run="r")
+        coordinator.plan(2, run="r")
 
 
-def test_a_desk_that_rests_is_no_living_run(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_coordinator_that_rests_is_no_living_run(
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
     recover = MemorySink.recover
@@ -239,7 +241,7 @@ def test_a_desk_that_rests_is_no_living_run(
         return recover(self, context)
 
     monkeypatch.setattr(MemorySink, "recover", looked_at)
-    run(desk, 0)
+    run(coordinator, 0)
     assert seen
     assert all(who is not None and "driver" in who for who in seen)
     assert present(str(tmp_path)) is None
@@ -247,11 +249,11 @@ def test_a_desk_that_rests_is_no_living_run(
 
 @pytest.mark.parametrize(("again", "index"), [("r", 0), ("s", 1)])
 def test_the_next_epoch_is_claimed_by_a_new_run_only(
-    desk: Desk, tmp_path: Path, again: str, index: int
+    coordinator: QueryCoordinator, tmp_path: Path, again: str, index: int
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     barrier(tmp_path, 1)
-    assert desk.plan(1, run=again).index == index, "its first link is the claim, if there is one"
+    assert coordinator.plan(1, run=again).index == index, "its first link is the claim, if there is one"
 
 
 def ballot(slot: int, refused: int, *, sink: str = "memory") -> Ballot:
@@ -268,49 +270,57 @@ def ballot(slot: int, refused: int, *, sink: str = "memory") -> Ballot:
     )
 
 
-def with_letters(desk: Desk, *, store: str = "letters", limit: int = 5) -> None:
+def with_letters(coordinator: QueryCoordinator, *, store: str = "letters", limit: int = 5) -> None:
     given = LetterSettings(format="memory", limit=limit, options={"store": store})
-    desk.enlist(SinkSettings(name="memory", letters=given), MemorySink, (), MemorySink)
+    coordinator.enlist(SinkSettings(name="memory", letters=given), MemorySink, (), MemorySink)
 
 
-def test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision(desk: Desk) -> None:
-    with_letters(desk)
-    plan = desk.plan(0, run="r")
-    desk.require_few_letters(plan, [ballot(0, 3), ballot(1, 0), ballot(2, 2)])
+def test_slots_that_together_refuse_more_than_the_limit_stop_before_the_decision(
+    coordinator: QueryCoordinator,
+) -> None:
+    with_letters(coordinator)
+    plan = coordinator.plan(0, run="r")
+    coordinator.require_few_letters(plan, [ballot(0, 3), ballot(1, 0), ballot(2, 2)])
     with pytest.raises(RecordRefusedError, match="limit, 5; the first: row 0 of slot 1: why"):
-        desk.require_few_letters(plan, [ballot(0, 0), ballot(1, 3), ballot(2, 3)])
+        coordinator.require_few_letters(plan, [ballot(0, 0), ballot(1, 3), ballot(2, 3)])
 
 
-def test_the_sink_of_letters_takes_part_with_its_columns_and_the_same_promise(desk: Desk) -> None:
-    with_letters(desk)
-    plan = desk.plan(0, sinks=["memory"], run="r")
+def test_the_sink_of_letters_takes_part_with_its_columns_and_the_same_promise(
+    coordinator: QueryCoordinator,
+) -> None:
+    with_letters(coordinator)
+    plan = coordinator.plan(0, sinks=["memory"], run="r")
     assert plan.mode is Mode.RUN
     assert sorted(plan.settings) == ["memory", "memory.letters"]
     assert plan.settings["memory.letters"] == {"store": "letters"}
-    letters = desk.assignment(plan, "memory").letters
+    letters = coordinator.assignment(plan, "memory").letters
     assert letters is MemorySink
-    columns = dict(desk._members["memory.letters"].participant.columns)
+    columns = dict(coordinator._members["memory.letters"].participant.columns)
     assert (columns["row"], columns["epoch"]) == ("string", "bigint")
-    assert desk._members["memory.letters"].participant.guarantee is Guarantee.EXACTLY_ONCE
+    assert coordinator._members["memory.letters"].participant.guarantee is Guarantee.EXACTLY_ONCE
 
 
-def test_letters_with_the_target_of_the_rows_are_refused_before_the_first_record(desk: Desk) -> None:
-    with_letters(desk, store="default")
+def test_letters_with_the_target_of_the_rows_are_refused_before_the_first_record(
+    coordinator: QueryCoordinator,
+) -> None:
+    with_letters(coordinator, store="default")
     with pytest.raises(ConfigurationError, match="same target"):
-        desk.plan(0, run="r")
+        coordinator.plan(0, run="r")
 
 
-def test_a_sink_that_gives_nothing_back_has_no_letters(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_gives_nothing_back_has_no_letters(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offered = MemorySink.capabilities
     monkeypatch.setattr(MemorySink, "capabilities", replace(offered, gives_back=False))
     with pytest.raises(ConfigurationError, match="no dead letter would ever be written"):
-        with_letters(desk)
+        with_letters(coordinator)
 
 
 def test_a_start_that_is_not_where_the_epoch_before_was_decided_to_end_is_put_right(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     complete(tmp_path, 0)
     decided = (tmp_path / "offsets/0").read_text()
     (tmp_path / "offsets/0").write_text(decided.replace('"0":0', '"0":-2'))
@@ -318,45 +328,45 @@ def test_a_start_that_is_not_where_the_epoch_before_was_decided_to_end_is_put_ri
     with pytest.raises(
         CheckpointChangedError, match="offsets/0 is again as decided, offsets/1 is to be planned anew"
     ):
-        desk.plan(1, run="r")
+        coordinator.plan(1, run="r")
     assert (tmp_path / "offsets/0").read_text() == decided
     assert not (tmp_path / "offsets/1").exists()
     barrier(tmp_path, 1)
-    assert desk.plan(1, run="r").mode is Mode.RUN
+    assert coordinator.plan(1, run="r").mode is Mode.RUN
 
 
 def test_offsets_that_are_written_over_while_tasks_run_keep_the_epoch_from_being_decided(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    plan = desk.plan(0, run="r")
-    inputs = desk._coordinator._inputs
+    plan = coordinator.plan(0, run="r")
+    inputs = coordinator._coordinator._inputs
     assert inputs is not None
     assert inputs.synced(plan) == "", "it writes the file anew"
     (tmp_path / "offsets/0").write_text('v1\n{}\n{"t":{"0":7}}')
     with pytest.raises(
         CheckpointChangedError, match=r"""planned \['{"t":{"0":0}}'\], now \['{"t":{"0":7}}'\]"""
     ):
-        desk.decide(plan, [])
+        coordinator.decide(plan, [])
     assert [kind for kind, _ in links(tmp_path).values()] == ["ABORT"], "the claim alone"
 
 
-def test_a_decision_holds_what_its_epoch_read(desk: Desk, tmp_path: Path) -> None:
-    run(desk, 0)
-    noted = desk.plan(0, run="s").decided
+def test_a_decision_holds_what_its_epoch_read(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    run(coordinator, 0)
+    noted = coordinator.plan(0, run="s").decided
     assert noted is not None
     assert noted.inputs == SparkInputs(tmp_path).read(0)
 
 
 def test_a_lost_barrier_that_spark_planned_anew_is_restored_and_the_next_start_replays_what_was_decided(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
-    run(desk, 0)
+    run(coordinator, 0)
     decided = (tmp_path / "offsets/0").read_text()
     (tmp_path / "offsets/0").write_text('v1\n{}\n{"t":{"0":7}}')
     with pytest.raises(CheckpointChangedError, match="offsets/0 is again as decided"):
-        desk.plan(0, run="s")
+        coordinator.plan(0, run="s")
     assert (tmp_path / "offsets/0").read_text() == decided
-    assert desk.plan(0, run="t").mode is Mode.DRAIN
+    assert coordinator.plan(0, run="t").mode is Mode.DRAIN
 
 
 @pytest.mark.parametrize(
@@ -364,21 +374,21 @@ def test_a_lost_barrier_that_spark_planned_anew_is_restored_and_the_next_start_r
     [("auto", True, True), ("auto", False, False), ("stop", False, True), ("tell", True, False)],
 )
 def test_a_drain_is_strict_where_the_plan_promises_the_same_rows_or_the_user_asks(
-    desk: Desk, *, asked: str, repeats: bool, strict: bool
+    coordinator: QueryCoordinator, *, asked: str, repeats: bool, strict: bool
 ) -> None:
-    assert not desk.plan(0, run="r", repeats=lambda: True).strict, (
+    assert not coordinator.plan(0, run="r", repeats=lambda: True).strict, (
         "what is not decided is compared with nothing"
     )
-    desk.decide(desk.plan(0, run="s"), [])
-    desk.settings = replace(desk.settings, replay=Replay(asked))
-    assert desk.plan(0, run="t", repeats=lambda: repeats).strict is strict
+    coordinator.decide(coordinator.plan(0, run="s"), [])
+    coordinator.settings = replace(coordinator.settings, replay=Replay(asked))
+    assert coordinator.plan(0, run="t", repeats=lambda: repeats).strict is strict
 
 
 def test_barriers_of_named_sources_in_a_link_of_format_1_are_those_without_names(
-    desk: Desk, tmp_path: Path
+    coordinator: QueryCoordinator, tmp_path: Path
 ) -> None:
     (tmp_path / "offsets/0").write_text('v2\n{}\nsrc_a:{"t":{"0":7}}')
-    plan = desk.plan(0, run="r")
+    plan = coordinator.plan(0, run="r")
     assert plan.barrier == ('{"t":{"0":7}}',)
     log = open_log(str(tmp_path), query="q", create=False)
     log.put_link(
@@ -387,15 +397,17 @@ def test_barriers_of_named_sources_in_a_link_of_format_1_are_those_without_names
             settings=plan.settings,
         )
     )  # fmt: skip
-    assert desk.plan(0, run="s").mode is Mode.DRAIN
+    assert coordinator.plan(0, run="s").mode is Mode.DRAIN
 
 
 def test_a_commit_process_decides_only_on_the_planners_word_that_all_is_durable(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CheckpointSync, "sync", lambda _self: "offsets/0: no descriptors")
-    plan = desk.plan(0, run="r")
-    committer = Desk(QuerySettings(checkpoint=str(tmp_path)), actor="committer", application="app")
+    plan = coordinator.plan(0, run="r")
+    committer = QueryCoordinator(
+        QuerySettings(checkpoint=str(tmp_path)), actor="committer", application="app"
+    )
     committer.enlist(SinkSettings(name="memory"), MemorySink, ())
     with pytest.raises(UnavailableError, match=r"could not be made durable.*no descriptors"):
         committer.decide(plan, [])
@@ -403,7 +415,7 @@ def test_a_commit_process_decides_only_on_the_planners_word_that_all_is_durable(
 
 
 def test_no_decision_waits_for_the_log_to_be_folded(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
     folding_in: list[threading.Thread] = []
@@ -417,11 +429,11 @@ def test_no_decision_waits_for_the_log_to_be_folded(
     monkeypatch.setattr(Folder, "due", lambda _self, _newest: True)
     monkeypatch.setattr(Folder, "fold", stand_still)
     try:
-        run(desk, 0)
+        run(coordinator, 0)
         assert begun.wait(20)
         complete(tmp_path, 0)
         barrier(tmp_path, 1)
-        run(desk, 1)
+        run(coordinator, 1)
     finally:
         go_on.set()
     assert threading.main_thread() not in folding_in

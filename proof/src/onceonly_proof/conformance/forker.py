@@ -1,7 +1,7 @@
 """A process clean of clients and threads that forks a child for each life, so that a crash costs milliseconds.
 
 The process of the tests is no place to fork from: its clients have threads, which do not survive a fork.
-``Nursery`` starts a fresh interpreter, which imports the test's module and pyarrow, and then only forks. Linux.
+``Forker`` starts a fresh interpreter, which imports the test's module and pyarrow, and then only forks. Linux.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIFE_TIMEOUT_S = 120.0
 _START_TIMEOUT_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _PROGRAM = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
-_PROGRAM += "from onceonly_proof.conformance import nursery; nursery.serve(given)"
+_PROGRAM += "from onceonly_proof.conformance import forker; forker.serve(given)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Child:
         return read
 
 
-class Nursery:
+class Forker:
     """The process that forks lives of the suites of one module. One thread; ends with the process that made it."""
 
     def __init__(self, suite: type[Subject]) -> None:
@@ -155,7 +155,7 @@ class Nursery:
 
 
 def serve(given: Mapping[str, Any]) -> None:
-    """Fork a child for each connection until standard input is closed. Runs in the nursery's own process."""
+    """Fork a child for each connection until standard input is closed. Runs in the forker's own process."""
     _die_with_parent()
     module = _load(given)
     _warm_up()

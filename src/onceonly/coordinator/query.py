@@ -1,6 +1,6 @@
 """Planning an epoch: from Spark's checkpoint and the user's options to a resolved plan. No Spark.
 
-Used by the planner process (format road) and by the driver's Python (foreachBatch road). A ``Desk`` is one
+Used by the planner process (format way) and by the driver's Python (foreachBatch way). A ``QueryCoordinator`` is one
 query on one checkpoint in one process; it remembers the plan that it handed out last, which is what
 lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
 """
@@ -64,7 +64,7 @@ class _Member:
     participant: Participant
 
 
-class Desk:
+class QueryCoordinator:
     """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process.
 
     ``span`` asks Spark what a query reads by its own memory, None where nobody can.
@@ -179,7 +179,7 @@ class Desk:
         return plan
 
     def assignment(self, plan: Plan, name: str, *, run: str = "") -> Assignment:
-        """Give what the tasks of one sink need."""
+        """Return what the tasks of one sink need."""
         member = self._members[name]
         return Assignment(
             plan=plan,
@@ -223,7 +223,7 @@ class Desk:
 
     @contextmanager
     def _present(self) -> Iterator[None]:
-        """Show that the job is not down while it acts; a desk outlives its query, whose listener shows the rest."""
+        """Show that the job is not down while it acts; it outlives its query, whose listener shows the rest."""
         presence = Presence.hold(self.settings.checkpoint, actor=self._actor)
         try:
             yield
