@@ -137,12 +137,13 @@ def _refuse_foreign(store: Store, target: Path) -> None:
 def _probe(store: Store, staging: Path, target: Path) -> None:
     """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove."""
     name = f"{_PROBE}{uuid.uuid4().hex}"
-    places = final, small, temporary, twin = _places(staging, target, name)
+    final, small, temporary, twin = _places(staging, target, name)
     try:
         for path in (twin, temporary):
             with store.create(path) as file:
                 file.write(bytes(_PROBE_BYTES))
                 store.finish(file)
+        store.sync_folder(staging)
         try:
             store.publish(temporary, final)
         except OSError as error:
@@ -169,9 +170,14 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
                 next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
             ) from error
     finally:
-        for path in places:
-            with contextlib.suppress(OSError):
+        # One that cannot be removed keeps its twin, which tells a later start of it.
+        with contextlib.suppress(OSError):
+            for path in (final, small, temporary):
                 store.delete(path)
+            # A loss of power must not forget these removals and keep that of the twin.
+            for folder in (final.parent, small.parent):
+                store.sync_folder(folder)
+            store.delete(twin)
 
 
 def _refusal(options: FilesOptions, error: OSError) -> Exception:
