@@ -110,6 +110,25 @@ def test_an_epoch_is_applied_in_one_transaction_and_its_files_are_gone(bench: Be
     assert [path for path in bench.checkpoint.rglob("*") if path.is_file()] == []
 
 
+def test_who_was_overtaken_in_its_commit_finds_that_all_is_well(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(0, 0))
+    sink.write(attempt, bench.suite.batch([1]))
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    real = StagedDouble.apply
+
+    def overtaken(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+        real(self, staged)
+        real(self, staged)
+
+    monkeypatch.setattr(StagedDouble, "apply", overtaken)
+    assert sink.commit(handle) == AlreadyCommitted()
+    assert bench.visible() == sorted(map(tuple, (row.values() for row in bench.suite.batch([1]).to_pylist())))
+
+
 def test_an_attempt_whose_file_was_swept_gives_no_vote(bench: Bench) -> None:
     sink = bench.sink()
     attempt = sink.begin_transaction(bench.context(0, 0))

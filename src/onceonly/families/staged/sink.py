@@ -6,7 +6,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.staged import files
 from onceonly.families.staged.files import StagedFile
 from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Unknown
@@ -83,7 +83,13 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
         known = set(self.known(paths))
         waiting = {name: path for name, path in staged.items() if name not in known}
         if waiting:
-            self.apply(waiting)
+            try:
+                self.apply(waiting)
+            except UnavailableError:
+                # Another driver, or a thread of this one, may have been quicker; then all is well.
+                if not set(waiting) <= set(self.known(waiting)):
+                    raise
+                known, waiting = known | set(waiting), {}
         for name, path in staged.items():
             if name in known or name in waiting:
                 files.remove(path)
