@@ -85,7 +85,8 @@ Ev_d(pc) == drv[Ev.d].pc = pc /\ drv[Ev.d].e = Ev.e
 
 Started ==
     /\ Ev.k = "started"
-    /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e, !.goes = TRUE])  \* one that begins has no links yet
+    /\ Go(Ev.d, [Idle EXCEPT !.pc = "reading", !.e = Ev.e, !.goes = TRUE,  \* one that begins has no links yet
+                             !.from = IF Ev.e = 1 THEN 0 ELSE None])  \* offsets are not in the log: nobody strays
     /\ done' = Ev.e - 1  \* commits/N is Spark's, and not in the log
     /\ passed' = {e \in Epochs : e < Ev.e /\ (chain[e] = <<>> \/ Last(chain[e]).kind = "ABORT")}
     /\ UNCHANGED <<chain, synced, receipt, kept, Files, tx>> /\ NoFault
