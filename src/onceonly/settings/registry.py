@@ -6,8 +6,8 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onceonly.durable.addresses import local_folder
 from onceonly.errors import ConfigurationError, SetupError
+from onceonly.log.identity import FOLDER, checkpoint_path
 from onceonly.model import Capabilities, Guarantee, SinkUse
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
@@ -148,7 +148,7 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
 
 def place_of(checkpoint: str) -> Path:
     """Return the folder in a checkpoint that its query's sinks share. Pure."""
-    return local_folder(checkpoint, what="the checkpoint") / "onceonly" / "staged"
+    return checkpoint_path(checkpoint) / FOLDER / "staged"
 
 
 def use_of(settings: SinkSettings, sink: SinkClass) -> SinkUse:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.families import behind
 from onceonly.options import Option, boolean, size, span, whole
 from onceonly.sinks.files.formats.texts import Texts
 from onceonly.sinks.files.paths import HIDDEN, local_path
@@ -39,8 +40,6 @@ _FOR = {
     "encoding": _LINES,
 }
 """The formats that an option is for; one that is not here is for all."""
-BEHIND_OPTION = "onceonly.target.behind"
-STOP, GO_ON = "stop", "go-on"
 _NONE_YET = {
     # Spark's own file sinks know these; what of it we can write, we say by other means.
     "charset": "texts are UTF-8",
@@ -217,9 +216,8 @@ DECLARED = (
         "are deleted; by default all stay",
     ),
     Option(
-        name=BEHIND_OPTION, default=STOP, choices=(STOP, GO_ON),
-        doc=f"where the target has gone back behind the newest complete epoch (a backup was restored): {STOP}, the "
-        f"default; {GO_ON}: without the epochs that are not there any more, with a warning",
+        name=behind.OPTION, default=behind.STOP, choices=(behind.STOP, behind.GO_ON),
+        doc=behind.DOC,
     ),
     Option(
         name="staging", read=local_path,
@@ -278,7 +276,7 @@ class FilesOptions:
             header=values["header"],
             texts=Texts.of(values),
             retention_s=values["retention"],
-            goes_on_behind=values[BEHIND_OPTION] == GO_ON,
+            goes_on_behind=values[behind.OPTION] == behind.GO_ON,
         )
 
     @property

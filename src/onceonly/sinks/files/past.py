@@ -6,13 +6,11 @@ it, and the newest of them never expire: one that is older than what the log kno
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from onceonly.errors import TargetBehindError
+from onceonly.families import behind
 from onceonly.sinks.files.committer import Prepared
 from onceonly.sinks.files.manifests.ledger import Ledger
-from onceonly.sinks.files.options import BEHIND_OPTION, GO_ON
 from onceonly.sinks.files.paths import manifest_folder
 
 if TYPE_CHECKING:
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.options import FilesOptions
     from onceonly.sinks.files.store import Store
-
-log = logging.getLogger("onceonly")
 
 
 def look_back(
@@ -44,12 +40,10 @@ def look_back(
         f"complete, and {'no manifest' if newest is None else f'nothing newer than chk-{newest}'} is in {folder}: the "
         "epochs since then are not there. A backup was restored, or manifests were removed"
     )
-    if options.goes_on_behind:
-        log.warning("%s. It goes on without these epochs, as %s says.", what, BEHIND_OPTION)
-        return
-    raise TargetBehindError(
+    behind.refuse(
         what,
-        next_step="to have them written again, start on a new checkpoint from the offsets at which chk-"
+        "to have them written again, start on a new checkpoint from the offsets at which chk-"
         f"{'0 began' if newest is None else f'{newest} ends'} (onceonly checkpoints show); what is there of the epochs "
-        f"from then on would be there twice. To go on without them, start once with {BEHIND_OPTION}={GO_ON}",
+        "from then on would be there twice",
+        goes_on=options.goes_on_behind,
     )

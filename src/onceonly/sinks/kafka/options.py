@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
+from onceonly.families import behind
 from onceonly.options import Option, Secret, unknown_option
 from onceonly.sinks.kafka.producer_options import OPTIONS, Kind, ProducerOption, Use
 from onceonly.sinks.kafka.wire import jaas, logins
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 PREFIX_OPTION = "onceonly.transactional.id.prefix"
 MARKER_OPTION = "onceonly.marker.topic"
-BEHIND_OPTION = "onceonly.target.behind"
 PRODUCER_OPTION = "onceonly.producer"
-STOP, GO_ON = "stop", "go-on"
 TOKEN_OPTION = "onceonly.token.provider"  # noqa: S105  a name
 TOKEN_CONFIG_OPTION = "onceonly.token.config"  # noqa: S105  as above
 BY_DIRECT, BY_BATCH, BY_ROW = "direct", "batch", "row"
@@ -29,8 +28,7 @@ OWN_OPTIONS = {
     PREFIX_OPTION: "the beginning of all transactional ids and groups; default onceonly",
     MARKER_OPTION: "the topic whose partition 0 the markers name; default `{prefix}.markers`, which is made where it "
     "is not there, and the option topic where that is refused",
-    BEHIND_OPTION: f"where the cluster has gone back behind the newest complete epoch (a backup was restored): {STOP}, "
-    f"the default; {GO_ON}: without the epochs that are not there any more, with a warning",
+    behind.OPTION: behind.DOC,
     PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
     f"transactions; {BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default at least once; {BY_ROW}: "
     "librdkafka takes one Python object a row. What cannot be had here gives way to the next",
@@ -184,10 +182,10 @@ class KafkaOptions:
                 f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_DIRECT}, {BY_BATCH} or {BY_ROW}.",
                 next_step="leave it out",
             )
-        behind = own.get(BEHIND_OPTION, STOP).strip().lower()
-        if behind not in {STOP, GO_ON}:
+        if_behind = own.get(behind.OPTION, behind.STOP).strip().lower()
+        if if_behind not in {behind.STOP, behind.GO_ON}:
             raise ConfigurationError(
-                f"The option {BEHIND_OPTION} is {behind!r}, and must be {STOP} or {GO_ON}.",
+                f"The option {behind.OPTION} is {if_behind!r}, and must be {behind.STOP} or {behind.GO_ON}.",
                 next_step="leave it out",
             )
         read = {name: _value(OPTIONS[name], text) for name, text in java.items()}
@@ -203,7 +201,7 @@ class KafkaOptions:
             max_block_ms=int(read.pop("max.block.ms", "60000")),
             producer=producer,
             ignored=tuple(sorted(ignored)),
-            goes_on_behind=behind == GO_ON,
+            goes_on_behind=if_behind == behind.GO_ON,
             request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),
             token_provider=provider,
             token_settings=token_settings,

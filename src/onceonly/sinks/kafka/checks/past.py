@@ -15,11 +15,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceonly import background
-from onceonly.errors import TargetBehindError
+from onceonly.families import behind
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import topic_ids
 from onceonly.sinks.kafka.checks.target import id_prefix
-from onceonly.sinks.kafka.options import BEHIND_OPTION
 from onceonly.sinks.kafka.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def look_back(
         return marker.read(admin, each.group, each.marker_topic, stable=False)
 
     shown = background.spread("onceonly-past", read, written, threads_max=_THREADS_MAX)
-    behind: list[tuple[Prepared, str | None]] = []
+    older: list[tuple[Prepared, str | None]] = []
     absent: list[tuple[Prepared, str | None]] = []
     for each, token in zip(written, shown, strict=True):
         if token == each.token or (token is not None and marker.epoch_of(token) >= epoch):
@@ -58,7 +57,7 @@ def look_back(
         is_older = token is not None and (
             token == each.predecessor or (marker.epoch_of(token) >= 0 and not marker.is_seed(token))
         )
-        (behind if is_older else absent).append((each, token))
+        (older if is_older else absent).append((each, token))
     who = f"Query {context.query}, sink {context.sink}"
     _tell_made_anew(admin, written, who, epoch)
     if absent:
@@ -71,27 +70,25 @@ def look_back(
             epoch,
             absent[0][0].group,
         )
-    if not behind:
+    if not older:
         return
     lost = {epoch} | {
-        marker.epoch_of(each.predecessor) for each, token in behind if _lacks_predecessor(each, token)
+        marker.epoch_of(each.predecessor) for each, token in older if _lacks_predecessor(each, token)
     }
     newest = marker.newest_epoch(admin, id_prefix(options, context.query, context.sink))
     doubtful = set(range(newest + 1, epoch)) - lost
     doubt = f", and nothing shows that {_named(doubtful)} {_are(doubtful)}" if doubtful else ""
     what = (
         f"{who}: the target went back. By the log chk-{epoch} is complete, and in cluster {admin.cluster_id} "
-        f"{len(behind)} of {len(written)} markers are older (group {behind[0][0].group} shows {behind[0][1]}): "
+        f"{len(older)} of {len(written)} markers are older (group {older[0][0].group} shows {older[0][1]}): "
         f"{_named(lost)} {_are(lost)} not there{doubt}. A backup was restored, or another cluster answers that lags "
         f"behind"
     )
-    if options.goes_on_behind:
-        log.warning("%s. It goes on without these epochs, as %s says.", what, BEHIND_OPTION)
-        return
-    raise TargetBehindError(
+    behind.refuse(
         what,
-        next_step=f"{_advice(min(lost), doubtful)} (onceonly checkpoints show); what is there of the epochs from then "
-        f"on would be there twice. To go on without them, start once with {BEHIND_OPTION}=go-on",
+        f"{_advice(min(lost), doubtful)} (onceonly checkpoints show); what is there of the epochs from then on would "
+        "be there twice",
+        goes_on=options.goes_on_behind,
     )
 
 

@@ -1,0 +1,30 @@
+"""What becomes of a query whose target went back behind the newest complete epoch. Driver, once a start."""
+
+from __future__ import annotations
+
+import logging
+
+from onceonly.errors import TargetBehindError
+
+OPTION = "onceonly.target.behind"
+STOP, GO_ON = "stop", "go-on"
+DOC = (
+    f"where the target has gone back behind the newest complete epoch (a backup was restored): {STOP}, the default; "
+    f"{GO_ON}: without the epochs that are not there any more, with a warning"
+)
+
+log = logging.getLogger("onceonly")
+
+
+def refuse(what: str, advice: str, *, goes_on: bool) -> None:
+    """Stop with ``what`` is wrong, or only tell it where the user has said to go on.
+
+    ``advice`` says how missing epochs are written again, and what would be there twice then. Raises
+    ``TargetBehindError``.
+    """
+    if goes_on:
+        log.warning("%s. It goes on without these epochs, as %s says.", what, OPTION)
+        return
+    raise TargetBehindError(
+        what, next_step=f"{advice}. To go on without them, start once with {OPTION}={GO_ON}"
+    )
