@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.unit.files_bench import Files
 
+from onceonly.errors import RecordRefusedError
 from onceonly.sinks.files.formats.refusals import part
 from onceonly.sinks.files.sink import FilesSink
+from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +38,32 @@ def test_a_value_that_no_folder_can_be_named_by_is_refused_alone(tmp_path: Path)
     days = ["a", "x" * 300, "b", "__HIVE_DEFAULT_PARTITION__", None]
     found = refused(tmp_path, {"n": [1, 2, 3, 4, 5], "day": days}, format="parquet", partitionBy="day")
     assert found == [(1, "NO_FOLDER"), (3, "NO_FOLDER")]
+
+
+class ShortNames(LocalStore):
+    """A file system that encrypts names, such as eCryptfs, which takes 143 bytes."""
+
+    def name_bytes_max(self, folder: Path) -> int:  # noqa: ARG002  as the port says
+        return 143
+
+
+def test_a_folder_name_that_this_file_system_does_not_take_is_refused_before_it_is_decided(tmp_path: Path) -> None:
+    short, long = "x" * (143 - len("day=")), "x" * (144 - len("day="))
+    bench = Files(tmp_path / "out", store=ShortNames())
+    bench.prepared({"id": [1], "day": [short]})
+    with pytest.raises(RecordRefusedError, match="144 bytes, and 143 is the most"):
+        bench.prepared({"id": [2], "day": [long]}, slot=1)
+    sink, attempt = bench.begin(slot=2, gives_back=True)
+    refused = sink.write(attempt, pa.record_batch({"id": [1, 2], "day": [short, long]}))
+    assert [(each.row, each.code) for each in refused] == [(1, "NO_FOLDER")]
+
+
+def test_how_long_a_name_may_be_is_what_the_file_system_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LocalStore().name_bytes_max(tmp_path) == 255
+    monkeypatch.setattr("os.pathconf", lambda path, what: {("PC_NAME_MAX", tmp_path): 143}[what, path])
+    assert LocalStore().name_bytes_max(tmp_path) == 143
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,18 @@ def test_what_somebody_else_has_made_is_not_used(tmp_path: Path, caplog: pytest.
     assert "somebody else's" in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "7", "no number, and more than it has bytes", "3".ljust(20) + "half"])
+def test_of_a_file_that_tells_too_little_another_id_is_drawn(tmp_path: Path, text: str) -> None:
+    first = Leases("p.", tmp_path).claim(0)
+    first.give_back()
+    (file,) = next(tmp_path.iterdir()).iterdir()
+    file.write_text(text, encoding="ascii")
+    again = Leases("p.", tmp_path).claim(9)
+    assert again.transactional_id != first.transactional_id
+    again.give_back()
+    assert Leases("p.", tmp_path).claim(10).transactional_id == again.transactional_id
+
+
 def test_too_many_are_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "IDS_MAX", 3)
     made = Leases("p.", tmp_path)

@@ -38,6 +38,8 @@ _CLOCK_DIGITS = 13
 _LISTED = re.compile(r'^\{"logOffset":(\d+)\}$')
 # 1.delta, 1.snapshot, 1.zip, 1.changelog: the state before epoch 1.
 _VERSION = re.compile(r"\.?(\d+)(?:_[^.]*)?\.\w")
+# How each list of Spark's own sources begins; a Kafka source puts a zero byte first.
+_BEGINNING = re.compile(r"\0?v(?:\d+)?(?:\n|\Z)")
 # .0.<uuid>.tmp, and its checksum ..0.<uuid>.tmp.crc
 _TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
@@ -143,7 +145,7 @@ class _Torn:
         for folder in _children(self._checkpoint / "sources"):
             found = [path for path in _children(folder) if path.name.partition(".")[0].isdecimal()]
             newest = max(found, key=lambda path: int(path.name.partition(".")[0]), default=None)
-            if newest is None or _is_list(_text(newest)):
+            if newest is None or not _is_torn_list(_text(newest)):
                 continue
             barriers = self._newest_first("offsets")
             if barriers and int(barriers[0].name) > self._decided and not self._is_committed(barriers[0]):
@@ -275,6 +277,11 @@ def _follows(new: str, old: str) -> bool:
     if old and not _is_value(old):  # a source whose offsets are text: only what is no text can be told
         return bool(new) and "\0" not in new
     return _is_value(new) and (not (new.isdigit() and old.isdigit()) or int(new) >= int(old))
+
+
+def _is_torn_list(text: str) -> bool:
+    """Say whether it is a part of what a source of Spark's keeps. A source of somebody else's keeps what it likes."""
+    return not text.strip("\0") or (_BEGINNING.match(text) is not None and not _is_list(text))
 
 
 def _is_list(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.sinks.files.formats.columns import find
 from onceonly.sinks.files.formats.lines import shortest
-from onceonly.sinks.files.paths import folder_of
+from onceonly.sinks.files.paths import NAME_BYTES_MAX, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
-def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+def split(
+    batch: pa.RecordBatch, columns: Sequence[str], *, who: str, name_bytes_max: int = NAME_BYTES_MAX
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield each partition folder with its rows, the partition columns left out: copies.
 
     Raises ``RecordRefusedError`` for a value that no folder name keeps.
@@ -31,7 +33,10 @@ def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterato
         return
     keys = [_found(column, names) for column in columns]
     data = batch.select([name for name in names if name not in keys])
-    codes, folders = _codes(batch, keys, who)
+    codes, rows = _codes(batch, keys, who)
+    folders = {
+        code: folder_of(keys, row, who=who, name_bytes_max=name_bytes_max) for code, row in enumerate(rows)
+    }
     import pyarrow.compute as pc
 
     order = pc.array_sort_indices(codes)
@@ -42,8 +47,10 @@ def split(batch: pa.RecordBatch, columns: Sequence[str], *, who: str) -> Iterato
         begin += entry["counts"]
 
 
-def _codes(batch: pa.RecordBatch, keys: Sequence[str], who: str) -> tuple[pa.Array, dict[int, str]]:
-    """Return a number for each row, and the folder of each number."""
+def _codes(
+    batch: pa.RecordBatch, keys: Sequence[str], who: str
+) -> tuple[pa.Array, list[tuple[str | None, ...]]]:
+    """Return a number for each row, and the values that each number stands for."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -58,7 +65,7 @@ def _codes(batch: pa.RecordBatch, keys: Sequence[str], who: str) -> tuple[pa.Arr
         pairs = (divmod(code, len(texts)) for code in joined.dictionary.to_pylist())
         rows = [(*rows[row], texts[text]) for row, text in pairs]
         codes = joined.indices.cast(pa.int64())
-    return codes, {code: folder_of(keys, row, who=who) for code, row in enumerate(rows)}
+    return codes, rows
 
 
 def _found(column: str, names: Sequence[str]) -> str:

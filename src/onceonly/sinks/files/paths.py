@@ -21,7 +21,7 @@ HIDDEN = "_onceonly"
 SPARK_METADATA = "_spark_metadata"
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 NAME_BYTES_MAX = 255
-"""NAME_MAX of Linux's file systems."""
+"""NAME_MAX of Linux's file systems, but for some that encrypt names, which take fewer."""
 # PATH_MAX of Linux, 4096, with room for the target's own path, the data file and the hidden folder.
 RELATIVE_BYTES_MAX = 2500
 _ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
@@ -38,13 +38,15 @@ def unescape(text: str) -> str:
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
 
 
-def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str) -> str:
+def folder_of(
+    columns: Sequence[str], values: Iterable[str | None], *, who: str, name_bytes_max: int = NAME_BYTES_MAX
+) -> str:
     """Return the partition folder of some values, ``col=value/col=value``.
 
     As in Spark, null and the empty text both go to ``__HIVE_DEFAULT_PARTITION__``. Raises
-    ``RecordRefusedError`` for a value that no folder name can keep.
+    ``RecordRefusedError`` for a value that no folder name can keep: one name has ``name_bytes_max`` bytes at most.
     """
-    parts = [_part(column, value, who) for column, value in zip(columns, values, strict=True)]
+    parts = [_part(column, value, who, name_bytes_max) for column, value in zip(columns, values, strict=True)]
     folder = "/".join(parts)
     if len(folder.encode()) > RELATIVE_BYTES_MAX:
         raise RecordRefusedError(
@@ -54,7 +56,7 @@ def folder_of(columns: Sequence[str], values: Iterable[str | None], *, who: str)
     return folder
 
 
-def _part(column: str, value: str | None, who: str) -> str:
+def _part(column: str, value: str | None, who: str, name_bytes_max: int) -> str:
     if value == NULL_FOLDER:
         raise RecordRefusedError(
             f"{who}: the value {value!r} of the partition column {column} stands for null in a folder name",
@@ -62,10 +64,10 @@ def _part(column: str, value: str | None, who: str) -> str:
         )
     value = value or NULL_FOLDER
     part = f"{escape(column)}={escape(value)}"
-    if len(part.encode()) > NAME_BYTES_MAX:
+    if len(part.encode()) > name_bytes_max:
         raise RecordRefusedError(
             f"{who}: the value {shorten(value)!r} of the partition column {column}, {len(value)} characters, "
-            f"makes a folder name of {len(part.encode())} bytes, and {NAME_BYTES_MAX} is the most",
+            f"makes a folder name of {len(part.encode())} bytes, and {name_bytes_max} is the most",
             next_step="partition by something shorter (a prefix, a hash); the rows stay in the source",
         )
     return part

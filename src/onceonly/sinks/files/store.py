@@ -18,6 +18,7 @@ import xxhash
 
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
+from onceonly.sinks.files.paths import NAME_BYTES_MAX
 from onceonly.sinks.files.staging.moving import move
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Store(Protocol):
 
     def size(self, path: Path) -> int | None:
         """Return the length in bytes, None where nothing has this name."""
+        ...
+
+    def name_bytes_max(self, folder: Path) -> int:
+        """Return how long a name may be in a folder."""
         ...
 
     def age(self, path: Path) -> float:
@@ -147,6 +152,9 @@ class LocalStore:
             return path.stat().st_size
         except FileNotFoundError:
             return None
+
+    def name_bytes_max(self, folder: Path) -> int:
+        return min(os.pathconf(folder, "PC_NAME_MAX"), NAME_BYTES_MAX)
 
     def age(self, path: Path) -> float:
         try:

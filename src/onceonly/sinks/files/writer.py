@@ -73,6 +73,7 @@ class Attempt:
                 store.make_folder(root)
             # Else it must be there: a machine that does not share it would write to a folder of its own.
             store.make_fenced(self.folder)
+            self._name_bytes_max = store.name_bytes_max(self.target)
         except OSError as error:
             raise self._failed(self.folder, error) from error
 
@@ -100,8 +101,10 @@ class Attempt:
             raise self._failed(self.folder, error) from error
         refused: list[Refused] = []
         if self.context.gives_back:
-            batch, refused = refusals.part(batch, self.options)
-        for folder, rows in partitions.split(batch, self.options.partition_by, who=self.name):
+            batch, refused = refusals.part(batch, self.options, name_bytes_max=self._name_bytes_max)
+        for folder, rows in partitions.split(
+            batch, self.options.partition_by, who=self.name, name_bytes_max=self._name_bytes_max
+        ):
             for piece in self._pieces(rows):
                 try:
                     self._hold(folder, piece)

@@ -13,6 +13,7 @@ from onceonly.ports import Refused
 from onceonly.sinks.files import partitions
 from onceonly.sinks.files.formats import lines as rows
 from onceonly.sinks.files.formats import stripes
+from onceonly.sinks.files.paths import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     Try = Callable[[pa.RecordBatch], object]
 
 
-def part(batch: pa.RecordBatch, options: FilesOptions) -> tuple[pa.RecordBatch, list[Refused]]:
+def part(
+    batch: pa.RecordBatch, options: FilesOptions, *, name_bytes_max: int = NAME_BYTES_MAX
+) -> tuple[pa.RecordBatch, list[Refused]]:
     """Return the rows that can be written, and those that cannot."""
     import numpy as np
     import pyarrow as pa
 
-    refused = {each.row: each for each in _refused(batch, 0, _folders(options), "NO_FOLDER")}
+    refused = {each.row: each for each in _refused(batch, 0, _folders(options, name_bytes_max), "NO_FOLDER")}
     places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
     render = _render(options)
     if render is not None and len(places):
@@ -64,8 +67,10 @@ def _refused(batch: pa.RecordBatch, first: int, attempt: Try, code: str) -> Iter
 _WHO = "a row"
 
 
-def _folders(options: FilesOptions) -> Try:
-    return lambda batch: list(partitions.split(batch, options.partition_by, who=_WHO))
+def _folders(options: FilesOptions, name_bytes_max: int) -> Try:
+    return lambda batch: list(
+        partitions.split(batch, options.partition_by, who=_WHO, name_bytes_max=name_bytes_max)
+    )
 
 
 def _render(options: FilesOptions) -> Try | None:

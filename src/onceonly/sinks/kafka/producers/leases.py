@@ -138,7 +138,7 @@ class Leases:
         """Take it by the lock on its file, which is closed where it is not free. Raises ``OSError``."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            used = int(os.pread(file, _EPOCH_BYTES, 0) or _NEVER)
+            used = _use_in(file)
         except BlockingIOError:
             used = epoch
         if used >= epoch:
@@ -196,13 +196,33 @@ def _new_token() -> str:
     return uuid.uuid4().hex[:_TOKEN_BYTES]
 
 
+def _use_in(file: int) -> int:
+    """Return the epoch of the last use that a file tells; never, where it tells none, as its id is drawn anew then."""
+    try:
+        return int(os.pread(file, _EPOCH_BYTES, 0))
+    except ValueError:
+        return _NEVER
+
+
 def _token_in(file: int) -> str:
-    """Return the token of a file that is locked; one that has none gets one."""
-    token = os.pread(file, _TOKEN_BYTES, _EPOCH_BYTES).decode("ascii", "replace")
-    if len(token) != _TOKEN_BYTES or not token.isalnum():
+    """Return the token of a file that is locked; one that does not tell both, epoch and token, gets a new one.
+
+    A full disk, or somebody's hand, may have left a part of it: of an id whose last use is not known, none is used.
+    """
+    told = os.pread(file, _EPOCH_BYTES + _TOKEN_BYTES, 0).decode("ascii", "replace")
+    token = told[_EPOCH_BYTES:]
+    if len(token) != _TOKEN_BYTES or not token.isalnum() or not _is_number(told[:_EPOCH_BYTES]):
         token = _new_token()
         os.pwrite(file, f"{_NEVER:<{_EPOCH_BYTES}}{token}".encode(), 0)
     return token
+
+
+def _is_number(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _make(root: Path, folder: Path) -> None:
