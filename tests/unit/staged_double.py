@@ -36,7 +36,7 @@ class StagedDouble(StagedSink):
         ]
         try:
             with closing(self._connect()) as db, db:
-                db.executemany("INSERT INTO books VALUES (?)", [(name,) for name in staged])
+                db.executemany("INSERT INTO books VALUES (?, 0)", [(name,) for name in staged])
                 db.executemany("INSERT INTO results VALUES (?, ?)", rows)
         except sqlite3.Error as error:
             raise UnavailableError(f"{error}", next_step="try again") from error
@@ -44,13 +44,22 @@ class StagedDouble(StagedSink):
     def known(self, names: Collection[str]) -> Collection[str]:
         try:
             with closing(self._connect()) as db:
-                found = db.execute(
-                    f"SELECT name FROM books WHERE name IN ({', '.join('?' * len(names))})",  # noqa: S608
-                    tuple(names),
-                )
-                return {name for (name,) in found}
+                return self._noted(db, names, void=0)
         except sqlite3.Error as error:
             raise UnavailableError(f"{error}", next_step="try again") from error
+
+    def void(self, names: Collection[str]) -> Collection[str]:
+        try:
+            with closing(self._connect()) as db, db:
+                db.executemany("INSERT OR IGNORE INTO books VALUES (?, 1)", [(name,) for name in names])
+                return self._noted(db, names, void=1)
+        except sqlite3.Error as error:
+            raise UnavailableError(f"{error}", next_step="try again") from error
+
+    def _noted(self, db: sqlite3.Connection, names: Collection[str], *, void: int) -> set[str]:
+        marks = ", ".join("?" * len(names))
+        found = db.execute(f"SELECT name FROM books WHERE void = {void} AND name IN ({marks})", tuple(names))  # noqa: S608
+        return {name for (name,) in found}
 
     def _connect(self) -> sqlite3.Connection:
         # Never made here: a target that is not there is out of reach, and not empty.

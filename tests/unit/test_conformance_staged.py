@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.staged_double import StagedDouble
 
-from onceonly.errors import ConfigurationError, WriteFailedError
+from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
 from onceonly.families.staged.files import epoch_of
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.settings.registry import build, settings_of
 from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from onceonly.ports import Sink
 
@@ -29,7 +29,7 @@ class TestStaged(SinkConformance):
     def options(self, folder: Path) -> dict[str, str]:
         with closing(sqlite3.connect(folder / "results.db")) as db, db:
             db.execute("CREATE TABLE results (key TEXT, value TEXT)")
-            db.execute("CREATE TABLE books (name TEXT PRIMARY KEY)")
+            db.execute("CREATE TABLE books (name TEXT PRIMARY KEY, void INTEGER)")
         return {"database": str(folder / "results.db"), "staging": str(folder / "staging")}
 
     def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -140,14 +140,64 @@ def test_an_attempt_whose_file_was_swept_gives_no_vote(bench: Bench) -> None:
         sink.pre_commit(attempt)
 
 
-def test_a_staged_file_that_is_gone_says_nothing_of_its_rows(bench: Bench) -> None:
+def prepared(bench: Bench, slot: int = 0) -> Handle:
     sink = bench.sink()
-    attempt = sink.begin_transaction(bench.context(0, 0))
-    sink.write(attempt, bench.suite.batch([1]))
+    attempt = sink.begin_transaction(bench.context(0, slot))
+    sink.write(attempt, bench.suite.batch([slot]))
     handle = sink.pre_commit(attempt)
     assert handle is not None
-    sink.abort(handle)
-    assert isinstance(sink.commit(handle), Unknown)
+    return handle
+
+
+def test_a_staged_file_that_somebody_removed_is_lost_for_good_and_the_others_are_applied(bench: Bench) -> None:
+    handles = [prepared(bench, slot) for slot in range(3)]
+    sink = bench.sink()
+    sink.abort(handles[1])
+    outcomes = sink.commit_many(handles)
+    assert [type(outcome) for outcome in outcomes] == [Committed, Lost, Committed]
+    assert [type(outcome) for outcome in bench.sink().commit_many(handles)] == [AlreadyCommitted, Lost, AlreadyCommitted]
+    assert len(bench.visible()) == 2
+
+
+def test_a_driver_that_had_a_lost_file_in_hand_cannot_apply_it_any_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = prepared(bench)
+    real = StagedDouble.apply
+    told: list[object] = []
+
+    def late(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+        # It has opened the file; somebody removes it, and another driver finds it gone.
+        kept = {name: path.with_suffix(".kept") for name, path in staged.items()}
+        for name, path in staged.items():
+            path.rename(kept[name])
+        monkeypatch.setattr(StagedDouble, "apply", real)
+        told.append(bench.sink().commit(handle))
+        real(self, kept)
+
+    monkeypatch.setattr(StagedDouble, "apply", late)
+    with pytest.raises(UnavailableError):
+        bench.sink().commit(handle)
+    assert [type(each) for each in told] == [Lost]
+    assert bench.visible() == []
+    assert isinstance(bench.sink().commit(handle), Lost)
+
+
+def test_what_was_applied_after_its_file_was_missed_is_not_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = prepared(bench)
+    [path] = [path for path in bench.checkpoint.rglob("*") if path.is_file()]
+    kept = path.rename(path.with_suffix(".kept"))
+    real = StagedDouble.void
+
+    def late(self: StagedDouble, names: Collection[str]) -> Collection[str]:
+        self.apply({path.name: kept})  # by a driver that had it in hand
+        return real(self, names)
+
+    monkeypatch.setattr(StagedDouble, "void", late)
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert len(bench.visible()) == 1
 
 
 def test_without_a_checkpoint_and_without_the_option_there_is_no_place(bench: Bench) -> None:

@@ -1,4 +1,8 @@
-"""The sink that staged sinks derive from: staging, committing, fencing and recovery are here, the target is theirs."""
+"""The sink that staged sinks derive from: staging, committing, fencing and recovery are here, the target is theirs.
+
+A file that somebody has removed after the decision is lost: its name is noted as void in the target's books, so that a
+driver that still has its rows in hand cannot apply them, and the rows are written again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.staged import files
 from onceonly.families.staged.files import StagedFile
-from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Unknown
+from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Lost
 from onceonly.ports import Leftover, Option, TwoPhaseCommitSink
 
 if TYPE_CHECKING:
@@ -22,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class StagedSink(TwoPhaseCommitSink[StagedFile]):
-    """A target with transactions. Derive from it, and define ``apply`` and ``known``.
+    """A target with transactions. Derive from it, and define ``apply``, ``known`` and ``void``.
 
     A committed handle is one whose name the target has in its own books, put there in the transaction that applied its
-    rows. The books are the only word on an outcome; a staged file that is gone says nothing.
+    rows. The books are the only word on an outcome; a staged file that is gone says nothing by itself.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -46,14 +50,25 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
     def apply(self, staged: Mapping[str, Path]) -> None:
         """Make the rows of these files visible and note their names, in one transaction of the target. Driver.
 
-        All or nothing. A name that is in the books already, as another driver was quicker, must make the whole
-        transaction fail (a unique key does); the names are asked for again then. Raises ``UnavailableError`` for what
+        All or nothing. A name that is in the books already, applied or void, as another driver was quicker, must make
+        the whole transaction fail (a unique key does); the names are asked for again then. Raises ``UnavailableError`` for what
         may pass, another typed error for what does not.
         """
 
     @abstractmethod
     def known(self, names: Collection[str]) -> Collection[str]:
-        """Return those of the names that are in the target's books. Driver; only looks. Raises ``UnavailableError``."""
+        """Return those of the names that the target's books have as applied. Driver; only looks.
+
+        Raises ``UnavailableError``.
+        """
+
+    @abstractmethod
+    def void(self, names: Collection[str]) -> Collection[str]:
+        """Note as void, in one transaction, those of the names that the books do not have; return all that are void.
+
+        From then on nobody can apply them. What is applied stays so, and is not returned. Driver, idempotent. Raises
+        ``UnavailableError``.
+        """
 
     # --- what the family does -------------------------------------------------------------------------------
 
@@ -90,15 +105,17 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
                 if not set(waiting) <= set(self.known(waiting)):
                     raise
                 known, waiting = known | set(waiting), {}
+        gone = paths.keys() - staged.keys() - known
+        void = set(self.void(gone)) if gone else set()
         for name, path in staged.items():
             if name in known or name in waiting:
                 files.remove(path)
         return [
-            Committed()
+            Lost(f"{path} was removed before it was applied; the target's books have its name as void")
+            if name in void
+            else Committed()
             if name in waiting
             else AlreadyCommitted()
-            if name in known
-            else Unknown(f"{path} is gone, and the target's books do not have it")
             for name, path in paths.items()
         ]
 
