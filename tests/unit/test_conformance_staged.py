@@ -149,13 +149,19 @@ def prepared(bench: Bench, slot: int = 0) -> Handle:
     return handle
 
 
-def test_a_staged_file_that_somebody_removed_is_lost_for_good_and_the_others_are_applied(bench: Bench) -> None:
+def test_a_staged_file_that_somebody_removed_is_lost_for_good_and_the_others_are_applied(
+    bench: Bench,
+) -> None:
     handles = [prepared(bench, slot) for slot in range(3)]
     sink = bench.sink()
     sink.abort(handles[1])
     outcomes = sink.commit_many(handles)
     assert [type(outcome) for outcome in outcomes] == [Committed, Lost, Committed]
-    assert [type(outcome) for outcome in bench.sink().commit_many(handles)] == [AlreadyCommitted, Lost, AlreadyCommitted]
+    assert [type(outcome) for outcome in bench.sink().commit_many(handles)] == [
+        AlreadyCommitted,
+        Lost,
+        AlreadyCommitted,
+    ]
     assert len(bench.visible()) == 2
 
 

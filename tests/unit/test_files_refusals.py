@@ -43,11 +43,13 @@ def test_a_value_that_no_folder_can_be_named_by_is_refused_alone(tmp_path: Path)
 class ShortNames(LocalStore):
     """A file system that encrypts names, such as eCryptfs, which takes 143 bytes."""
 
-    def name_bytes_max(self, folder: Path) -> int:  # noqa: ARG002  as the port says
+    def name_bytes_max(self, folder: Path) -> int:
         return 143
 
 
-def test_a_folder_name_that_this_file_system_does_not_take_is_refused_before_it_is_decided(tmp_path: Path) -> None:
+def test_a_folder_name_that_this_file_system_does_not_take_is_refused_before_it_is_decided(
+    tmp_path: Path,
+) -> None:
     short, long = "x" * (143 - len("day=")), "x" * (144 - len("day="))
     bench = Files(tmp_path / "out", store=ShortNames())
     bench.prepared({"id": [1], "day": [short]})

@@ -252,6 +252,34 @@ def test_a_file_system_without_hard_links_is_refused_for_good(
         bench.sink().check(bench.context)
 
 
+class IgnoresCase(LocalStore):
+    """A mounted share of Windows, exFAT, ext4 with ``casefold``."""
+
+    def size(self, path: Path) -> int | None:
+        near = [name for name in self.names(path.parent) if name.lower() == path.name.lower()]
+        return super().size(path.with_name(near[0])) if near else None
+
+
+@pytest.mark.parametrize(("column", "kind"), [("day", "string"), ("DAY", "string"), ("day", "varchar(3)")])
+def test_where_case_is_ignored_rows_are_not_partitioned_by_texts(
+    bench: Files, column: str, kind: str
+) -> None:
+    """Else those of ``de`` would lie in the folder of ``DE``, and whoever reads them would be given that value."""
+    bench.store, bench.columns = IgnoresCase(), (("id", "bigint"), ("day", kind))
+    bench.options["partitionby"] = column
+    with pytest.raises(ConfigurationError, match=r"differ in case for one.*partition column day") as caught:
+        bench.sink().check(bench.context)
+    assert "another type of column" in caught.value.next_step
+    assert bench.visible() == []
+
+
+@pytest.mark.parametrize(("partition", "kind"), [("", "string"), ("day", "date"), ("day", "int")])
+def test_where_case_is_ignored_all_else_is_taken(bench: Files, partition: str, kind: str) -> None:
+    bench.store, bench.columns = IgnoresCase(), (("id", "bigint"), ("day", kind))
+    bench.options["partitionby"] = partition
+    bench.sink().check(bench.context)
+
+
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP])
 @pytest.mark.parametrize("call", ["rename", "fsync"])
 def test_a_file_system_that_lacks_a_call_is_refused_for_good(

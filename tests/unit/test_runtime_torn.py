@@ -171,7 +171,9 @@ def test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays(
     assert {"commits/0", "offsets/1", "sources/0/1"} <= files(checkpoint).keys()
 
 
-@pytest.mark.parametrize("text", ["", "\0" * 60, "v", "v1", "v1\n", LIST[:20], LIST[:40] + "\0" * 20, "\0v1\n{"])
+@pytest.mark.parametrize(
+    "text", ["", "\0" * 60, "v", "v1", "v1\n", LIST[:20], LIST[:40] + "\0" * 20, "\0v1\n{"]
+)
 def test_a_torn_list_of_files_goes_with_the_barrier_that_names_it(checkpoint: Path, text: str) -> None:
     put(checkpoint, "sources/0/1", text)
     assert set(mend(checkpoint)) == {"offsets/1", "sources/0/1"}
@@ -182,7 +184,7 @@ def test_a_torn_list_of_files_goes_with_the_barrier_that_names_it(checkpoint: Pa
 def test_what_a_source_of_somebody_elses_keeps_is_its_own_business(checkpoint: Path, text: str) -> None:
     for number in (0, 1):
         put(checkpoint, f"sources/0/{number}", text)
-        put(checkpoint, f"offsets/{number}", f"v1\n{METADATA}\n{{\"at\":{number}}}")
+        put(checkpoint, f"offsets/{number}", f'v1\n{METADATA}\n{{"at":{number}}}')
     before = files(checkpoint)
     assert mend(checkpoint) == ()
     assert files(checkpoint) == before

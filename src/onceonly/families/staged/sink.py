@@ -51,8 +51,8 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
         """Make the rows of these files visible and note their names, in one transaction of the target. Driver.
 
         All or nothing. A name that is in the books already, applied or void, as another driver was quicker, must make
-        the whole transaction fail (a unique key does); the names are asked for again then. Raises ``UnavailableError`` for what
-        may pass, another typed error for what does not.
+        the whole transaction fail (a unique key does); the names are asked for again then. Raises
+        ``UnavailableError`` for what may pass, another typed error for what does not.
         """
 
     @abstractmethod

@@ -51,7 +51,8 @@ def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[st
         for folder in (target, target / HIDDEN, staging):
             store.make_folder(folder)
         _tidy(store, staging, target)
-        _probe(store, staging, target)
+        if _probe(store, staging, target):
+            _refuse_texts(options, context)
         if read_token(store, target) is None:
             store.put_if_absent(target / HIDDEN / _TOKEN, uuid.uuid4().hex.encode())
         facts: dict[str, str | int] = {
@@ -134,8 +135,25 @@ def _refuse_foreign(store: Store, target: Path) -> None:
         )
 
 
-def _probe(store: Store, staging: Path, target: Path) -> None:
-    """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove."""
+def _refuse_texts(options: FilesOptions, context: QueryContext) -> None:
+    """Refuse to partition by texts where case is ignored: rows of ``de`` would lie under ``DE``, and be read so."""
+    kinds = dict(context.columns)
+    found = [columns.find(name, list(kinds)) or name for name in options.partition_by]
+    texts = [name for name in found if kinds.get(name, "string").startswith(("string", "varchar", "char"))]
+    if texts:
+        raise ConfigurationError(
+            f"The file system of {options.target} takes names that differ in case for one. Of two values of the "
+            f"partition column {', '.join(texts)} that differ in case only, the rows of one would be read with the "
+            "other. Nothing was written.",
+            next_step="put the target on a file system that tells case apart, or partition by another type of column",
+        )
+
+
+def _probe(store: Store, staging: Path, target: Path) -> bool:
+    """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove.
+
+    Say whether the file system takes names for one that differ in case.
+    """
     name = f"{_PROBE}{uuid.uuid4().hex}"
     final, small, temporary, twin = _places(staging, target, name)
     try:
@@ -169,6 +187,7 @@ def _probe(store: Store, staging: Path, target: Path) -> None:
                 "safely.",
                 next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
             ) from error
+        return store.size(final.with_name(name.upper())) is not None
     finally:
         # One that cannot be removed keeps its twin, which tells a later start of it.
         with contextlib.suppress(OSError):
