@@ -173,41 +173,38 @@ def write(root: Path, results: Results) -> None:
 
 
 _RATIOS = (
-    "Records/s, or ms of a wait. Ours is exactly once, at a rate by Spark's default trigger. *Against Spark* is "
-    "against the better of its own sink with our settings and as it is shipped."
+    "Ratios of records/s or of waits in ms; ours is exactly once, and at a rate it runs by Spark's default trigger. "
+    "*Against Spark* is against the better of its own sink with our settings and as it is shipped."
 )
 _MISSED = (
-    "Aims missed: {} of {}. *At best* is what is left if the sink's own part takes no time: any sink in Python that "
-    "sends (*What a row costs*), Spark's part of an epoch (*Where an epoch's time goes*), or the decision and the "
-    "broker (*The commit phase*)."
+    "Aims missed: {} of {}. *At best* is what is left if the sink's own part takes no time (see *What a row costs*, "
+    "*Where an epoch's time goes* and *The commit phase*)."
 )
 _HISTORY = (
-    "Beside it stand the full benchmark before, the range of the last, and how many of all reached the aim; "
-    f"`{HISTORY}` has each. Figures also move from hour to hour on the same code."
+    "Beside them stand the range of the last full benchmarks and how many of all reached the aim; "
+    f"`{HISTORY}` has each. Figures move from hour to hour, also on the same code."
 )
 _ALL_MEMORY = "memory_mib_all"
 _LAST, _DRAWN_MAX = 5, 12
 _THROUGHPUT = (
-    "Kafka to Kafka, rows unchanged: records a second, and in brackets the processor's seconds for a million in "
-    "all processes. The input is complete before; the clock runs from when an eighth is visible (`read_committed`) to "
+    "Kafka to Kafka, rows unchanged: records a second, and in brackets processor seconds for a million, in all "
+    "processes. The input is complete before; the clock runs from when an eighth is visible (`read_committed`) to "
     "the last step but one, so that no start or end counts."
 )
 _THROUGHPUT_FIGURES = ("records_per_s", "cpu_s_per_million")
 _COSTS = (
     "Microseconds of a processor for each row. One Spark session writes with one sink after the other, so all are "
-    "equally warm (above, processes still compile). Both cores are busy, so the sum over all processes bounds the "
-    "speed. Reading alone (Spark's `noop` sink) is the floor of every sink; rows handed to Python and dropped there, "
-    "of every sink in Python."
+    "equally warm. Both cores are busy, so the sum over all processes bounds the speed. Reading alone (Spark's `noop` "
+    "sink) is the floor of every sink; rows handed to Python and dropped there are that of every sink in Python."
 )
 _WINDOW = (
     "Counts by key and window of event time, from Kafka to Kafka; records that went in. Every window is compared with "
     "what must come out."
 )
 _LATENCY = (
-    "From when a record was due to be sent until a `read_committed` reader has it: ms, p50 and p99. `ms` behind the "
-    "rate is Spark's trigger, or the time between Flink's checkpoints; without it, Spark's default trigger. At least "
-    "once, a row is visible when its task has flushed it; exactly once, when the epoch commits: that is the "
-    "guarantee's price."
+    "From when a record was due to be sent until a `read_committed` reader has it: p50 (p99) in ms. Behind the rate "
+    "stands Spark's trigger, if it is not the default, or the time between Flink's checkpoints. At least once, a row "
+    "is visible when its task has flushed it; exactly once, when the epoch commits: that is the guarantee's price."
 )
 _PHASES = (
     "Ours, exactly once, default trigger: medians in ms, from the events of `ONCEONLY_EVENTS=DIR "
@@ -250,10 +247,10 @@ def _head(results: Results) -> str:
     left_out = "".join(f"\n- `{name}` could not be run: {why}" for name, why in results.not_run.items())
     return (
         "# Performance\n\n"
-        "onceonly beside PyFlink and Spark's own Kafka sink, which is at least once: in one run, in turns, on one "
-        "broker, the same data and the same cores. Each process warms up first"
-        f"{_paced(results)} and stays for all rounds.{_apart(results)} Figures are medians; every record was "
-        f"counted. `{RECORD}` has every run, and what each contender was given (`settings`).\n\n"
+        "onceonly is compared with PyFlink and with Spark's own Kafka sink, which is at least once: in one run, in "
+        f"turns, on one broker, with the same data and cores. Each process warms up first{_paced(results)} and stays "
+        f"for all rounds.{_apart(results)} Figures are medians; every record was counted. `{RECORD}` has every run, "
+        "and what each contender was given (`settings`).\n\n"
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
@@ -285,64 +282,53 @@ def _ratios(
     values, notes = {**results.ratios, **values}, {**results.ratio_notes, **notes}
     for name, asked in EVERY.items():
         value, note = values[name], notes[name]
-        shown = "not measured" if value is None else f"**{value:,.2f}**"
+        shown = _cell(f"not measured: {note.why}".rstrip(": ")) if value is None else f"**{value:,.2f}**"
         against = f" (against {note.against})" if len(asked.theirs) > 1 and note.against else ""
-        what = note.why or f"{asked.brief}{against}"
-        rows.append(f"| `{name}` | {shown} | {asked.bound} |{grew[name]} {_cell(what)} |\n")
+        rows.append(f"| {asked.brief}{against} | {shown} | {asked.bound} |{grew[name]}\n")
         if value is not None and is_missed(asked, value):
             best = floors.of_ratio(asked, note, results, spent, epochs)
             nearer = {
-                "as long as Kafka takes what it takes": floors.of_wait(asked, note, epochs, left=phases.BOTH),
-                "as long as making its records takes what it takes alone": floors.of_rows(
+                "with Kafka's own time": floors.of_wait(asked, note, epochs, left=phases.BOTH),
+                "with what making its records takes alone": floors.of_rows(
                     asked, note, results, spent, with_loops=True
                 ),
             }
-            missed.append(_missed(name, asked, value, best, nearer))
+            missed.append(_missed(asked, best, nearer))
     picture = f"\n\n{_HISTORY}\n\n![Full benchmarks so far](../proof/{_file('history')})" if heads else ""
-    rule = "|---|--:|--:|" + "--:|" * heads.count("|") + "---|"
     table = (
-        f"## Ratios\n\n{_RATIOS}{picture}\n\n| | value | aim |{heads} what |\n{rule}\n"
+        f"## Ratios\n\n{_RATIOS}{picture}\n\n| | value | aim |{heads}\n|---|--:|--:|{'--:|' * heads.count('|')}\n"
         + "".join(rows).rstrip()
     )
     if not missed:
         return table
     return (
         f"{table}\n\n{_MISSED.format(len(missed), len(rows))}\n\n"
-        "| missed | value | aim | at best | |\n|---|--:|--:|--:|---|\n" + "\n".join(missed)
+        "| missed | at best | |\n|---|--:|---|\n" + "\n".join(missed)
     )
 
 
-def _missed(
-    name: str, asked: Asked, value: float, best: float | None, nearer: Mapping[str, float | None]
-) -> str:
+def _missed(asked: Asked, best: float | None, nearer: Mapping[str, float | None]) -> str:
     shown, why = ("not measured", "") if best is None else (f"{best:.2f}", "within reach, and not reached")
     if best is not None and is_missed(asked, best):
-        why = "the aim is beyond it"
+        why = "the aim is out of reach"
     else:
         for what, floor in nearer.items():
             if floor is not None and is_missed(asked, floor):
-                why = f"beyond it {what}: {floor:.2f} then"
-    return f"| `{name}` | {value:,.2f} | {asked.aim:g} | {shown} | {why} |"
+                why = f"out of reach {what}: {floor:.2f}"
+    return f"| {asked.brief} | {shown} | {why} |"
 
 
 def _history(so_far: history.History) -> tuple[str, Mapping[str, str]]:
     """Return the heads of the columns that say how the ratios grew, and their cells by ratio."""
     if len(so_far.runs) < 2:  # noqa: PLR2004  one alone is the value beside
         return "", dict.fromkeys(EVERY, "")
-    before, last = so_far.runs[-2], so_far.runs[-_LAST:]
+    last = so_far.runs[-_LAST:]
     cells = {}
     for name, asked in EVERY.items():
         values = history.known(so_far.runs, name)
         reached = sum(not is_missed(asked, each) for each in values)
-        cells[name] = (
-            f" {_valued(before.ratios.get(name))} |"
-            f" {_range(sorted(history.known(last, name)))} | {reached} of {len(values)} |"
-        )
-    return f" {before.started[:10]}, `{before.commit[:7]}` | last {len(last)} | reached |", cells
-
-
-def _valued(value: float | None) -> str:
-    return "" if value is None else f"{value:,.3g}"
+        cells[name] = f" {_range(sorted(history.known(last, name)))} | {reached} of {len(values)} |"
+    return f" last {len(last)} | reached |", cells
 
 
 def _range(values: Sequence[float]) -> str:
@@ -432,9 +418,8 @@ def _memory(results: Results) -> str:
         held.setdefault(line.contender, []).append(line.median)
     told = "".join(f"- `{name}`: {min(values):,.0f} to {max(values):,.0f}\n" for name, values in held.items())
     return (
-        "## Memory\n\nThe most that all processes of a contender held at one moment (resident), in MiB, by work of the "
-        "above. The heap of every JVM is bounded alike. The record has each work and kind of process.\n\n"
-        + told.rstrip()
+        "## Memory\n\nThe most resident memory that all processes of a contender held at one moment, in MiB, by work "
+        "of the above. The heap of every JVM is bounded alike.\n\n" + told.rstrip()
     )
 
 
@@ -450,23 +435,24 @@ def _costs(results: Results, spent: Sequence[costs.Costs]) -> str:
     heads = "".join(f" {RECORD_BYTES[each.record]:,} bytes |" for each in spent)
     return (
         f"## What a row costs, and where\n\n{_COSTS}\n\n{sizes}\n\n"
-        "Ours in Python, measured without Spark; the first two are [compiled loops](../how-to/many-rows.md). Times as "
-        "many records as Spark's own sink with our settings; in brackets, as PyFlink exactly once.\n\n"
+        "What ours does in Python, measured without Spark; checksum and record batches by "
+        "[compiled loops](../how-to/many-rows.md). *Times* are against the records/s of Spark's own sink with our "
+        "settings (in brackets, of PyFlink exactly once): today, and if the sink took only what the row names.\n\n"
         f"| |{heads}\n|---|{'--:|' * len(spent)}\n{rows.rstrip()}"
     )
 
 
 def _costs_of(spent: costs.Costs) -> str:
-    floor = next(each for each in spent.costs if each.sink == costs.READING)
+    rounds = spent.costs[0].rounds
     rows = "".join(
-        f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} "
-        f"| {each.all_us:.2f} | {each.all_us - floor.all_us:.2f} |\n"
+        f"| {each.sink} | {each.records_per_s:,.0f} | {each.jvm_us:.2f} | {each.python_us:.2f} | {each.broker_us:.2f} |"
+        f" {each.all_us:.2f} |\n"
         for each in spent.costs
     )
     return (
-        f"Rows of {RECORD_BYTES[spent.record]:,} bytes, medians of {floor.rounds} rounds, by `{spent.command}` on "
+        f"Rows of {RECORD_BYTES[spent.record]:,} bytes, medians of {rounds} rounds, by `{spent.command}` on "
         f"{spent.started[:10]}, commit `{spent.versions.get('commit')}`:\n\n"
-        f"| sink | records/s | JVM | Python | broker | all | above reading |\n|---|--:|--:|--:|--:|--:|--:|\n{rows}"
+        f"| sink | records/s | JVM | Python | broker | all |\n|---|--:|--:|--:|--:|--:|\n{rows}"
     ).rstrip()
 
 
@@ -481,17 +467,17 @@ def _row_floor(results: Results, spent: costs.Costs) -> dict[str, str]:
             f"{spent.parts[name]:.2f} ({spent.parts_by_numpy[name]:.2f})"
         )
     found["loops ready in a worker, once: s, MiB"] = f"{spent.loading.seconds:.1f}, {spent.loading.mib:.0f}"
-    found["floor of a sink in Python: rows received + the broker's least, µs"] = (
+    found["floor: rows received + broker, µs"] = (
         f"{floor.received_us:.2f} + {floor.broker_us:.2f} = {floor.us:.2f}"
     )
     found["ours above the floor, µs"] = f"{ours.all_us - floor.us:.2f}"
-    found["times as many records, today"] = f"{ours.records_per_s / spark.records_per_s:.2f}"
     found["its sending, µs"] = f"{floor.sending_us:.2f}"
+    found["times, today"] = f"{ours.records_per_s / spark.records_per_s:.2f}"
     flink, tuned = (_records_per_s(results, contender, spent.record) for contender in (FLINK_EO, SPARK_TUNED))
     for what, times in (
-        ("at best: if a sink in Python took no time itself", floor.most),
-        ("if it took only its sending", floor.sent),
-        ("if checksum and record batches took, beside it, what they take without Spark", floor.looped),
+        ("times, at best: no time", floor.most),
+        ("times, with its sending", floor.sent),
+        ("times, with sending, checksum and record batches", floor.looped),
     ):
         # PyFlink reads rows by a client of its own; Spark's is in all of these.
         found[what] = f"{times:.2f}" + (f" ({times * tuned / flink:.2f})" if flink and tuned else "")
@@ -523,16 +509,13 @@ def _epoch(epochs: Mapping[int, phases.Phases]) -> str:
 def _epoch_floor(found: phases.Phases) -> dict[str, str]:
     """Return what remains when what is ours takes no time, and when what is Kafka's takes none either."""
     took = phases.whose(found.phases)
-    counted = f"of the last {found.last_s:g} s of a run" if found.last_s else "of a run"
-    counted += f", without the first {found.warm_s:g} s of each query" if found.warm_s else ""
     waits = {
         "a row waits: p50, p95, p99, ms": phases.ALL,
         "if onceonly took no time": phases.BOTH,
         "at best: if Kafka took none either": phases.SPARK,
     }
     return {
-        f"epochs {counted}; commit": f"{max(each.epochs for each in found.phases)}; "
-        f"`{found.versions.get('commit')}`",
+        "epochs; commit": f"{max(each.epochs for each in found.phases)}; `{found.versions.get('commit')}`",
         "medians add up: Spark, Kafka, onceonly, ms": ", ".join(
             f"{took[whose]:.0f}" for whose in (phases.SPARK, phases.KAFKA, phases.OURS)
         ),
@@ -549,9 +532,9 @@ def _commit_floor(results: Results) -> str:
     if floor is None:
         return ""
     return (
-        f"\n\nOf 64 transactions, the broker has {floor.broker_ms:.1f} ms of the {floor.cores} cores' time (for each, "
-        f"its state is written twice and two partitions are marked), our process {floor.own_ms:.1f}. If ours took no "
-        f"time but for the decision, {floor.decided_ms:.1f} ms, at least {floor.ms:.1f} ms would pass: "
+        f"\n\nOf 64 transactions, the broker has {floor.broker_ms:.1f} ms of the {floor.cores} cores' time (each one's "
+        f"state is written twice, and two partitions are marked), our process {floor.own_ms:.1f}. If ours took only "
+        f"the {floor.decided_ms:.1f} ms of the decision, at least {floor.ms:.1f} ms would pass: "
         f"{floor.ms / floor.few_ms:.1f} times as long as 4 take now."
     )
 

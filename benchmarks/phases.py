@@ -60,15 +60,15 @@ PHASES = (
         whose=SPARK,
         begin=_TRIGGERED,
         end=_PLANNED,
-        holds="the topic's new end is read, the offsets file written, the query planned, the planner "
-        "called; our workers initialise their next producers",
+        holds="the topic's new end is read, `offsets/N` written, the query planned; workers initialise their "
+        "next producers",
     ),
     Phase(
         title="the plan",
         whose=OURS,
         begin=_PLANNED,
         end="epoch.planned",
-        holds="the log's end and Spark's offsets are read, the target is asked for its name",
+        holds="log and offsets are read, the target is asked for its name",
     ),
     Phase(
         title="until a slot has rows",
@@ -76,7 +76,7 @@ PHASES = (
         begin="epoch.planned",
         end="slot.has_rows",
         ends_with_last=False,
-        holds="tasks start, read their part of the topic and hand the first batch to Python",
+        holds="tasks start, read, and hand the first batch to Python",
     ),
     Phase(
         title="the slot's transaction begun",
@@ -84,28 +84,28 @@ PHASES = (
         begin="slot.has_rows",
         end="slot.begun",
         ends_with_last=False,
-        holds="the marker to be replaced was looked up while the rows were waited for",
+        holds="the marker's predecessor was looked up before",
     ),
     Phase(
         title="rows written, flushed and marked",
         whose=KAFKA,
         begin="slot.begun",
         end="slot.prepared",
-        holds="all replicas acknowledge the record batches and the marker",
+        holds="all replicas acknowledge batches and marker",
     ),
     Phase(
         title="votes on their way to the commit process",
         whose=SPARK,
         begin="slot.prepared",
         end="votes.collected",
-        holds="the tasks and the job end, the votes are pickled and handed over",
+        holds="tasks and job end, votes are handed over",
     ),
     Phase(
         title="the votes checked",
         whose=OURS,
         begin="votes.collected",
         end="epoch.checked",
-        holds="the target is asked for its name again",
+        holds="the target is asked for its name",
     ),
     Phase(
         title="the link on disk: decided",
@@ -119,22 +119,21 @@ PHASES = (
         whose=KAFKA,
         begin="link.persisted",
         end=_VISIBLE,
-        holds="all EndTxn at once, answered when the coordinators have them in their log",
+        holds="all EndTxn at once; coordinators write their log",
     ),
     Phase(
         title="the receipt, and the log cleaned",
         whose=OURS,
         begin=_VISIBLE,
         end="epoch.done",
-        holds="two syncs; open transactions are listed, by two requests; now and then, what is too old "
-        "is folded",
+        holds="two syncs; open transactions are listed; sometimes old epochs are folded",
     ),
     Phase(
         title="Spark, until the epoch is over",
         whose=SPARK,
         begin="epoch.done",
         end=_ENDED,
-        holds="the commit process answers, Spark writes its commit file",
+        holds="Spark writes `commits/N`",
     ),
 )
 BETWEEN = "Spark, between two epochs"

@@ -47,12 +47,13 @@ _FOLDER = (
     "is left of epochs that are no longer kept in detail."
 )
 _COMMITS = (
-    "One warm broker. From the last vote: `commits_ms` until all are committed, `decide_ms` until they are noted and "
-    "swept, too. Rows, of which there are none, do not change what a commit costs."
+    "One warm broker, no rows. From the last vote, `commits_ms` is the time until all are committed, `decide_ms` until "
+    "they are noted and swept, too. [More on the commit phase](performance.md#the-commit-phase).\n\n"
+    f"![Commits](../proof/{PICTURE.name})"
 )
 _HEAP = (
     "What is reachable after a full collection. A coordinator keeps each transactional id, and each slot's group of "
-    "markers. What a leader keeps of producers for each partition is not counted."
+    "markers. What a partition's leader keeps of producers is not counted."
 )
 _SECTIONS = (
     ("A decision by its handles", _LINK, ("link_bytes", "link_put_ms", "link_read_ms")),
@@ -65,7 +66,7 @@ _SECTIONS = (
 def page(results: Scale) -> str:
     """Return the page, in Markdown. Pure."""
     models = fitted(results.points)
-    parts = [_head(results), _ratio(results.points)]
+    parts = [_head(results)]
     for title, text, figures in _SECTIONS:
         parts += [
             f"## {title}\n\n{text}",
@@ -113,18 +114,6 @@ def _head(results: Scale) -> str:
     )
 
 
-def _ratio(points: Sequence[Point]) -> str:
-    of = {each.at["transactions"]: each for each in points if each.figure == "decide_ms"}
-    if not {4, 64} <= of.keys():
-        return ""
-    few, many = of[4], of[64]
-    return (
-        f"An epoch of 64 transactions takes {many.median:.0f} ms from its last vote, one of 4 takes "
-        f"{few.median:.0f} ms: **{many.median / few.median:.1f} times** as long by the medians, and "
-        f"{many.least / few.least:.1f} times by the quickest of each.\n\n![Commits](../proof/{PICTURE.name})"
-    )
-
-
 def _points(figures: Sequence[str], points: Sequence[Point]) -> str:
     """Return one table of medians: a row for each size, a column for each figure. Of no figure there is none."""
     if not figures:
@@ -168,14 +157,12 @@ def _large(models: dict[str, Model]) -> str:
     slots, sinks, executors, tasks = 10_000, 10, 1_000, 8
     rows = [
         _needs("10,000 slots, 1 sink", models, slots=slots, sinks=1),
-        _needs("1,000 slots, 10 sinks", models, slots=slots // 10, sinks=sinks),
         _needs("10,000 slots, 10 sinks", models, slots=slots, sinks=sinks),
         _needs(f"1,000 executors of {tasks} tasks, 1 sink", models, slots=executors * tasks, sinks=1),
     ]
     head = ["", "transactions an epoch", "a decision", "put", "read", "log, 100 epochs kept", "log, 2 kept", "decide",
             "ids on the brokers", "their heap"]  # fmt: skip
     one, ten = (_size(models["history_bytes"](epochs=100_000, sinks=count)) for count in (1, sinks))
-    ids = f"{IDS_A_SLOT * executors * tasks:,}"
     return (
         "## What large ones would need\n\n"
         "**Extrapolated, not measured**: the models, far beyond their points, with one broker of this kind for all "
@@ -184,11 +171,10 @@ def _large(models: dict[str, Model]) -> str:
         f"- **The log** keeps details, which grow with the handles, for the newest {DETAILED} epochs. With thousands "
         "of slots, set `onceonly.history` low: 2 keeps 22 at most. History grows with epochs and sinks only: 100,000 "
         f"epochs take {one} with one sink, {ten} with ten.\n"
-        "- **A thousand executors.** A worker has an id for the epoch that is being resolved, and one for the next: "
-        f"{ids} for {executors * tasks:,} tasks. Each restart adds as many, until the brokers forget the former ones "
-        "after `transactional.id.expiration.ms`, a week by default. The heap, over all brokers, is for these and a "
-        "group for each slot. Connections were not measured: each task has some to each broker it writes to.\n"
-        "- **Fewer slots help everywhere.** `coalesce` before the sink: what counts is transactions, not rows."
+        "- **Transactional ids.** A worker has one for the epoch in progress, and one for the next. Each restart adds "
+        "as many, [for a week](../how-to/scheduled-queries.md). The heap, over all brokers, is for these and a group "
+        "for each slot. Connections were not measured: each task has some to each broker it writes to.\n"
+        "- **Fewer slots help everywhere.** `coalesce` before the sink: transactions count, not rows."
     )
 
 

@@ -33,19 +33,15 @@ def figures(found: Soak | None) -> str:
         for whose, own in cells.items()
     )
     flat = sum(each.verdict == "flat" for _, each in told)
-    machine, versions = found.machine, found.versions
     rows = "every row came out once" if found.rows_in == found.rows_out else "**rows are missing or doubled**"
-    java = str(machine.get("java", "")).replace('"', "")
+    where = marks.recorded_on(found.machine, [found.versions.get("commit", "")], record=RECORD)
     return (
-        f"From the end of the warm-up to the end; {flat} of {len(told)} are flat:\n\n"
+        f"From the end of the warm-up (the first {WARM_SHARE:.0%}) to the end; {flat} of {len(told)} are flat:\n\n"
         f"| |{''.join(f' {kind} |' for kind in kinds)}\n|---|{'--:|' * len(kinds)}\n"
         f"{lines}\n{found.epochs:,} epochs in {found.seconds / 60:,.0f} minutes, one every"
         f" {1000 * found.seconds / max(found.epochs, 1):,.0f} ms; {found.rows_in:,} rows in, {found.rows_out:,} out:"
-        f" {rows}. The first {WARM_SHARE:.0%} of the time is warm-up.\n\nRecorded by `python -m benchmarks.soak` on"
-        f" {found.started[:10]}, on {machine.get('cores')} cores and {machine.get('memory_gib')} GiB with a load of"
-        f" {found.load_before} before and {found.load_after} after, {machine.get('system')}, {java}; PySpark"
-        f" {versions.get('pyspark')}, Python {versions.get('python')}, onceonly {versions.get('onceonly')} at"
-        f" `{versions.get('commit')}`."
+        f" {rows}.\n\nRecorded by `python -m benchmarks.soak` on {found.started[:10]}, with a load of"
+        f" {found.load_before} before and {found.load_after} after, {where}"
     )
 
 

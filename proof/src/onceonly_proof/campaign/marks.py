@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 NONE = "No run has been recorded yet."
@@ -33,3 +34,12 @@ def placed(text: str, block: str, *, name: str, where: str) -> str:
             f"{where} must have {begin} and, after it, {end}, once each", next_step="put them in"
         )
     return f"{before}{begin}\n\n{block}\n\n{end}{after}"
+
+
+def recorded_on(machine: Mapping[str, str | int | float], commits: Iterable[str], *, record: Path) -> str:
+    """Return on which machine and code a run was recorded, as the end of a sentence. Pure."""
+    load = f" with a load of {machine['load_before']} before it began" if "load_before" in machine else ""
+    return (
+        f"on {machine.get('cores')} cores and {machine.get('memory_gib')} GiB{load}, at "
+        f"{', '.join(f'`{each}`' for each in commits)}; `{record}` has versions, too."
+    )

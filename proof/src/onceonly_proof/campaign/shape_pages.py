@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from onceonly_proof.campaign import marks, recovery, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onceonly_proof.campaign.recovery import Recovery
     from onceonly_proof.campaign.shape import Shape
 
@@ -52,7 +50,7 @@ def shape_figures(found: Shape | None) -> str:
         + bounces
         + "".join(f"\n- {why}" for why in found.why)
         + f"\nRecorded by `{command} --seed {found.seed}` on {found.started[:10]}: {found.epochs:,} epochs in "
-        f"{found.seconds:,.0f} s {_where(found.machine, found.versions)}"
+        f"{found.seconds:,.0f} s {marks.recorded_on(found.machine, [found.versions['commit']], record=SHAPE_RECORD)}"
     )
 
 
@@ -75,7 +73,8 @@ def recovery_figures(found: Recovery | None) -> str:
         f"{head}{lines}| ratio | | {ratio} | |\n"
         + "".join(f"\n- {why}" for why in found.why)
         + f"\nRecorded by `onceonly verify recovery --kills {kills} --seed {found.seed}` on {found.started[:10]}: "
-        f"{found.seconds:,.0f} s, epochs of {found.per_epoch:,} rows, {_where(found.machine, found.versions)}"
+        f"{found.seconds:,.0f} s, epochs of {found.per_epoch:,} rows, "
+        f"{marks.recorded_on(found.machine, [found.versions['commit']], record=RECOVERY_RECORD)}"
     )
 
 
@@ -97,15 +96,6 @@ def blocks(root: Path) -> dict[Path, str]:
 def _worst(found: Shape, kind: str) -> str:
     times = [each.seconds for each in found.done if each.kind == kind]
     return f"{max(times):.1f} s" if times else ""
-
-
-def _where(machine: Mapping[str, str | int | float], versions: Mapping[str, str]) -> str:
-    others = f" with a load of {machine['load_before']} before it began" if "load_before" in machine else ""
-    return (
-        f"on {machine['cores']} cores and {machine['memory_gib']} GiB{others}, {machine['system']}, "
-        f"{str(machine['java']).replace(chr(34), '')}; PySpark {versions['pyspark']}, "
-        f"Python {versions['python']}, onceonly {versions['onceonly']} at `{versions['commit']}`."
-    )
 
 
 if __name__ == "__main__":

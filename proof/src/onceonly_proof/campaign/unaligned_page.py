@@ -29,7 +29,6 @@ def figures(found: Shown) -> str:
         f"| {found.aligned.again.get(kill.epoch, 0)} | {found.unaligned.again.get(kill.epoch, 0)} |\n"
         for kill in found.kills
     )
-    machine, versions = found.machine, found.versions
     return (
         "| operator | rows that went in | counted again | missing | windows that are right | replays reported |\n"
         "|---|--:|--:|--:|--:|--:|\n"
@@ -37,10 +36,8 @@ def figures(found: Shown) -> str:
         f"The whole process tree was killed {found.crashes} times with SIGKILL, in the middle of these epochs:\n\n"
         "| epoch | killed at | decided by then | counted again, aligned | counted again, unaligned |\n"
         f"|---|---|---|--:|--:|\n{kills}\n"
-        f"Recorded by `onceonly verify unaligned --seed {found.seed}`: {found.epochs} epochs in {found.seconds:.0f} "
-        f"s on {machine['cores']} cores and {machine['memory_gib']} GiB, {str(machine['system']).partition('-')[0]}, "
-        f"{str(machine['java']).replace(chr(34), '')}; PySpark {versions['pyspark']}, "
-        f"Python {versions['python']}, onceonly {versions['onceonly']} at `{versions['commit']}`."
+        f"Recorded by `onceonly verify unaligned --seed {found.seed}`: {found.epochs} epochs in {found.seconds:.0f} s "
+        f"{marks.recorded_on(found.machine, [found.versions['commit']], record=RECORD)}"
     )
 
 

@@ -25,7 +25,7 @@ def figures(found: Result | None) -> str:
     if found is None or not found.pipelines:
         return marks.NONE
     head = (
-        "| pipeline | cuts | states tried | ordinals hit | their kinds | rows due | lost | doubled | by hand |\n"
+        "| pipeline | cuts | states tried | operations hit | kinds hit | rows due | lost | doubled | by hand |\n"
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     )
     lines = "".join(
@@ -38,18 +38,13 @@ def figures(found: Result | None) -> str:
     other = sum(each.other for each in found.pipelines)
     verdict = "nothing was lost or doubled, and nobody was needed" if found.is_clean else "**not clean**"
     bad = [text for each in found.pipelines if not each.is_clean for text in each.examples[:2]]
-    machine, versions = found.machine, found.versions
-    commits = ", ".join(f"`{each}`" for each in found.commits)
-    java = str(machine.get("java", "")).replace('"', "")
     summary = (
         f"{found.cuts:,} cuts in {found.states:,} different states: {verdict}. Remarks of the auditor on"
         f" notes of epochs and on young files that a crash left, which no reader sees: {other:,}."
     )
     where = (
-        f"Recorded by `onceonly verify power-cuts` from {found.begun[:16]} to {found.ended[:16]},"
-        f" {found.minutes:,.0f} minutes, on {machine.get('cores')} cores and {machine.get('memory_gib')} GiB,"
-        f" {machine.get('system')}, {java}; PySpark {versions.get('pyspark')}, Python {versions.get('python')},"
-        f" onceonly {versions.get('onceonly')} at {commits}."
+        f"Recorded by `onceonly verify power-cuts` from {found.begun[:16]} to {found.ended[:16]}, {found.minutes:,.0f}"
+        f" minutes, {marks.recorded_on(found.machine, found.commits, record=RECORD)}"
     )
     examples = "".join(f"\n- {_plain(text)}" for text in bad)
     return f"{head}{lines}\n{summary}\n{examples}\n{where}"
