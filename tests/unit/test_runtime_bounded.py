@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceonly.coordinator.bounded import CALLS, bounded
+from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import UnavailableError, WriteFailedError
+from onceonly.model import Guarantee
+from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from onceonly.ports import QueryContext
 
 
 class Hanging:
@@ -61,3 +67,18 @@ def test_an_answer_and_an_error_come_through_and_all_else_is_the_sinks_own(hangi
 
     with pytest.raises(WriteFailedError, match="theirs"):
         bounded(Failing(), name="s", query="q", limit_s=20).recover(None)  # type: ignore[arg-type]
+
+
+def test_a_plan_waits_for_no_check_that_hangs() -> None:
+    over = threading.Event()
+
+    class Hung(MemorySink):
+        def check(self, context: QueryContext) -> dict[str, str | int]:
+            over.wait(5)
+            return dict(super().check(context))
+
+    coordinator = Coordinator(log=MemoryLog(MemoryDisk()), actor="driver", call_timeout_s=0.05)
+    coordinator.join("a", Participant(sink=Hung({"store": "hung"}), guarantee=Guarantee.EXACTLY_ONCE))
+    with pytest.raises(UnavailableError, match="the sink a did not come back from check within"):
+        coordinator.plan(0, run="r")
+    over.set()

@@ -227,14 +227,14 @@ class Coordinator:
         self._drive(state, commands, epoch=plan.epoch, run=run)
 
     def _check(self, name: str) -> Mapping[str, str | int]:
-        each = self._participants[name]
-        offered = each.sink.capabilities.guarantees
+        each, sink = self._participants[name], self._sinks[name]
+        offered = sink.capabilities.guarantees
         if each.guarantee not in offered:
             raise ConfigurationError(
                 f"The sink {name} cannot promise {each.guarantee}; it offers {', '.join(sorted(offered))}.",
                 next_step="Set onceonly.guarantee to what it offers, or take another.",
             )
-        facts = dict(each.sink.check(self._context(name)))
+        facts = dict(sink.check(self._context(name)))
         main = self._participants.get(letters_of(name) or "")
         if main is not None:
             refuse_same_target(name, each.sink, main.sink)
