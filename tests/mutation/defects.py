@@ -1352,8 +1352,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",
         file="coordinator/coordinator.py",
-        before="        if continues is None:\n            look_back(\n",
-        after="        if continues == 0:\n            look_back(\n",
+        before="        if new:\n            look_back(\n",
+        after="        if not new:\n            look_back(\n",
         tests=(PAST + "test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in",),
     ),
     Defect(

@@ -234,3 +234,17 @@ def test_a_target_that_is_another_one_by_now_is_not_compared() -> None:
     lives.sink.place = "elsewhere"
     lives.start({1: 2})
     assert lives.sink.asked == [(0, 0)]
+
+
+def test_a_sink_that_a_start_writes_to_later_is_asked_then() -> None:
+    MemorySink.stores.clear()
+    lives = Lives()
+    lives.start({0: 2})
+    coordinator = Coordinator(log=MemoryLog(lives.disk), actor="driver")
+    coordinator.join("a", Participant(sink=lives.sink, guarantee=Guarantee.EXACTLY_ONCE))
+    continues = None
+    for epoch, sinks in ((1, []), (2, ["a"]), (3, ["a"])):
+        plan = coordinator.plan(epoch, sinks=sinks, run="r", continues=continues)
+        assert lives.sink.asked == ([(0, 2)] if sinks else [])
+        coordinator.decide(plan, [])
+        continues = plan.id

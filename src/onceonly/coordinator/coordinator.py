@@ -145,9 +145,9 @@ class Coordinator:
         names = sorted(self._participants if sinks is None else sinks)
         if continues is None:
             self._facts.clear()
-        for name in names:
-            if name not in self._facts:
-                self._facts[name] = self._check(name)
+        new = [name for name in names if name not in self._facts]
+        for name in new:
+            self._facts[name] = self._check(name)
         taking_part = {name: self._participants[name] for name in names}
         context = protocol.Context(
             epoch=epoch,
@@ -162,10 +162,10 @@ class Coordinator:
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )
-        if continues is None:
+        if new:
             look_back(
                 self._log,
-                {name: each.sink for name, each in taking_part.items()},
+                {name: taking_part[name].sink for name in new},
                 epoch,
                 context=self._context,
                 settings=context.settings,

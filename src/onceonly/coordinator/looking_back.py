@@ -1,4 +1,4 @@
-"""Whether the targets still hold what the log says they were given. Driver, once a start, before the first record."""
+"""Whether the targets still hold what the log says they were given. Driver, before a start's first record for each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from onceonly.model import Handle, Link
     from onceonly.ports import DecisionLog, QueryContext, Sink
 
-EPOCHS_MAX = 10
-"""So many epochs are looked through for the newest one in which a sink has written something."""
+EPOCHS_MAX = 100
+"""So many epochs are looked through for the newest one in which a sink has written something: as many as keep their
+details where the user says nothing else. Some sinks have few rows, and dead letters hardly any."""
 ANSWERS_S = 60.0
 
 
