@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError, SupersededError
+from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError, LogError, SupersededError
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt
 from onceonly.settings.restart import FixedDelay, NoRestart
@@ -78,6 +78,7 @@ def spark_error(inner: BaseException) -> RuntimeError:
 
 
 DELAYED = spark_error(CommitDelayedError("chk-3 waits", next_step="restart"))
+OLDER = spark_error(LogError("has committed epoch 4: an older checkpoint, or a newer run", next_step="see"))
 DOUBT = spark_error(InDoubtError("transaction t-1 of chk-3", next_step="ask the broker"))
 
 
@@ -146,12 +147,12 @@ def test_a_later_build_that_raises_is_a_failure_like_any_other() -> None:
 
 
 class QueryOfALog(FakeQuery):
-    """Has failed by what a restart heals, over a checkpoint."""
+    """Has failed over a checkpoint."""
 
     id = "q"
 
-    def __init__(self, checkpoint: Path) -> None:
-        super().__init__(failure=DELAYED)
+    def __init__(self, checkpoint: Path, failure: BaseException) -> None:
+        super().__init__(failure=failure)
         self._checkpoint = checkpoint
 
     @property
@@ -165,12 +166,18 @@ class QueryOfALog(FakeQuery):
         return str(self._checkpoint)
 
 
+@pytest.mark.parametrize("failure", [DELAYED, OLDER])
 @pytest.mark.parametrize(
     ("applications", "is_over"),
     [(("mine", "other"), True), (("other", "mine"), False), (("other",), False), (("mine",), False)],
 )
 def test_whose_query_another_application_works_on_is_not_started_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, applications: tuple[str, ...], *, is_over: bool
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    applications: tuple[str, ...],
+    failure: BaseException,
+    *,
+    is_over: bool,
 ) -> None:
     monkeypatch.setattr(supervising, "application", lambda _session: "mine")
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
@@ -178,7 +185,7 @@ def test_whose_query_another_application_works_on_is_not_started_again(
     for epoch, application in enumerate(applications):
         log.put_link(Link(epoch=epoch, index=0, kind=LinkKind.COMMIT, plan=f"{application}.1", run="r"))
         log.put_receipt(Receipt(epoch=epoch, index=0, plan="p", outcomes={}, seconds=0.0))
-    builder = Builder(QueryOfALog(tmp_path), FakeQuery())
+    builder = Builder(QueryOfALog(tmp_path, failure if is_over else DELAYED), FakeQuery())
     if not is_over:
         run(builder, restart=FixedDelay(attempts=1, delay_s=1))
         assert len(builder.built) == 2

@@ -46,7 +46,7 @@ def assignment(checkpoint: Path, token: str | None) -> Assignment:
     )
 
 
-@pytest.mark.parametrize(("epoch", "query"), [("6", "q"), ("5", "another"), ("4", "another")])
+@pytest.mark.parametrize(("epoch", "query"), [("", "q"), ("5", "another"), ("4", "another")])
 def test_a_task_of_another_epoch_or_query_refuses_before_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: str, query: str
 ) -> None:
@@ -55,10 +55,11 @@ def test_a_task_of_another_epoch_or_query_refuses_before_it_writes(
         task.write_slot(assignment(tmp_path, None), [])
 
 
-def test_a_task_of_an_epoch_that_another_driver_has_gone_on_after_refuses_and_a_restart_settles_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("epoch", ["4", "6"], ids=["gone on", "offsets taken away"])
+def test_a_task_whose_offsets_another_driver_has_changed_refuses_and_a_restart_settles_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: str
 ) -> None:
-    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("4", "q"))
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context(epoch, "q"))
     with pytest.raises(CheckpointChangedError, match="another driver") as caught:
         task.write_slot(assignment(tmp_path, None), [])
     assert caught.value.restartable

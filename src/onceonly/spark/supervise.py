@@ -104,9 +104,8 @@ class _Job:
         self.stop()
         queries, self._queries = self._queries, ()
         known = find_error(failure)
-        if known is None or known.restartable:
-            # What another driver fences or overwrites looks like a failure that a restart heals.
-            known = next(filter(None, map(superseded, queries)), known)
+        # What another driver fences, overwrites or goes on after looks like many things: an older checkpoint, too.
+        known = next(filter(None, map(superseded, queries)), known)
         now = self._clock.monotonic()
         self._failures.append(now)
         healable = known is None or known.restartable

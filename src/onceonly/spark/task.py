@@ -91,14 +91,14 @@ def _context(assignment: Assignment) -> WriteContext:
         )
     plan, name = assignment.plan, assignment.settings.name
     epoch, query = task.getLocalProperty(EPOCH_PROPERTY), task.getLocalProperty(QUERY_PROPERTY)
-    if query == assignment.query and epoch and int(epoch) < plan.epoch:
-        # Another driver's offsets; whoever starts again sees in the log whose query it is.
+    if query == assignment.query and epoch and int(epoch) != plan.epoch:
+        # Another driver has written offsets, or taken some away. Who starts again sees in the log whose query it is.
         raise CheckpointChangedError(
             f"chk-{epoch} of query {query} was to be written, and Spark's checkpoint is at chk-{plan.epoch} by now: "
-            "another driver has gone on there; nothing was written",
+            "another driver works there; nothing was written",
             next_step="start the query again, as onceonly.supervise does, and let one driver run on a checkpoint",
         )
-    if epoch != str(plan.epoch) or query != assignment.query:
+    if not epoch or query != assignment.query:
         raise ProtocolError(
             f"a task of chk-{epoch} of query {query} was given the plan of chk-{plan.epoch} of query "
             f"{assignment.query}; it refused",

@@ -247,7 +247,8 @@ class Attempt:
         if standing is not None and standing > newest:
             raise LogError(
                 f"Sink {context.sink} of query {context.query} has committed epoch {standing} to {self.target}, "
-                f"and this checkpoint is at epoch {context.epoch}: an older checkpoint was restored. Nothing "
-                "was written.",
-                next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
+                f"and this attempt is of epoch {context.epoch}: an older checkpoint was restored, or a newer run works "
+                "on this one. Nothing was written.",
+                next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new "
+                "one and accept that rows are repeated",
             )
