@@ -521,7 +521,7 @@ DEFECTS: Final = (
         group=DECISION,
         what="Spark's files are synced before a decision, and their names are not",
         file="checkpoint/syncing.py",
-        before='            background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)\n',
+        before='                background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)\n',
         after="",
         tests=(SYNCING + "test_all_files_of_sparks_and_their_folders_are_synced_the_first_time",),
     ),

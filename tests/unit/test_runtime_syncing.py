@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,6 +122,76 @@ def test_a_file_that_was_replaced_is_synced_again(checkpoint: Path, synced: Sync
     (checkpoint / "offsets/new").replace(checkpoint / "offsets/1")
     sync.sync()
     assert synced.again() == {"offsets/1", "offsets"}
+
+
+def test_a_file_that_is_still_being_written_is_synced_again_though_its_folder_does_not_change(
+    checkpoint: Path, synced: Synced
+) -> None:
+    copied = checkpoint / "state/0/1/SSTs/000008.sst"
+    write(copied, "half")
+    long_ago = time.time_ns() - 60 * 10**9
+    os.utime(copied.parent, ns=(long_ago, long_ago))
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    synced.again()
+    with copied.open("a") as file:
+        file.write("the rest")
+    sync.sync()
+    assert synced.again() >= {"state/0/1/SSTs/000008.sst"}
+    os.utime(copied, ns=(long_ago, long_ago))
+    sync.sync()
+    synced.again()
+    with copied.open("a") as file:
+        file.write("nobody writes again after a while")
+    sync.sync()
+    assert "state/0/1/SSTs/000008.sst" not in synced.again(), "it was looked at no more"
+
+
+def test_a_source_that_has_the_name_of_our_folder_is_synced(checkpoint: Path, synced: Synced) -> None:
+    write(checkpoint / "sources/onceonly/0")
+    CheckpointSync(checkpoint).sync()
+    assert synced.again() >= {"sources/onceonly/0", "sources/onceonly"}
+
+
+def test_what_a_try_that_was_given_up_still_syncs_is_waited_for(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, begun, ends = threading.Event(), threading.Event(), []
+
+    def slow(path: Path) -> None:
+        if path.name == "1.zip":
+            begun.set()
+            assert going_on.wait(10)
+            ends.append("synced")
+
+    monkeypatch.setattr(disk, "sync", slow)
+    sync = CheckpointSync(checkpoint)
+    threads = [threading.Thread(target=lambda: ends.append(sync.sync())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        assert begun.wait(10)
+    threads[1].join(0.05)
+    assert ends == []
+    going_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert ends[0] == "synced"
+
+
+def test_notes_of_applications_of_former_days_are_taken_away(checkpoint: Path) -> None:
+    folder = checkpoint / "onceonly"
+    for name, age_s in (("synced.old", 2 * 86_400), ("synced.young", 3_600), ("identity.json", 2 * 86_400)):
+        write(folder / name)
+        os.utime(folder / name, (time.time() - age_s,) * 2)
+    planner = CheckpointSync(checkpoint)
+    planner.begin(plan())
+    assert planner.wait(plan()) == ""
+    assert {path.name for path in folder.iterdir()} == {
+        "links",
+        "synced.young",
+        "synced.app",
+        "identity.json",
+    }
 
 
 def test_files_that_spark_clears_away_meanwhile_are_no_failure(
@@ -240,8 +311,10 @@ def test_without_a_word_of_the_planner_nothing_is_decided(
 ) -> None:
     monkeypatch.setattr(syncing, "_MISSING_S", 0.01)
     assert "does not tell" in CheckpointSync(checkpoint).wait(plan())
-    CheckpointSync(checkpoint).begin(plan("app.2"))
+    other = CheckpointSync(checkpoint)
+    other.begin(plan("app.2"))
     assert "does not tell" in CheckpointSync(checkpoint).wait(plan()), "another plan's is no answer"
+    assert other.wait(plan("app.2")) == ""
 
 
 def test_the_state_that_the_tasks_left_is_synced_by_itself_with_the_folders_above_it(

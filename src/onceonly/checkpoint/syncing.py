@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitTimeoutError
@@ -44,6 +45,7 @@ _SETTLED_S = 2.0
 _PARENTS_MAX = 3
 _SMALL_BYTES_MAX = 1024 * 1024
 _NOTE = "synced"
+_OLD_S = 86_400.0
 # What Spark sets in its Python workers (org.apache.spark.api.python.PythonWorkerFactory), and where they live on.
 _WORKERS = "PYTHON_WORKER_FACTORY_"
 _REUSED = "SPARK_REUSE_WORKER"
@@ -72,6 +74,7 @@ class CheckpointSync:
         self._checkpoint = checkpoint
         self._known: dict[Path, _Folder] = {}
         self._running: tuple[str, Future[str]] | None = None
+        self._lock = threading.Lock()
 
     def begin(self, plan: Plan) -> None:
         """Begin the syncs of an epoch that was just planned. Planner or driver, once a try.
@@ -80,10 +83,13 @@ class CheckpointSync:
         """
         note = _Note(self._checkpoint, plan)
         note.put(done=False)
+        first = self._running is None
 
         def work() -> str:
             why = self.sync()
             note.put(done=True, why=why)
+            if first:
+                _drop_old_notes(self._checkpoint)
             return why
 
         self._running = (plan.id, background.begin("onceonly-sync", work))
@@ -110,18 +116,20 @@ class CheckpointSync:
         failed in a process before this one would be answered with success now. Folders that have not changed are not
         listed again.
         """
-        try:
-            if not self._known:
-                for path in self._small():
-                    _renew(path)
-            files, folders = self._changes()
-            background.spread("onceonly-sync", _sync, files, threads_max=_THREADS_MAX)
-            background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)
-        except OSError as error:
-            # What was taken for durable when it was listed may not be.
-            self._known.clear()
-            return f"{error.filename or self._checkpoint}: {error.strerror or error}"
-        return ""
+        # What a try that was given up still syncs is listed already, and not durable yet.
+        with self._lock:
+            try:
+                if not self._known:
+                    for path in self._small():
+                        _renew(path)
+                files, folders = self._changes()
+                background.spread("onceonly-sync", _sync, files, threads_max=_THREADS_MAX)
+                background.spread("onceonly-sync", _sync, folders, threads_max=_THREADS_MAX)
+            except OSError as error:
+                # What was taken for durable when it was listed may not be.
+                self._known.clear()
+                return f"{error.filename or self._checkpoint}: {error.strerror or error}"
+            return ""
 
     def _small(self) -> list[Path]:
         """Return the files that a start reads first: the query's id, the newest barriers, commit and lists of files."""
@@ -149,7 +157,8 @@ class CheckpointSync:
                 changed_ns = folder.stat().st_mtime_ns
                 known = self._known.get(folder)
                 if known is None or not known.settled or known.changed_ns != changed_ns:
-                    before, known = known, _listed(folder, changed_ns)
+                    own = FOLDER if folder == self._checkpoint else ""
+                    before, known = known, _listed(folder, changed_ns, own)
                     new = [
                         name
                         for name, file in known.files.items()
@@ -172,12 +181,13 @@ class CheckpointSync:
         return files, folders
 
 
-def _listed(folder: Path, changed_ns: int) -> _Folder:
-    listed = _Folder(changed_ns, settled=time.time_ns() - changed_ns > _SETTLED_S * 1e9)
+def _listed(folder: Path, changed_ns: int, own: str) -> _Folder:
+    """List a folder, without one of its folders: the log, which is durable by itself."""
+    listed, newest_ns = _Folder(changed_ns), changed_ns
     with os.scandir(folder) as entries:
         for entry in entries:
-            # Files that Spark has not given a name yet, and the log's own, which is durable by itself.
-            if entry.name.endswith(".tmp") or entry.name == FOLDER:
+            # What ends so has not been given its name yet.
+            if entry.name.endswith(".tmp") or entry.name == own:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 listed.folders.append(entry.name)
@@ -187,7 +197,10 @@ def _listed(folder: Path, changed_ns: int) -> _Folder:
             except FileNotFoundError:
                 continue
             listed.files[entry.name] = (about.st_ino, about.st_mtime_ns, about.st_size)
+            newest_ns = max(newest_ns, about.st_mtime_ns)
     listed.folders.sort()
+    # A file that grows changes no folder: Spark copies RocksDB's files beside the epochs, under their last names.
+    listed.settled = time.time_ns() - newest_ns > _SETTLED_S * 1e9
     return listed
 
 
@@ -268,6 +281,14 @@ class _Note:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
         return noted if noted.plan == self._plan else None
+
+
+def _drop_old_notes(checkpoint: Path) -> None:
+    """Take away what applications of former days have left: a job that is started by a clock has many."""
+    with contextlib.suppress(OSError):
+        for path in (checkpoint / FOLDER).glob(f"{_NOTE}.*"):
+            if time.time() - path.stat().st_mtime > _OLD_S:
+                path.unlink(missing_ok=True)
 
 
 def _ends_soon() -> bool:
