@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from onceonly.errors import CheckpointChangedError
+from onceonly.settings.query import QuerySettings
 from onceonly.spark import epoch
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
 
@@ -51,3 +52,16 @@ def test_an_epoch_that_another_driver_has_gone_on_after_is_settled_by_a_restart(
     with pytest.raises(CheckpointChangedError, match="chk-13 by now: another driver") as caught:
         epoch._belongs(frame(listed=True), 0, location)
     assert caught.value.restartable
+
+
+@pytest.mark.parametrize(("noted", "first"), [(None, 13), (6, 7), (12, 13), (13, 13)])
+def test_a_run_begins_where_spark_had_noted_epochs_to_though_its_function_passed_some_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noted: int | None, first: int
+) -> None:
+    location = checkpoint(tmp_path)
+    monkeypatch.setattr(epoch, "_begun", {})
+    monkeypatch.setattr(epoch, "_belongs", lambda *_: (QUERY, RUN))
+    monkeypatch.setattr("onceonly.spark.starting.noted_before", lambda _location: noted)
+    for number in (13, 14):
+        epoch.Epoch(frame(listed=True), number, QuerySettings(checkpoint=location))
+        assert epoch._begun == {QUERY: (RUN, first)}

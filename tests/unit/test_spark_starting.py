@@ -40,6 +40,10 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
             self.told.append((func,))
             return self
 
+        def queryName(self, queryName: str) -> Writer:  # noqa: N802, N803  PySpark's
+            self.told.append((queryName,))
+            return self
+
         def start(self, path: str | None = None, format: str | None = None, **options: object) -> Writer:  # noqa: A002  PySpark's
             self.told.append((path, format, *options.items()))
             return self
@@ -72,6 +76,38 @@ def test_a_query_by_a_format_of_ours_has_its_checkpoint_mended(writer: type[Any]
         metadata = torn(tmp_path / str(number))
         start(writer(), str(metadata.parent))
         assert not metadata.exists()
+
+
+def test_a_checkpoint_where_the_session_puts_it_is_mended(writer: type[Any], tmp_path: Path) -> None:
+    class Session:
+        class conf:  # noqa: N801  Spark's name
+            @staticmethod
+            def get(_name: str, _default: None) -> str:
+                return f"file:{tmp_path}/"
+
+    writer._spark = Session
+    tell: list[Any] = [
+        lambda w, name: w.format("onceonly.kafka").queryName(name).start(),
+        lambda w, name: w.format("onceonly.kafka").start(queryName=name),
+    ]
+    for number, start in enumerate(tell):
+        metadata = torn(tmp_path / str(number))
+        start(writer(), str(number))
+        assert not metadata.exists()
+    writer().format("onceonly.kafka").start()  # without a name: refused later
+
+
+def test_how_far_spark_had_noted_epochs_is_known_of_each_start(writer: type[Any], tmp_path: Path) -> None:
+    assert starting.noted_before(str(tmp_path)) is None
+    begin = writer().option("checkpointLocation", f"file:{tmp_path}").foreachBatch(print).start
+    begin()
+    assert starting.noted_before(str(tmp_path)) == -1
+    (tmp_path / "commits").mkdir()
+    for epoch in (8, 12):
+        (tmp_path / "commits" / str(epoch)).touch()
+    assert starting.noted_before(str(tmp_path)) == -1
+    begin()
+    assert starting.noted_before(str(tmp_path)) == 12
 
 
 def test_a_query_whose_checkpoint_holds_our_log_is_ours(writer: type[Any], tmp_path: Path) -> None:

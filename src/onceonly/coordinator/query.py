@@ -156,8 +156,8 @@ class QueryCoordinator:
     ) -> Plan:
         """Resolve an epoch before its tasks run. Raises a typed error where the query must stop.
 
-        ``sinks`` are the names of those that it writes to, None for all. ``since`` is the first epoch that this run of
-        the query has brought here, if known: what was passed by before may be taken over, not what this run passed by.
+        ``sinks`` are the names of those that it writes to, None for all. ``since`` is the first epoch of this run of
+        the query, if known: what was passed by before may be taken over, not what this run passed by.
         ``repeats`` tells, for a drain, whether Spark's plan promises the same rows each time.
         """
         last, self._last = self._last, None

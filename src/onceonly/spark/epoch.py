@@ -16,7 +16,7 @@ from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name
 from onceonly.settings.registry import BUILT_IN
-from onceonly.spark import spans
+from onceonly.spark import spans, starting
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
@@ -44,7 +44,7 @@ _COORDINATORS_MAX = 32
 _coordinators: Kept[tuple[QuerySettings, str], QueryCoordinator] = Kept(_COORDINATORS_MAX)
 # By query: the run and the epoch that were carried out last.
 _carried_out: dict[str, tuple[str, int]] = {}
-# By query: the newest run, and the first epoch that it brought here, whatever became of it.
+# By query: the newest run, and its first epoch, whatever became of it.
 _begun: dict[str, tuple[str, int]] = {}
 
 
@@ -114,7 +114,9 @@ class Epoch:
         self._open = False
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
         if self._query not in _begun or _begun[self._query][0] != self._run:
-            _begun[self._query] = (self._run, batch_id)
+            # The user's function may have returned early in earlier ones.
+            before = starting.noted_before(settings.checkpoint)
+            _begun[self._query] = (self._run, batch_id if before is None else min(before + 1, batch_id))
         if _carried_out.get(self._query) == (self._run, batch_id):
             # The log would take it for a replay, and a replay writes nothing.
             raise ConfigurationError(

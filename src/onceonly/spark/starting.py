@@ -9,15 +9,17 @@ The wrapping is done once in a process, by ``register``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, checkpoint_path
-from onceonly.settings.query import START
+from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
 from onceonly.spark import spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 
@@ -26,11 +28,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceonly")
 
-_LOCATION = "checkpointlocation"
+_LOCATION, _NAME = CHECKPOINT, "queryname"
+_SESSION = "spark.sql.streaming.checkpointLocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
 # What is no option: a sink may have one that is called format.
 _FORMAT, _OURS = ".format()", ".foreachbatch()"
+# By checkpoint: the newest epoch that Spark had noted when a query was started on it last, -1 for none.
+_noted_before: dict[str, int] = {}
+
+
+def noted_before(location: str) -> int | None:
+    """Say up to where Spark had noted epochs when the query was started; None where nobody saw its start. Driver."""
+    return _noted_before.get(str(checkpoint_path(location).resolve()))
 
 
 def install() -> None:
@@ -58,13 +68,14 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     writer.options = noting(writer.options, lambda **options: options)
     writer.format = noting(writer.format, lambda source: {_FORMAT: source})
     writer.foreachBatch = noting(writer.foreachBatch, lambda func: {_OURS: _is_ours(func) or None})
+    writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
 
     @functools.wraps(real_start)
     def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
         _note(self, lambda: {**more, _FORMAT: args[1] if len(args) > 1 else more.get("format")})
         noted = getattr(self, _NOTED)
-        if _look(noted):
+        if _look(noted, _location(self, noted)):
             _warn(self)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
             self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")
@@ -81,7 +92,7 @@ def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noq
         return
     noted = {
         **getattr(writer, _NOTED),
-        **{key: told[key] for key in (_LOCATION, _FORMAT, _OURS) if key in told},
+        **{key: told[key] for key in (_LOCATION, _NAME, _FORMAT, _OURS) if key in told},
     }
     object.__setattr__(writer, _NOTED, noted)
 
@@ -92,9 +103,21 @@ def _is_ours(function: object) -> bool:
     return type(function).__module__ == f"{__package__}.foreach_batch"
 
 
-def _look(told: Mapping[str, str]) -> bool:
+def _location(writer: Any, told: Mapping[str, str]) -> str:  # noqa: ANN401  PySpark's
+    """Return where Spark will have the query's checkpoint; empty where that cannot be told."""
+    given = {name: told[name] for name in (_LOCATION, _NAME) if told.get(name)}
+    if _LOCATION in given:
+        return given[_LOCATION]
+    try:
+        session = writer._spark.conf.get(_SESSION, None)  # noqa: SLF001  there is no other way to it
+        return with_checkpoint(given, session).get(_LOCATION, "")
+    except Exception as error:  # noqa: BLE001  a query without a name is refused later
+        log.debug("Where the query's checkpoint will be is not known: %s", error)
+        return ""
+
+
+def _look(told: Mapping[str, str], location: str) -> bool:
     """Mend the checkpoint of a query of ours; say whether it is one."""
-    location = told.get(_LOCATION)
     if not location:
         return False
     try:
@@ -104,6 +127,10 @@ def _look(told: Mapping[str, str]) -> bool:
     is_ours = _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir()
     if is_ours:
         mend(checkpoint)
+    # Of any query: a function of the user's may write by onceonly.epoch.
+    with contextlib.suppress(OSError):
+        committed = SparkCheckpoint(location, checkpoint).committed()
+        _noted_before[str(checkpoint.resolve())] = max(committed, default=-1)
     return is_ours
 
 
