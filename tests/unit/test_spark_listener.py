@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events
+from onceonly.log.presence import present
 from onceonly.log.progress import OperatorReport, ProgressFiles, SourceReport
 from onceonly.log.runs import Run, RunFiles
 from onceonly.model import Stamp
+from onceonly.spark import spans
 from onceonly.spark.listener import _Listener, _Proxy, install, parse
 
 if TYPE_CHECKING:
@@ -125,6 +127,25 @@ def test_a_run_is_noted_with_its_time_and_place_once_there_is_a_log(tmp_path: Pa
     spark.onQueryTerminated(Java(runId=Java()))
     (ended,) = RunFiles(tmp_path).newest()
     assert (ended.began, ended.ended >= run.began.at) == (run.began, True)
+
+
+def test_a_run_is_alive_in_its_first_epoch_once_its_log_is_asked_about(tmp_path: Path) -> None:
+    session = Session(f"file:{tmp_path}")
+    listener = _Listener(session)  # type: ignore[arg-type]
+    _Proxy(listener).onQueryStarted(Java())
+    spans.asked.append(listener.asked)
+    try:
+        (tmp_path / "onceonly").mkdir()
+        (tmp_path / "onceonly/identity.json").touch()
+        assert present(str(tmp_path)) is None
+        spans.read("another query")
+        assert present(str(tmp_path)) is None
+        spans.read(REPORT["runId"])  # this JVM gives one name to all
+        assert present(str(tmp_path)) == f"host {socket.gethostname()}, process {os.getpid()} (driver)"
+    finally:
+        spans.asked.remove(listener.asked)
+    _Proxy(listener).onQueryTerminated(Java(runId=Java()))
+    assert present(str(tmp_path)) is None
 
 
 def test_the_newest_hundred_runs_are_kept_and_a_damaged_report_is_for_nobody(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.log.runs import Run, RunFiles
+from onceonly.spark import spans
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def install(spark: SparkSession) -> None:
     if spark in _installed:
         return
     try:
-        spark.streams.addListener(_Listener(spark))
+        listener = _Listener(spark)
+        spark.streams.addListener(listener)
+        spans.asked.append(listener.asked)
         _installed.add(spark)
     except Exception as error:  # noqa: BLE001  only the view of the operator is poorer
         log.debug("No streaming listener: %s", error)
@@ -54,22 +57,22 @@ def install(spark: SparkSession) -> None:
 class _Watched:
     """One run of one query."""
 
-    def __init__(self, location: str, run: str) -> None:
+    def __init__(self, location: str, run: str, query: str = "") -> None:
         self.location = location
+        self.query = query
         self.path = checkpoint_path(location)
         self.files = ProgressFiles(self.path)
         self.presence: Presence | None = None
         self.run = Run(run=run, began=stamps.now())
+        self._lock = threading.Lock()
 
     def is_ours(self) -> bool:
         """Whether the checkpoint has our log by now; its planner makes it in the first epoch."""
-        if self.presence is not None:
-            return True
-        if not (self.path / FOLDER / NAME).exists():
-            return False
-        self.presence = Presence.hold(self.location, actor="driver")
-        self._note(self.run)
-        return True
+        with self._lock:
+            if self.presence is None and (self.path / FOLDER / NAME).exists():
+                self.presence = Presence.hold(self.location, actor="driver")
+                self._note(self.run)
+            return self.presence is not None
 
     def close(self) -> None:
         """The run is over, also one that made the log since it was looked for last."""
@@ -107,11 +110,19 @@ class _Listener(StreamingQueryListener):
         query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
         location = str(query.streamingQuery().resolvedCheckpointRoot())
         run = str(jevent.runId().toString())
-        watched = _Watched(location, run)
+        watched = _Watched(location, run, str(jevent.id().toString()))
         watched.is_ours()
         repeats.note(watched.path, _may_differ(query))
         with self._lock:
             self._runs[run] = watched
+
+    def asked(self, query: str) -> None:
+        """Show that a run is alive in its first epoch, too, which may be long; nothing is reported before its end."""
+        with self._lock:
+            runs = [each for each in self._runs.values() if each.query == query]
+        with contextlib.suppress(OSError):
+            for each in runs:
+                each.is_ours()
 
     def progressed(self, jevent: Any) -> None:  # noqa: ANN401
         """Write down one report."""
