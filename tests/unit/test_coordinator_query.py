@@ -99,6 +99,20 @@ def test_a_function_that_passed_onceonly_by_is_told_so_and_the_next_step_works(
     run(restarted(tmp_path, adopt=False), 3)
 
 
+def test_an_epoch_whose_note_of_sparks_a_loss_of_power_took_is_noted_where_a_later_one_is(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    run(coordinator, 0)
+    complete(tmp_path, 0)
+    for epoch in (1, 2, 3):
+        barrier(tmp_path, epoch)
+    complete(tmp_path, 2)
+    with pytest.raises(AdoptionError, match="chk-1: another sink wrote it"):
+        restarted(tmp_path, adopt=False).plan(3)
+    run(restarted(tmp_path, adopt=True), 3)
+    assert links(tmp_path)["1.0"] == links(tmp_path)["2.0"] == ("SKIPPED", "foreign")
+
+
 def test_an_epoch_in_which_nothing_was_new_is_gone_on_after_by_itself(
     coordinator: QueryCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from onceonly.checkpoint.torn import mend
 from onceonly.log import codec, names
 from onceonly.log.identity import Identity
+from onceonly.log.presence import Presence
 from onceonly.model import Link, LinkKind
 
 if TYPE_CHECKING:
@@ -141,6 +142,21 @@ def test_the_state_of_a_first_epoch_that_begins_anew_is_taken_away_and_no_other(
     assert mend(tmp_path) == ()
     put(tmp_path, "offsets/0", f"v1\n{METADATA}\n-")
     assert mend(tmp_path) == ()
+
+
+def test_a_first_epoch_that_a_living_driver_is_at_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceonly.checkpoint.torn._ENDS_S", 0.1)
+    put(tmp_path, "metadata", QUERY)
+    put(tmp_path, "offsets/0", BARRIER % 0)
+    put(tmp_path, "sources/0/0", LIST % (0, 0))
+    put(tmp_path, "state/0/0/1.delta", "rows")
+    (tmp_path / "onceonly").mkdir()
+    holding = Presence.hold(str(tmp_path))
+    assert mend(tmp_path) == ()
+    holding.close()
+    assert set(mend(tmp_path)) == {"offsets/0", "state"}
 
 
 def test_a_compacted_list_is_a_list(checkpoint: Path) -> None:

@@ -16,13 +16,14 @@ import logging
 import re
 import shutil
 import struct
+import time
 import zlib
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
 from onceonly.durable import disk
 from onceonly.errors import OnceonlyError
-from onceonly.log import codec, identity, names
+from onceonly.log import codec, identity, names, presence
 from onceonly.model import Link, LinkKind
 from onceonly.stores.folder import LocalStore
 
@@ -45,6 +46,8 @@ _TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
+# A query's end is told to its listener a moment later.
+_ENDS_S, _LOOK_S = 2.0, 0.05
 
 
 def mend(checkpoint: Path) -> tuple[str, ...]:
@@ -179,7 +182,8 @@ class _Torn:
         """Take away what stands where Spark begins its first epoch: over empty folders only, and nobody decided it.
 
         A process that dies in its first epoch leaves a temporary file there, too. What Spark writes of a state then may
-        be torn, which only Spark could tell: so a first epoch with state is planned anew.
+        be torn, which only Spark could tell: so a first epoch with state is planned anew. Where another driver is about
+        to decide it, nothing is torn.
         """
         if self._decided >= 0 or self._newest_first("commits"):
             return
@@ -188,7 +192,8 @@ class _Torn:
         # States of later epochs are somebody's, though nothing says whose.
         is_first = bool(versions) and all(int(found[1]) <= 1 for found in versions if found)
         barriers = self._newest_first("offsets")
-        if barriers and not is_first:
+        # Whoever was at work until a moment ago may have decided it.
+        if (barriers and not is_first) or self._is_at_work() or self._newest_decided() >= 0:
             return
         for barrier in barriers:
             yield _remove(barrier)
@@ -200,6 +205,16 @@ class _Torn:
             shutil.rmtree(state)
             disk.sync(self._checkpoint)
             yield state
+
+    def _is_at_work(self) -> bool:
+        """Say whether a run works here; it shows itself from its first plan on. One that just ended is waited for."""
+        began = time.monotonic()
+        with contextlib.suppress(OnceonlyError):  # it cannot be told
+            while presence.present(str(self._checkpoint)) is not None:
+                if time.monotonic() - began > _ENDS_S:
+                    return True
+                time.sleep(_LOOK_S)
+        return False
 
     def _newest_first(self, folder: str) -> list[Path]:
         found = [path for path in _children(self._checkpoint / folder) if path.name.isdecimal()]
