@@ -237,6 +237,23 @@ def test_the_setting_of_the_sink_expires_beside_the_query(
     assert bench.ids() == list(range(6, 12))
 
 
+@pytest.mark.parametrize(("files_max", "seconds_max"), [(2, 1e9), (10_000, -1.0)], ids=["files", "time"])
+def test_what_is_too_much_beside_one_epoch_goes_beside_the_next_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_max: int, seconds_max: float
+) -> None:
+    monkeypatch.setattr(expiry, "_FILES_MAX", files_max)
+    monkeypatch.setattr(expiry, "_SECONDS_MAX", seconds_max)
+    bench = Files(tmp_path / "t")
+    written(bench, range(6))
+    expire(bench, 0.0, grace_s=3600.0)
+    retention = expiry.Retention(bench.store, bench.target, older_s=1e9, grace_s=0.0)
+    left = []
+    for _ in range(5):
+        retention.look(folder_of(bench), 9)
+        left.append(len(bench.visible()))
+    assert left == [10, 8, 6, 4, 4]
+
+
 def test_a_mark_whose_temporary_file_the_query_cleared_away_is_put_again(tmp_path: Path) -> None:
     bench = Files(tmp_path / "t")
     written(bench, range(4))

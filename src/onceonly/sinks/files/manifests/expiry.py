@@ -39,7 +39,9 @@ the one before may be read by who has just listed it."""
 GRACE_S = 3600.0
 """How long files stay once their epochs are out of the manifests. An hour: longer than most queries read."""
 _FILES_MAX = 10_000
-"""So many files are removed beside a query's epoch; the rest goes after the next ones."""
+"""So many files are removed beside a query's epoch; the rest goes after the next one."""
+_SECONDS_MAX = 1.0
+"""So long it may take there, to the end of an old epoch."""
 _PAUSE_S = 60.0
 
 
@@ -115,12 +117,22 @@ def due(
         raise unavailable(f"what is old in {folder} could not be looked up", error) from error
 
 
-def carry_out(store: Store, target: Path, folder: Path, found: Due, *, files_max: int | None = None) -> Due:
+def carry_out(
+    store: Store,
+    target: Path,
+    folder: Path,
+    found: Due,
+    *,
+    files_max: int | None = None,
+    seconds_max: float | None = None,
+) -> Due:
     """Do what is due, in the durable order; give what was done. Idempotent, also beside others who do the same.
 
-    ``files_max`` bounds how many files are removed: whole epochs until there are so many. A file that somebody took
-    away is no error; one with another length than was listed is somebody else's, and stays.
+    ``files_max`` and ``seconds_max`` bound how many files are removed: whole epochs until there are so many, or so much
+    time is over. A file that somebody took away is no error; one with another length than was listed is somebody
+    else's, and stays.
     """
+    began = time.monotonic()
     try:
         if found.expiring:
             marks.put(store, folder, "expired", found.expiring[-1].epoch)
@@ -129,6 +141,8 @@ def carry_out(store: Store, target: Path, folder: Path, found: Due, *, files_max
         folders: set[Path] = set()
         for old in found.removing:
             if files_max is not None and count >= files_max:
+                break
+            if seconds_max is not None and removed and time.monotonic() - began > seconds_max:
                 break
             for file in old.files:
                 place = _place(target, file, folder)
@@ -175,13 +189,17 @@ class Retention:
             found = due(
                 self._store, self._target, folder, older_s=self._older_s, grace_s=self._grace_s, before=epoch
             )
-            carry_out(self._store, self._target, folder, found, files_max=_FILES_MAX)
+            done = carry_out(
+                self._store, self._target, folder, found, files_max=_FILES_MAX, seconds_max=_SECONDS_MAX
+            )
         except OnceonlyError as error:
             log.warning(
                 "Old epochs of %s were not removed, and the next try goes on: %s", self._target, error
             )
             return
-        if not (found.waiting or found.expiring or found.removing) and found.next_s is not None:
+        if len(done.removing) < len(found.removing):
+            self._next = now  # else a query with many files would be ahead for ever
+        elif not (found.waiting or found.expiring or found.removing) and found.next_s is not None:
             # Until then there is nothing to be read.
             self._next = now + max(found.next_s, _PAUSE_S)
 
