@@ -48,7 +48,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(abc|collections|enum|pa|pathlib|pyarrow|pyspark|rich|typing)\..*"),
     (r"py:class", r"[A-Z][\w.]*(\[.*)?"),
     # The same things under their public names are on the page.
-    (r"py:.*", r"onceonly\.(embedded|model|options|ports|runtime|spark)\..*"),
+    (r"py:.*", r"onceonly(_proof)?\.(auditor|campaign|conformance|model|options|ports|runtime|spark)\..*"),
 ]
 
 

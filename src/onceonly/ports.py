@@ -166,8 +166,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     declared: ClassVar[tuple[Option, ...]] = ()
     """The options that the sink understands; any other is refused. What is marked secret is never shown."""
     letter_columns: ClassVar[tuple[str, ...]] = LETTER_COLUMNS
-    """What the sink gets of a dead letter, where it takes those of another one: a choice of ``LETTER_COLUMNS``, the
-    refused row's ``key`` (binary), and ``value``: the whole letter as a JSON text."""
+    """What the sink gets of a dead letter, where it takes those of another one; a choice of ``LETTER_COLUMNS``, the
+    refused row's ``key`` (binary), and ``value``, the whole letter as a JSON text."""
     place: str = ""
     """A folder in the query's checkpoint, set before any other call, for what sinks keep there; perhaps not made yet.
     Empty where a sink is made without a query."""

@@ -1,4 +1,4 @@
-"""``onceonly transactions``: what is decided and not known to be committed, and settling it with the job down."""
+"""``onceonly transactions``: what is decided and not known to be committed, and resolving it with the job down."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_MAX = 50
 
 @click.group()
 def transactions() -> None:
-    """Look at the transactions of queries, and settle them while the job is down.
+    """Look at the transactions of queries, and resolve them while the job is down.
 
     PATH is a checkpointLocation, or a folder above several; the current folder if it is left out.
     """

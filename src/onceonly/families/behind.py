@@ -9,8 +9,8 @@ from onceonly.errors import TargetBehindError
 OPTION = "onceonly.target.behind"
 STOP, GO_ON = "stop", "go-on"
 DOC = (
-    f"where the target has gone back behind the newest complete epoch (a backup was restored): {STOP}, the default; "
-    f"{GO_ON}: without the epochs that are not there any more, with a warning"
+    f"what becomes of the query where the target lacks complete epochs, as a backup was restored: {STOP}, the default, "
+    f"stops it before the first record; {GO_ON} warns and goes on without them"
 )
 
 log = logging.getLogger("onceonly")

@@ -1,4 +1,4 @@
-"""``transactions resolve``: what a start of the query would settle, settled with the job down.
+"""``transactions resolve``: what a start of the query would do, done with the job down.
 
 It plans the newest epoch, as a run would, and drops the plan: what is decided is committed, everything else that
 the query has open is fenced and aborted under an ABORT link of this plan. Killed anywhere, it is run again; a run

@@ -34,10 +34,11 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
 ) -> World:
     """Read the outside world after the faults are over. Anywhere; changes nothing; the query must be down.
 
-    ``sinks`` gives a reader for every sink of the query, under the name that its decisions use. ``checkpoint`` is
-    the query's, ``events`` the folder of its event log, ``during`` what watchers saw. The rest is as in
-    :class:`World`. Readers are not closed. Dead letters are read by a :class:`LettersReader`, and count as rows of the
-    sink that refused them.
+    ``inputs`` is every row that went in. ``sinks`` gives a reader for every sink of the query, under the name that its
+    decisions use. ``checkpoint`` is the query's; without it only rows are compared. ``events`` is the folder of its
+    event log (``ONCEONLY_EVENTS``), which tells when epochs were decided: not if the query's clock was moved.
+    ``during`` is what watchers saw. The rest is as in :class:`World`. Readers are not closed. Dead letters are read by
+    a :class:`LettersReader`, and count as rows of the sink that refused them.
 
     Raises:
         ConfigurationError: a sink has decisions or rows and no reader; there is no decision log.

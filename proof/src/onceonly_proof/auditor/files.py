@@ -34,11 +34,12 @@ def parse_line(line: bytes) -> tuple[bytes | None, bytes]:
 
 
 class FilesReader:
-    """Reads the files of a folder that any reader sees: no name on the way begins with a dot or ``_``.
+    """Reads the lines of a folder's files that any reader sees: no name on the way begins with a dot or ``_``.
 
-    Fulfils ``Reader``. ``staging`` is the sink's folder of temporary names, below it ``query`` if others write
-    there too. A file is read once and again only if it was changed, so that it can be looked at often. ``taken`` is
-    where a consumer puts the files that it takes away, under their names: what it has is visible for good.
+    Fulfils ``Reader``. ``parse`` makes a row of a line. ``staging`` is the sink's folder of temporary names, below it
+    ``query`` if others write there too. A file is read once and again only if it was changed, so that it can be looked
+    at often. ``taken`` is where a consumer puts the files that it takes away, under their names: what it has is visible
+    for good.
     """
 
     def __init__(

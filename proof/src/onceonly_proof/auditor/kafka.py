@@ -40,9 +40,10 @@ class Record:
 
 
 class KafkaReader:
-    """Reads one topic that a sink writes; fulfils ``Reader`` and ``LooksBehind``.
+    """Reads one topic that a sink writes, as ``read_committed``; fulfils ``Reader`` and ``LooksBehind``.
 
-    ``transactions`` is how the transactional ids of the query begin; those of others are none of our business.
+    It also tells what lies beyond the last stable offset, and which transactions are open. ``transactions`` is how the
+    transactional ids of the query begin: with the prefix alone, those of other queries count, too.
     With ``newest_only`` a partition's last record of each key counts alone, as after compaction: for an upsert sink.
     """
 

@@ -117,7 +117,7 @@ class World:
     one row, its newest. ``at_end`` is what a fresh reader gets after the faults are over, ``during`` what watching
     readers got meanwhile. ``uncommitted`` is what is in the targets beyond the point where a ``read_committed``
     reader stands now. ``decisions`` is None where there is no log to compare with. ``drained`` says that the query
-    has had the time to write all its input; if not, only what lies before the last settled barrier is due.
+    has had the time to write all its input; if not, only what lies before the last receipt is due.
     Rows of ``keyless`` sinks show no key.
     """
 

@@ -42,12 +42,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     anomalies: Counts
     """What breaks the guarantee, by every name that the auditor knows, zero too."""
     allowed: Counts = {}
-    """What the auditor found and the guarantee allows: duplicates under at-least-once."""
+    """What the auditor found and the guarantee allows, such as duplicates under at-least-once."""
     examples: tuple[str, ...] = ()
     recovery_s: tuple[float, ...] = ()
     """From each death to the first newly visible row."""
     trouble: tuple[str, ...] = ()
-    """What went wrong besides the faults, one sentence each: a round with any proves nothing."""
+    """What went wrong besides the faults, one sentence each. A round with any proves nothing."""
     not_audited: str = ""
     """Why the outside world could not be read, where it could not."""
     dear: bool = True
@@ -122,18 +122,26 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A report, as it stands in the file. Made by ``fold``, ``add`` and ``read`` only."""
 
     version: int
+    """Of the format, 2."""
     verdict: Verdict
     why: tuple[str, ...]
+    """A sentence for each finding and doubt."""
     seed: int
+    """Of the last call."""
     crashes: int
+    """Processes, or process trees, that died by a fault."""
     faults: Counts
+    """Those that fired."""
     armed: Counts
     anomalies: Counts
     allowed: Counts
+    """What was found and the guarantee allows."""
     examples: tuple[str, ...]
+    """The first few findings in words."""
     traces: Counts = {}
     """How many event logs the model explains, rejects, or could not be held against; by the word of the round."""
     matrix: tuple[Row, ...]
     rounds: tuple[Round, ...]
     machine: Mapping[str, str | int | float]
+    """Of the last call, as the versions are."""
     versions: Mapping[str, str]

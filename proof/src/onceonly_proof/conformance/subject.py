@@ -20,10 +20,10 @@ class Subject:
     sink: ClassVar[type[TwoPhaseCommitSink[Any]]]
     """The class to be tested, as it is."""
     outlives_processes: ClassVar[bool] = True
-    """False for a target in the memory of one process: no crash tests, as nothing is there after a crash."""
+    """False for a target in the memory of one process. There are no crash tests then, as a crash leaves nothing."""
     every_pass: ClassVar[bool] = True
-    """Kill at every pass of every crash point, and at every point of the recovery. False: at one pass of each, and at
-    fewer points of the recovery, for a target of which a process takes more than a tenth of a second."""
+    """Kill at every pass of every crash point, and at every point of the recovery. False for a target of which a
+    process takes more than a tenth of a second, to kill at one pass of each, and at fewer points of the recovery."""
 
     def options(self, folder: Path) -> dict[str, str]:
         """Make an empty target of its own and give the sink's options for it. Several times a test.
