@@ -10,7 +10,7 @@ OPTION = "onceonly.target.behind"
 STOP, GO_ON = "stop", "go-on"
 DOC = (
     f"what becomes of the query where the target lacks complete epochs, as a backup was restored: {STOP}, the default, "
-    f"stops it before the first record; {GO_ON} warns and goes on without them"
+    f"stops it before anything is written; {GO_ON} warns and goes on without them"
 )
 
 log = logging.getLogger("onceonly")
