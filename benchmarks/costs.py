@@ -224,7 +224,7 @@ def _parts(
     """Write transactions of such rows by one slot in this process, and say which of its parts took how long."""
     import pyarrow as pa
 
-    from onceonly.rows.arrow import in_larger
+    from onceonly.executor.slot import in_larger
     from onceonly.rows.checksum import RowChecksum
     from onceonly.sinks.kafka import KafkaSink
     from onceonly.spark.processes import memory

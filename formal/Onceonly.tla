@@ -443,7 +443,7 @@ Deliver(t) ==  \* a commit arrives: late, after its sender died, or once more
     /\ tx' # tx
     /\ UNCHANGED <<Log, done, drv>> /\ NoFault
 
-Settling(d, lost) ==  \* what follows from the outcomes, in protocol/planning.py and protocol/deciding.py
+Settling(d, lost) ==  \* what follows from the outcomes, in protocol/recovery.py and protocol/deciding.py
     LET w == drv[d]
         carried == w.link.carried \cup (w.link.votes \ lost)
     IN IF lost = {} THEN [w EXCEPT !.pc = "receipting"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.scale import samples
 from benchmarks.scale.values import Point
-from onceonly.log import codec, open_log
+from onceonly.log import files, open_log
 from onceonly.model import Receipt
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def measure(folder: Path, repeats: int) -> list[Point]:
             seconds["link_read_ms", sinks, slots].append(read - put)
             epoch += 1
     for sinks, slots in SIZES:
-        size = float(len(codec.encode("link", samples.link(1_000, sinks=sinks, slots=slots))))
+        size = float(len(files.encode("link", samples.link(1_000, sinks=sinks, slots=slots))))
         points.append(point("link_bytes", {"sinks": sinks, "handles": sinks * slots}, [size]))
     for (figure, sinks, slots), taken in seconds.items():
         at = {"sinks": sinks, "handles": sinks * slots}

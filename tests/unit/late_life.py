@@ -18,8 +18,8 @@ import pyarrow as pa
 from onceonly.clock import SystemClock
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import EpochTimeoutError, OnceonlyError
-from onceonly.executor.deadline import Deadline, in_time
-from onceonly.executor.slot import run_slot
+from onceonly.executor.deadline import in_time
+from onceonly.executor.slot import Deadline, run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Plan, Vote
 from onceonly.ports import WriteContext

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceonly.rows.arrow import at_each_byte, in_larger
+from onceonly.executor.slot import in_larger
+from onceonly.rows.arrow import at_each_byte
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

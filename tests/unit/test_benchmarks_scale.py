@@ -15,7 +15,7 @@ from benchmarks.scale.fit import CONSTANT, fit
 from benchmarks.scale.links import point
 from benchmarks.scale.values import VERSION, Scale, decode
 from benchmarks.values import encode
-from onceonly.log import codec
+from onceonly.log import files
 from onceonly.model import Link
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_writing_publishes_record_page_and_picture(tmp_path: Path) -> None:
 
 def test_a_sample_is_a_decision_that_the_log_reads_back() -> None:
     link = samples.link(7, sinks=2, slots=3)
-    assert codec.decode(codec.encode("link", link), kind="link", into=Link, where="here") == link
+    assert files.decode(files.encode("link", link), kind="link", into=Link, where="here") == link
     assert len({vote.handle.transaction for vote in link.votes if vote.handle}) == 6
 
 

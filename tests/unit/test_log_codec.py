@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from onceonly.errors import LogError
-from onceonly.log import codec
+from onceonly.log import files
 from onceonly.log.history import Segment, Summary
 from onceonly.log.identity import Identity
 from onceonly.model import Guarantee, Handle, InputFile, Inputs, Link, LinkKind, Receipt, SinkUse, Stamp, Vote
@@ -107,27 +107,27 @@ def forged(body: bytes, **changes: object) -> bytes:
 
 
 def read(data: bytes) -> Link:
-    return codec.decode(data, kind="link", into=Link, where=WHERE)
+    return files.decode(data, kind="link", into=Link, where=WHERE)
 
 
 @pytest.mark.parametrize("name", FORMAT_1)
 def test_files_of_format_1_are_read_with_defaults_for_what_is_new(name: str) -> None:
     kind, value = FORMAT_1[name]
     data = (GOLDEN / name).read_bytes()
-    assert codec.decode(data, kind=kind, into=type(value), where=name) == value
-    read_again = codec.decode(codec.encode(kind, value), kind=kind, into=type(value), where=name)
-    assert (read_again, codec.encode(kind, read_again)) == (value, codec.encode(kind, value))
+    assert files.decode(data, kind=kind, into=type(value), where=name) == value
+    read_again = files.decode(files.encode(kind, value), kind=kind, into=type(value), where=name)
+    assert (read_again, files.encode(kind, read_again)) == (value, files.encode(kind, value))
 
 
 @pytest.mark.parametrize("name", FORMAT_2)
 def test_files_of_format_2_are_read_and_written_as_ever(name: str) -> None:
     kind, value = FORMAT_2[name]
     data = (GOLDEN / "2" / name).read_bytes()
-    found = codec.decode(data, kind=kind, into=type(value), where=name)
+    found = files.decode(data, kind=kind, into=type(value), where=name)
     assert msgspec.to_builtins(found) == msgspec.to_builtins(value), (
         "times are not compared, but they are told"
     )
-    assert codec.encode(kind, value) == data
+    assert files.encode(kind, value) == data
 
 
 def test_times_are_for_people_and_make_no_link_another_one() -> None:
@@ -140,22 +140,22 @@ def test_times_are_for_people_and_make_no_link_another_one() -> None:
 def test_the_order_of_a_mapping_does_not_change_the_bytes() -> None:
     one = Handle(transaction="t", data={"a": 1, "b": 2})
     other = Handle(transaction="t", data=MappingProxyType({"b": 2, "a": 1}))
-    assert codec.encode("link", one) == codec.encode("link", other)
+    assert files.encode("link", one) == files.encode("link", other)
 
 
-BODY = codec.encode("link", LINK).partition(b"\n")[2]
+BODY = files.encode("link", LINK).partition(b"\n")[2]
 DAMAGES = {
     "empty": (b"", "empty or torn"),
-    "torn in the header": (codec.encode("link", LINK)[:40], "empty or torn"),
-    "torn in the body": (codec.encode("link", LINK)[:-5], "torn"),
-    "longer": (codec.encode("link", LINK) + b" ", "torn"),
+    "torn in the header": (files.encode("link", LINK)[:40], "empty or torn"),
+    "torn in the body": (files.encode("link", LINK)[:-5], "torn"),
+    "longer": (files.encode("link", LINK) + b" ", "torn"),
     "zeros": (bytes(512), "empty or torn"),
-    "a flipped bit": (codec.encode("link", LINK).replace(b"1200", b"1201"), "checksum differs"),
+    "a flipped bit": (files.encode("link", LINK).replace(b"1200", b"1201"), "checksum differs"),
     "header not JSON": (b"nonsense\n" + BODY, "damaged header"),
     "header of another kind of file": (b'{"a":1}\n' + BODY, "damaged header"),
     "header with an unknown field": (forged(BODY, more=1), "damaged header"),
     "not ours": (forged(BODY, format="other"), "not written by onceonly"),
-    "newer": (forged(BODY, version=codec.VERSION + 1), "newer onceonly"),
+    "newer": (forged(BODY, version=files.VERSION + 1), "newer onceonly"),
     "newer, with another header": (b'{"format":"onceonly","version":3,"crc":1}\n\x00\x01', "newer onceonly"),
     "version 0": (forged(BODY, version=0), "never was"),
     "another kind": (forged(BODY, kind="receipt"), "a 'receipt' where a 'link' belongs"),
@@ -164,11 +164,11 @@ DAMAGES = {
     "a wrong type": (forged(BODY.replace(b'"index":1', b'"index":"1"')), "not hold a valid link"),
     "an unknown field": (
         forged(BODY[:-1] + b',"more":1}'),
-        f"fields that format {codec.VERSION} does not have",
+        f"fields that format {files.VERSION} does not have",
     ),
     "an unknown field inside": (
         forged(BODY.replace(b'"slot":3', b'"slot":3,"more":1')),
-        f"fields that format {codec.VERSION} does not have",
+        f"fields that format {files.VERSION} does not have",
     ),
 }
 
@@ -184,7 +184,7 @@ def test_each_damage_is_named_with_the_file(damage: str) -> None:
 
 
 def test_no_flipped_bit_goes_unnoticed() -> None:
-    data = codec.encode("link", ABORT)
+    data = files.encode("link", ABORT)
     for position in range(len(data)):
         for bit in (0, 3, 7):
             changed = bytearray(data)

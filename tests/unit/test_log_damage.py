@@ -18,7 +18,7 @@ from tests.unit.disk_bench import World, armed, contents, memory, put_back
 
 from onceonly import files
 from onceonly.errors import LogError, OnceonlyError
-from onceonly.log import codec
+from onceonly.log import files as log_files
 from onceonly.operations import look
 from onceonly.operations.find import open_checkpoint
 
@@ -154,7 +154,7 @@ def test_a_file_of_a_newer_format_stops_the_query_and_is_named(half_done: tuple[
             continue  # these have no format
         place.write_bytes(newer(data))
         told = json.loads(place.read_bytes().partition(b"\n")[0])
-        assert told["version"] == (codec.VERSION if told["format"] == "onceonly" else 1) + 1
+        assert told["version"] == (log_files.VERSION if told["format"] == "onceonly" else 1) + 1
         if kind_of(name) in {"identity.json", "links/", "receipts/"}:
             said = outcome(world, place)
             assert "upgrade onceonly" in said, name

@@ -17,7 +17,7 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.log import FileDecisionLog, checkpoint_path, identity_token, open_log
-from onceonly.log.codec import VERSION
+from onceonly.log.files import VERSION
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
 from onceonly.stores import port as store_module
 from onceonly.stores.port import PutUnknownError

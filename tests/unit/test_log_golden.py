@@ -16,7 +16,7 @@ from tests.unit.golden_world import LAST, MIDWAY
 
 from onceonly import files
 from onceonly.errors import CheckpointMovedError
-from onceonly.log import codec
+from onceonly.log import files as log_files
 from onceonly.log.history import Segment
 from onceonly.log.identity import Identity
 from onceonly.log.opening import accept_move, look
@@ -50,10 +50,10 @@ def golden(request: pytest.FixtureRequest, memory: Path) -> Iterator[World]:
 
 
 def test_the_current_format_has_golden_worlds() -> None:
-    assert f"format-{codec.VERSION}" in FORMATS
-    for version in range(1, codec.VERSION + 1):
+    assert f"format-{log_files.VERSION}" in FORMATS
+    for version in range(1, log_files.VERSION + 1):
         assert {f"midway-{version}-{how}" for how in MIDWAY} <= {path.name for path in HALF_WAY}
-    assert (GOLDEN / f"skipped-{codec.VERSION}").is_dir()
+    assert (GOLDEN / f"skipped-{log_files.VERSION}").is_dir()
 
 
 def of_shape(value: Any, told: Any) -> Any:  # noqa: ANN401  what JSON holds
@@ -70,7 +70,7 @@ def test_every_file_is_read_and_says_what_it_said(golden: World) -> None:
     for path in sorted(golden.log.rglob("*.json")):
         folder = path.parent.name
         kind, into = ("reports", Block) if "-" in path.stem and folder == "progress" else KINDS[folder]
-        value = codec.decode(path.read_bytes(), kind=kind, into=into, where=str(path))
+        value = log_files.decode(path.read_bytes(), kind=kind, into=into, where=str(path))
         told = json.loads(body_of(path))
         assert of_shape(json.loads(msgspec.json.encode(value)), told) == told, path
         seen.add(folder)

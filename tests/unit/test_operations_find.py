@@ -10,7 +10,7 @@ import pytest
 from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
-from onceonly.log.codec import VERSION
+from onceonly.log.files import VERSION
 from onceonly.operations import find as module
 from onceonly.operations.find import find
 

@@ -29,7 +29,7 @@ from onceonly.model import (
 )
 from onceonly.protocol import moves, planning, transitions
 from onceonly.protocol import states as s
-from onceonly.protocol.matching import difference, match, totals
+from onceonly.protocol.deciding import difference, match, totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

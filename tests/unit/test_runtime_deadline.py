@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from onceonly.errors import EpochTimeoutError
-from onceonly.executor.deadline import Deadline, in_time
-from onceonly.executor.slot import run_slot
+from onceonly.executor.deadline import in_time
+from onceonly.executor.slot import Deadline, run_slot
 from onceonly.model import Guarantee, Handle, Mode, Plan
 from onceonly.ports import WriteContext
 from onceonly_proof.memory_sink import MemorySink, MemoryTransaction

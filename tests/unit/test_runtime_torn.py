@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly.checkpoint.torn import mend
-from onceonly.log import codec, names
+from onceonly.log import files as log_files
 from onceonly.log.identity import Identity
 from onceonly.log.presence import Presence
 from onceonly.model import Link, LinkKind
@@ -47,14 +47,14 @@ def put(checkpoint: Path, name: str, text: str) -> None:
 
 def decide(checkpoint: Path, epoch: int, kind: LinkKind = LinkKind.COMMIT) -> None:
     link = Link(epoch=epoch, index=0, kind=kind, plan="p", run="r", barrier=("{}",))
-    path = checkpoint / "onceonly" / names.link(epoch, 0)
+    path = checkpoint / "onceonly" / log_files.link(epoch, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(codec.encode("link", link))
+    path.write_bytes(log_files.encode("link", link))
 
 
 def know(checkpoint: Path) -> None:
     identity = Identity(query=json.loads(QUERY)["id"], log="l", address="file:///x")
-    (checkpoint / "onceonly" / "identity.json").write_bytes(codec.encode("identity", identity))
+    (checkpoint / "onceonly" / "identity.json").write_bytes(log_files.encode("identity", identity))
 
 
 def files(checkpoint: Path) -> dict[str, str]:
@@ -272,7 +272,7 @@ def test_a_checksum_of_a_whole_file_stays_and_that_of_a_torn_one_goes_with_it(ch
 
 def test_a_damaged_log_of_ours_means_hands_off(checkpoint: Path) -> None:
     put(checkpoint, "offsets/1", "")
-    (checkpoint / "onceonly" / names.link(1, 0)).write_bytes(b"damaged")
+    (checkpoint / "onceonly" / log_files.link(1, 0)).write_bytes(b"damaged")
     assert mend(checkpoint) == ()
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from onceonly import offsets
 from onceonly.durable import disk
 from onceonly.errors import OnceonlyError
-from onceonly.log import codec, identity, names, presence
+from onceonly.log import files, identity, presence
 from onceonly.model import Link, LinkKind
 from onceonly.stores.folder import LocalStore
 
@@ -106,15 +106,15 @@ class _Torn:
     def _newest_decided(self) -> int:
         """Return the newest epoch that has a decision, -1 where none has."""
         epochs = {-1}
-        for name in self._store.list_names(names.RECEIPTS):
-            epochs.add(names.parse_receipt(name) or 0)
-        for name in self._store.list_names(names.HISTORY):
-            epochs.add((names.parse_segment(name) or (0, 0))[1])
-        for name in self._store.list_names(names.LINKS):
-            parsed = names.parse_link(name)
+        for name in self._store.list_names(files.RECEIPTS):
+            epochs.add(files.parse_receipt(name) or 0)
+        for name in self._store.list_names(files.HISTORY):
+            epochs.add((files.parse_segment(name) or (0, 0))[1])
+        for name in self._store.list_names(files.LINKS):
+            parsed = files.parse_link(name)
             if parsed is not None and parsed[0] > max(epochs):
                 data = self._store.get(name)
-                link = codec.decode(data, kind="link", into=Link, where=name) if data else None
+                link = files.decode(data, kind="link", into=Link, where=name) if data else None
                 epochs |= {parsed[0]} if link is not None and link.kind is LinkKind.COMMIT else set()
         return max(epochs)
 

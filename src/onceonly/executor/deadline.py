@@ -16,43 +16,13 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from onceonly.clock import SystemClock
-from onceonly.errors import EpochTimeoutError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.ports import Clock, WriteContext
+    from onceonly.executor.slot import Deadline
 
 T = TypeVar("T")
 _Queue: TypeAlias = "SimpleQueue[tuple[Callable[[], Any], Future[Any]]]"
-
-
-class Deadline:
-    """The end of the time of one attempt. Any thread; ``doing`` is what the attempt is at, for people."""
-
-    def __init__(self, limit_s: float | None, context: WriteContext, clock: Clock | None = None) -> None:
-        self.limit_s = limit_s
-        self.doing = "waiting for its first row"
-        self._context = context
-        self._clock = clock or SystemClock()
-        self._began_s = self._clock.monotonic()
-
-    def check(self, doing: str) -> None:
-        """Note what comes next; raise ``EpochTimeoutError`` where there is no time left for it."""
-        self.doing = doing
-        if self.limit_s is not None and self._clock.monotonic() - self._began_s > self.limit_s:
-            raise self.error()
-
-    def error(self) -> EpochTimeoutError:
-        """Make the error of an attempt that is late."""
-        context = self._context
-        return EpochTimeoutError(
-            f"Query {context.query}, chk-{context.epoch}, sink {context.sink}, slot {context.slot}: not prepared "
-            f"within {self.limit_s:g} s; it was {self.doing}. Nothing of this try is decided.",
-            next_step="Let the query start again, as a supervised one does: the epoch runs anew. If it is late every "
-            "time, raise onceonly.epoch.timeout.",
-        )
 
 
 def in_time(deadline: Deadline, attempt: Callable[[], T]) -> T:

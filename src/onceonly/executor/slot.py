@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events, failpoints, stamps
-from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.clock import SystemClock
+from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError
 from onceonly.executor import dead_letters as dead
-from onceonly.executor.deadline import Deadline
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
-from onceonly.rows.arrow import in_larger
 from onceonly.rows.checksum import RowChecksum, algorithm_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from onceonly.executor.dead_letters import Letters
     from onceonly.model import Handle
-    from onceonly.ports import Refused, Sink, WriteContext
+    from onceonly.ports import Clock, Refused, Sink, WriteContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,33 @@ class Ballot:
     @property
     def votes(self) -> tuple[Vote, ...]:
         return (self.vote,) if self.letters is None else (self.vote, self.letters)
+
+
+class Deadline:
+    """The end of the time of one attempt. Any thread; ``doing`` is what the attempt is at, for people."""
+
+    def __init__(self, limit_s: float | None, context: WriteContext, clock: Clock | None = None) -> None:
+        self.limit_s = limit_s
+        self.doing = "waiting for its first row"
+        self._context = context
+        self._clock = clock or SystemClock()
+        self._began_s = self._clock.monotonic()
+
+    def check(self, doing: str) -> None:
+        """Note what comes next; raise ``EpochTimeoutError`` where there is no time left for it."""
+        self.doing = doing
+        if self.limit_s is not None and self._clock.monotonic() - self._began_s > self.limit_s:
+            raise self.error()
+
+    def error(self) -> EpochTimeoutError:
+        """Make the error of an attempt that is late."""
+        context = self._context
+        return EpochTimeoutError(
+            f"Query {context.query}, chk-{context.epoch}, sink {context.sink}, slot {context.slot}: not prepared "
+            f"within {self.limit_s:g} s; it was {self.doing}. Nothing of this try is decided.",
+            next_step="Let the query start again, as a supervised one does: the epoch runs anew. If it is late every "
+            "time, raise onceonly.epoch.timeout.",
+        )
 
 
 def fill_in(
@@ -177,6 +203,39 @@ class _Attempt:
         self._transaction = self._sink.begin_transaction(self._context)
         self._begun = True
         _record("slot.begun", self._context)
+
+
+def in_larger(
+    batches: Iterable[pa.RecordBatch], *, rows: int = 20_000, size: int = 1 << 21
+) -> Iterator[pa.RecordBatch]:
+    """Put batches together until they have so many rows, or so many bytes; one that has them comes as it is.
+
+    Of small ones, each call of numpy's and Arrow's costs as much as a thousand rows; Spark makes them small, so that
+    rows of 1 KB do not leave its caches. The first one with rows comes at once, as a transaction begins with it. None
+    comes without rows.
+    """
+    some: list[pa.RecordBatch] = []
+    rows_left, size_left = 0, 0  # so the first one comes at once
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        some.append(batch)
+        rows_left -= batch.num_rows
+        size_left -= batch.nbytes
+        if rows_left <= 0 or size_left <= 0:
+            yield _one(some)
+            some, rows_left, size_left = [], rows, size
+    if some:
+        yield _one(some)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    # malloc's memory, which a worker keeps (``spark.memory``).
+    return pa.concat_batches(batches, memory_pool=pa.system_memory_pool())
 
 
 def _owes(plan: Plan, sink: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
 from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
-from onceonly.log import codec, names
+from onceonly.log import files
 from onceonly.log.folding import Folder
 from onceonly.log.survey import segments, survey
 from onceonly.model import Link, Receipt
@@ -110,11 +110,11 @@ class FileDecisionLog:
 
     def receipt(self, epoch: int) -> Receipt | None:
         """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
-        name = names.receipt(epoch)
+        name = files.receipt(epoch)
         data = self._store.get(name) if epoch > self._covered_to else None
         if data is None:
             return None
-        receipt = codec.decode(data, kind="receipt", into=Receipt, where=self._store.where(name))
+        receipt = files.decode(data, kind="receipt", into=Receipt, where=self._store.where(name))
         if receipt.epoch != epoch:
             raise self._misplaced(name, f"the receipt of chk-{receipt.epoch}")
         return receipt
@@ -122,14 +122,14 @@ class FileDecisionLog:
     def newest(self) -> int | None:
         """Return the newest epoch known, by looking for the ones after the last that was seen."""
         newest = self._newest
-        if newest is None or self._store.get(names.link(newest, 0)) is None:
+        if newest is None or self._store.get(files.link(newest, 0)) is None:
             # Nothing known, or so much is new that what was known is folded.
             found = survey(self._store)
             self._covered_to = max(self._covered_to, found.covered_to)
             newest = found.newest
             if newest is None:
                 return None
-        while self._store.get(names.link(newest + 1, 0)) is not None:
+        while self._store.get(files.link(newest + 1, 0)) is not None:
             newest += 1
         self._saw(newest)
         return newest
@@ -156,8 +156,8 @@ class FileDecisionLog:
         ``SupersededError`` where the epoch was folded meanwhile, so that this run is very old.
         """
         self._refuse_gap(link)
-        name = names.link(link.epoch, link.index)
-        data = codec.encode("link", link)
+        name = files.link(link.epoch, link.index)
+        data = files.encode("link", link)
         standing = put_once(self._store, name, data, before_publish=lambda: failpoints.hit("link.during_put"))
         # Folding frees names. It puts the segment before it removes a link, so this look cannot miss it.
         if self._is_folded(link.epoch):
@@ -180,12 +180,12 @@ class FileDecisionLog:
 
     def sync(self, link: Link) -> None:
         """Make a link that was read durable. Idempotent; raises ``UnavailableError``."""
-        self._store.sync(names.link(link.epoch, link.index))
+        self._store.sync(files.link(link.epoch, link.index))
 
     def put_receipt(self, receipt: Receipt) -> None:
         """Put a receipt, durably; one that stands already stays. Raises as ``put_link`` does."""
-        name = names.receipt(receipt.epoch)
-        data = codec.encode("receipt", receipt)
+        name = files.receipt(receipt.epoch)
+        data = files.encode("receipt", receipt)
         standing = put_once(self._store, name, data)
         if standing is not None and standing != data:
             self._store.sync(name)
@@ -214,12 +214,12 @@ class FileDecisionLog:
     # --- helpers ------------------------------------------------------------------------------------------
 
     def _link(self, epoch: int, index: int) -> Link | None:
-        name = names.link(epoch, index)
+        name = files.link(epoch, index)
         data = self._store.get(name)
         return None if data is None else self._decode_link(name, data, epoch, index)
 
     def _decode_link(self, name: str, data: bytes, epoch: int, index: int) -> Link:
-        link = codec.decode(data, kind="link", into=Link, where=self._store.where(name))
+        link = files.decode(data, kind="link", into=Link, where=self._store.where(name))
         if (link.epoch, link.index) != (epoch, index):
             raise self._misplaced(name, f"link {link.name}")
         return link
@@ -227,7 +227,7 @@ class FileDecisionLog:
     def _refuse_gap(self, link: Link) -> None:
         """See that a link follows on what stands: a defect must not make a log that cannot be opened."""
         if link.index:
-            follows = self._store.get(names.link(link.epoch, link.index - 1)) is not None
+            follows = self._store.get(files.link(link.epoch, link.index - 1)) is not None
         else:
             known = self._newest
             if known is None or link.epoch != known + 1:
@@ -236,7 +236,7 @@ class FileDecisionLog:
             follows = (
                 known is None
                 or link.epoch == known + 1
-                or self._store.get(names.link(link.epoch, 0)) is not None
+                or self._store.get(files.link(link.epoch, 0)) is not None
             )
         if follows:
             return

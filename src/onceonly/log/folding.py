@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError, ProtocolError
-from onceonly.log import codec, history, names
+from onceonly.log import files, history
 from onceonly.log.history import Segment, Summary
 from onceonly.log.survey import segments, survey
 from onceonly.model import Link, Receipt
@@ -87,7 +87,7 @@ class Folder:
                 if self._is_covered(block):
                     return  # another process has folded it while we read
                 raise LogError(
-                    f"chk-{epoch} lacks a link or its receipt in {self._store.where(names.LINKS)}: removed by hand",
+                    f"chk-{epoch} lacks a link or its receipt in {self._store.where(files.LINKS)}: removed by hand",
                     next_step="restore the folder from one backup of the checkpoint",
                 )
             lines.append(line)
@@ -95,14 +95,14 @@ class Folder:
 
     def _summarise(self, epoch: int) -> Summary | None:
         chain: list[Link] = []
-        while (data := self._store.get(names.link(epoch, len(chain)))) is not None:
-            where = self._store.where(names.link(epoch, len(chain)))
-            chain.append(codec.decode(data, kind="link", into=Link, where=where))
-        data = self._store.get(names.receipt(epoch))
+        while (data := self._store.get(files.link(epoch, len(chain)))) is not None:
+            where = self._store.where(files.link(epoch, len(chain)))
+            chain.append(files.decode(data, kind="link", into=Link, where=where))
+        data = self._store.get(files.receipt(epoch))
         if data is None or not chain:
             return None
-        where = self._store.where(names.receipt(epoch))
-        return history.summarise(chain, codec.decode(data, kind="receipt", into=Receipt, where=where))
+        where = self._store.where(files.receipt(epoch))
+        return history.summarise(chain, files.decode(data, kind="receipt", into=Receipt, where=where))
 
     def _merge(self, group: list[Range]) -> None:
         block = (group[0][0], group[-1][1])
@@ -123,14 +123,14 @@ class Folder:
                 next_step="Nothing was removed. Please report this.",
             )
         # One that stands already was made by another driver from the same details, and is as good.
-        put_once(self._store, names.segment(segment.first, segment.last), codec.encode("history", segment))
+        put_once(self._store, files.segment(segment.first, segment.last), files.encode("history", segment))
 
     def _clear(self, found: Survey) -> bool:
         """Remove what segments cover, each after its segment was synced and read; say whether all is gone."""
         trusted: set[Range] = set()
         for name, cover in sorted(found.leftovers, reverse=True):
             if cover not in trusted:
-                self._store.sync(names.segment(*cover))
+                self._store.sync(files.segment(*cover))
                 if self._read(cover) is None:
                     return False  # merged meanwhile; the next fold sees the wider one
                 trusted.add(cover)
@@ -138,12 +138,12 @@ class Folder:
         return True
 
     def _read(self, item: Range) -> Segment | None:
-        name = names.segment(*item)
+        name = files.segment(*item)
         data = self._store.get(name)
         if data is None:
             return None
         where = self._store.where(name)
-        segment = codec.decode(data, kind="history", into=Segment, where=where)
+        segment = files.decode(data, kind="history", into=Segment, where=where)
         if (segment.first, segment.last) != item or not segment.complete:
             raise LogError(
                 f"{where} does not hold the epochs that its name says: renamed or changed by hand",
@@ -160,12 +160,12 @@ class Folder:
 
     def _vanished(self, item: Range) -> LogError:
         return LogError(
-            f"{self._store.where(names.segment(*item))} vanished while it was read: removed by hand",
+            f"{self._store.where(files.segment(*item))} vanished while it was read: removed by hand",
             next_step="restore this file from a backup of the checkpoint",
         )
 
 
 def _is_void(name: str, covered_to: int) -> bool:
     """Say whether a put of this name could only be a sleeper's: its epoch is folded."""
-    epoch = names.epoch_of(name)
+    epoch = files.epoch_of(name)
     return epoch is not None and epoch <= covered_to

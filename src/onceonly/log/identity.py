@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import CheckpointMovedError, LogError
-from onceonly.log import codec
+from onceonly.log import files
 from onceonly.stores.folder import LocalStore
 from onceonly.stores.port import put_once
 
@@ -66,7 +66,7 @@ def trail(store: Store) -> list[Identity]:
     found: list[Identity] = []
     while (data := store.get(_name(len(found)))) is not None:
         where = store.where(_name(len(found)))
-        identity = codec.decode(data, kind="identity", into=Identity, where=where)
+        identity = files.decode(data, kind="identity", into=Identity, where=where)
         if found and (identity.query, identity.log) != (found[0].query, found[0].log):
             raise LogError(
                 f"{where} is of another log than {NAME} beside it: a file was copied by hand",
@@ -89,7 +89,7 @@ def record_move(store: Store, address: str) -> Identity:
             next_step="name the folder of the query's checkpoint, the one that holds `onceonly`",
         )
     if moves[-1].address != address:
-        put_once(store, _name(len(moves)), codec.encode("identity", replace(moves[-1], address=address)))
+        put_once(store, _name(len(moves)), files.encode("identity", replace(moves[-1], address=address)))
     return trail(store)[-1]
 
 
@@ -100,7 +100,7 @@ def _name(move: int) -> str:
 def create(store: Store, *, query: str, address: str) -> Identity:
     """Put an identity, and give the one that stands: another process may have been faster."""
     identity = Identity(query=query, log=uuid.uuid4().hex, address=address)
-    put_once(store, NAME, codec.encode("identity", identity))
+    put_once(store, NAME, files.encode("identity", identity))
     standing = read(store)
     if standing is None:
         raise LogError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceonly.errors import ConfigurationError, LogError
-from onceonly.log import identity, names
+from onceonly.log import files, identity
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.stores.folder import LocalStore
 
@@ -32,7 +32,7 @@ def open_log(
     store = LocalStore(path / identity.FOLDER)
     found = identity.read(store)
     if create:
-        store.prepare(names.FOLDERS)
+        store.prepare(files.FOLDERS)
     if found is None:
         found = _missing(store, query=query, address=address, create=create)
     identity.compare(found, store, query=query, address=address)
@@ -81,7 +81,7 @@ def accept_move(checkpoint: str) -> identity.Identity:
 
 def _missing(store: LocalStore, *, query: str, address: str, create: bool) -> identity.Identity:
     """Make the identity, but only in a log that is empty."""
-    foreign = [name for folder in names.FOLDERS for name in store.list_names(folder)]
+    foreign = [name for folder in files.FOLDERS for name in store.list_names(folder)]
     # Read again: another process may have made it, and put a link, since the first look.
     found = identity.read(store)
     if found is not None:

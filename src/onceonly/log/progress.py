@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError
-from onceonly.log import codec
+from onceonly.log import files
 from onceonly.log.identity import FOLDER
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ProgressFiles:
         reports = tuple(self._reports[epoch] for epoch in sorted(self._reports))
         temporary = self._folder / f".{final.name}.{os.getpid()}.tmp"
         try:
-            temporary.write_bytes(codec.encode("reports", Block(reports=reports)))
+            temporary.write_bytes(files.encode("reports", Block(reports=reports)))
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ class ProgressFiles:
             data = path.read_bytes()
         except FileNotFoundError:
             return ()
-        return codec.decode(data, kind="reports", into=Block, where=str(path)).reports
+        return files.decode(data, kind="reports", into=Block, where=str(path)).reports
 
     def _alone(self, epoch: int) -> Progress | None:
         """Read a file of one report, as they were at first."""
@@ -118,7 +118,7 @@ class ProgressFiles:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-        return codec.decode(data, kind="progress", into=Progress, where=str(path))
+        return files.decode(data, kind="progress", into=Progress, where=str(path))
 
     def _turn_to(self, epoch: int) -> None:
         """Begin another file, or go on with what an earlier run has left of it; drop what is too old."""

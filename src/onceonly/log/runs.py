@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError
-from onceonly.log import codec
+from onceonly.log import files
 from onceonly.log.identity import FOLDER
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
 
@@ -46,7 +46,7 @@ class RunFiles:
         final = self._folder / f"{began}-{run.run}.json"
         temporary = self._folder / f".{final.name}.{os.getpid()}.tmp"
         try:
-            temporary.write_bytes(codec.encode("run", run))
+            temporary.write_bytes(files.encode("run", run))
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ class RunFiles:
         found: list[Run] = []
         for path in self._paths()[:limit]:
             with contextlib.suppress(LogError, FileNotFoundError):
-                found.append(codec.decode(path.read_bytes(), kind="run", into=Run, where=str(path)))
+                found.append(files.decode(path.read_bytes(), kind="run", into=Run, where=str(path)))
         return found
 
     def _paths(self) -> list[Path]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError
-from onceonly.log import history, names
+from onceonly.log import files, history
 
 if TYPE_CHECKING:
     from onceonly.log.history import Range
@@ -47,7 +47,7 @@ class Survey:
 
 def segments(store: Store) -> tuple[list[Range], list[Range]]:
     """List the segments of history: those to read, and those inside a wider one."""
-    found = (names.parse_segment(name) for name in store.list_names(names.HISTORY))
+    found = (files.parse_segment(name) for name in store.list_names(files.HISTORY))
     return history.widest([item for item in found if item is not None])
 
 
@@ -66,21 +66,21 @@ def survey(store: Store) -> Survey:
 def _look(store: Store) -> tuple[Survey, str]:
     # The order matters: what was put after a file that we have seen is there when we look for it.
     # A link is put after the receipt of the epoch before; a segment is put before what it covers goes.
-    links = store.list_names(names.LINKS)
-    receipts = store.list_names(names.RECEIPTS)
+    links = store.list_names(files.LINKS)
+    receipts = store.list_names(files.RECEIPTS)
     chosen, inside = segments(store)
     covered_to = chosen[-1][1] if chosen else -1
-    leftovers = [(names.segment(*item), _cover(chosen, item[0])) for item in inside]
+    leftovers = [(files.segment(*item), _cover(chosen, item[0])) for item in inside]
     chains: dict[int, list[int]] = {}
     acknowledged: set[int] = set()
     for name in (*links, *receipts):
-        epoch = names.epoch_of(name)
+        epoch = files.epoch_of(name)
         if epoch is None:
             continue  # not ours
         if epoch <= covered_to:
             if epoch >= chosen[0][0]:
                 leftovers.append((name, _cover(chosen, epoch)))
-        elif parsed := names.parse_link(name):
+        elif parsed := files.parse_link(name):
             chains.setdefault(epoch, []).append(parsed[1])
         else:
             acknowledged.add(epoch)
@@ -101,22 +101,22 @@ def _gap(store: Store, chains: dict[int, list[int]], found: Survey) -> str:
     """Name the first thing that is missing, empty where nothing is."""
     for before, after in zip(found.segments, found.segments[1:], strict=False):
         if after[0] != before[1] + 1:
-            return f"{store.where(names.segment(*after))} does not follow on {names.segment(*before)}"
+            return f"{store.where(files.segment(*after))} does not follow on {files.segment(*before)}"
     epochs = sorted(chains)
     expected = found.covered_to + 1 if found.segments else min(epochs, default=0)
     newest = epochs[-1] if epochs else -1
     for epoch in epochs:
         if epoch != expected:
-            return f"{store.where(names.link(expected, 0))} is missing, though there are links of chk-{epoch}"
+            return f"{store.where(files.link(expected, 0))} is missing, though there are links of chk-{epoch}"
         missing = set(range(max(chains[epoch]) + 1)) - set(chains[epoch])
         if missing:
-            return f"{store.where(names.link(epoch, min(missing)))} is missing, though later links are there"
+            return f"{store.where(files.link(epoch, min(missing)))} is missing, though later links are there"
         if epoch != newest and epoch not in found.receipts:
             return (
-                f"{store.where(names.receipt(epoch))} is missing, though there are links of chk-{epoch + 1}"
+                f"{store.where(files.receipt(epoch))} is missing, though there are links of chk-{epoch + 1}"
             )
         expected += 1
     orphans = found.receipts - chains.keys()
     if orphans:
-        return f"{store.where(names.link(min(orphans), 0))} is missing, though its receipt is there"
+        return f"{store.where(files.link(min(orphans), 0))} is missing, though its receipt is there"
     return ""

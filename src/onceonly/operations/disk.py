@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.log import identity, names
+from onceonly.log import files as log_files
+from onceonly.log import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +41,11 @@ def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
     """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
     log = checkpoint / identity.FOLDER
     files = [("barrier written", checkpoint / "offsets" / str(epoch))]
-    files += [(f"link {link.name}: {link.kind.value}", log / names.link(epoch, link.index)) for link in chain]
     files += [
-        ("receipt: all committed", log / names.receipt(epoch)),
+        (f"link {link.name}: {link.kind.value}", log / log_files.link(epoch, link.index)) for link in chain
+    ]
+    files += [
+        ("receipt: all committed", log / log_files.receipt(epoch)),
         ("noted by Spark", checkpoint / "commits" / str(epoch)),
     ]
     return [Step(what, at) for what, path in files if (at := written(path)) is not None]
@@ -51,8 +54,8 @@ def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
 def when(checkpoint: Path, epoch: int, links: int) -> float | None:
     """Say when an epoch was last heard of: its receipt, its last link, or its barrier."""
     log = checkpoint / identity.FOLDER
-    paths = [log / names.receipt(epoch)]
-    paths += [log / names.link(epoch, links - 1)] if links else []
+    paths = [log / log_files.receipt(epoch)]
+    paths += [log / log_files.link(epoch, links - 1)] if links else []
     paths.append(checkpoint / "offsets" / str(epoch))
     return next((at for path in paths if (at := written(path)) is not None), None)
 

@@ -4,7 +4,7 @@ There is no clock, no socket, no thread and no Spark here. A state is a frozen v
 looks up one row of a table and gives the next state with the commands to carry out. An illegal move is a
 missing row, and becomes a typed error before anything is sent.
 
-The loop that drives it (``runtime.coordinator`` is the real one, the property tests have another)::
+The loop that drives it (``coordinator.coordinator`` is the real one, the property tests have another)::
 
     state, commands = begin(context)
     while commands:
@@ -27,39 +27,37 @@ Commit" (2006), for the vocabulary of two-phase commit; the chain of links is wh
 memory after a crash.
 """
 
-from onceonly.protocol.commands import (
+from onceonly.protocol.messages import (
+    Aborted,
     AbortHandle,
+    ChainRead,
+    Checked,
     CheckPrepared,
     Command,
     CommitHandle,
-    PutLink,
-    PutReceipt,
-    ReadChain,
-    Report,
-    ReportKind,
-    RestoreInputs,
-    StartTasks,
-    Stop,
-    StopReason,
-    Sweep,
-    SyncLink,
-)
-from onceonly.protocol.events import (
-    Aborted,
-    ChainRead,
-    Checked,
     Event,
     InputsNotRestored,
     InputsRestored,
     LinkPersisted,
     LinkTaken,
+    PutLink,
+    PutReceipt,
+    ReadChain,
     ReceiptPersisted,
+    Report,
+    ReportKind,
     Resolved,
+    RestoreInputs,
+    StartTasks,
+    Stop,
+    StopReason,
+    Sweep,
     SweepFailed,
     Swept,
+    SyncLink,
     VotesCollected,
 )
-from onceonly.protocol.skipping import open_epoch
+from onceonly.protocol.planning import open_epoch
 from onceonly.protocol.states import Context, Resolving, State
 from onceonly.protocol.transitions import abandon, begin, resume, step
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Guarantee, LinkKind, Lost, Mode
-from onceonly.protocol import events as e
-from onceonly.protocol import inputs
+from onceonly.model import Guarantee, LinkKind, Lost, Mode, letters_of
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import CheckPrepared, PutLink, Report, ReportKind, StopReason
-from onceonly.protocol.matching import difference, match
+from onceonly.protocol.messages import CheckPrepared, PutLink, Report, ReportKind, StopReason
 from onceonly.protocol.moves import (
-    Move,
     aborts,
     commits,
     count,
@@ -25,12 +21,19 @@ from onceonly.protocol.moves import (
     sweep,
     undecidable,
 )
+from onceonly.protocol.planning import moved
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onceonly.model import Plan, Vote
+    from onceonly.protocol import messages as m
+    from onceonly.protocol.states import Move
+
+_MODULUS = 2**64
 
 
-def voted(state: s.Running, event: e.VotesCollected) -> Move:
+def voted(state: s.Running, event: m.VotesCollected) -> Move:
     """All slots voted commit: check and decide, compare (drain), or match with what was lost (tentative)."""
     plan = state.plan
     foreign = _foreign(plan, event.votes)
@@ -72,7 +75,7 @@ def _decide(plan: Plan, votes: tuple[Vote, ...], rest: tuple[Vote, ...] = ()) ->
     return s.Checking(plan, link, rest), (CheckPrepared(plan, link),)
 
 
-def checked(state: s.Checking, event: e.Checked) -> Move:
+def checked(state: s.Checking, event: m.Checked) -> Move:
     """In time: put the decision. Late, or prepared in what is gone: stop before it; the epoch is run again."""
     limit_s = state.plan.limit_s
     if limit_s is not None and event.age_s > limit_s:
@@ -91,14 +94,14 @@ def checked(state: s.Checking, event: e.Checked) -> Move:
             StopReason.MOVED,
             f"offsets/{state.plan.epoch}: planned {list(state.plan.barrier)}, now {list(read.barrier or ())}",
         )
-    strayed = inputs.moved(state.plan.epoch, event.span, read)
+    strayed = moved(state.plan.epoch, event.span, read)
     if strayed is not None:
         return strayed
     link = replace(state.link, inputs=read)
     return s.Deciding(state.plan, link, state.rest), (PutLink(link),)
 
 
-def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:
+def decided(state: s.Deciding, event: m.LinkPersisted) -> Move:
     """The decision is durable, so its commits may be sent."""
     link = event.link
     losers = aborts(state.rest)
@@ -108,7 +111,7 @@ def decided(state: s.Deciding, event: e.LinkPersisted) -> Move:
     return s.Committing(state.plan, link, len(link.pending)), (*losers, *commits(link))
 
 
-def committing(state: s.Committing, event: e.Resolved) -> Move:
+def committing(state: s.Committing, event: m.Resolved) -> Move:
     """Collect the outcomes of the commits; with the last one, settle the epoch or stop."""
     outcomes = (*state.outcomes, (event.vote, event.outcome))
     if len(outcomes) < state.expected:
@@ -123,13 +126,13 @@ def committing(state: s.Committing, event: e.Resolved) -> Move:
     return settle(state.link, plan=state.plan, outcomes=count(outcomes))
 
 
-def end_swept(_state: s.SweepingEnd, _event: e.Event) -> Move:
+def end_swept(_state: s.SweepingEnd, _event: m.Event) -> Move:
     """Leave the try: the epoch is settled, whatever came of the sweep."""
     # A sweep that failed is tried again after the next epoch; losers may vote late, too.
     return s.Done(), ()
 
 
-def abandoned(state: s.Abandoning, event: e.ChainRead) -> Move:
+def abandoned(state: s.Abandoning, event: m.ChainRead) -> Move:
     """Void a try that was not decided; leave alone what was."""
     plan = state.plan
     if len(event.links) != plan.index or plan.mode is Mode.DRAIN:
@@ -142,12 +145,12 @@ def abandoned(state: s.Abandoning, event: e.ChainRead) -> Move:
     return s.Voiding(link), (PutLink(link),)
 
 
-def voided(_state: s.Voiding, event: e.LinkPersisted) -> Move:
+def voided(_state: s.Voiding, event: m.LinkPersisted) -> Move:
     """Nobody can decide this try any more, so what it left open may be swept."""
     return s.SweepingEnd(event.link), (sweep(event.link),)
 
 
-def not_voided(_state: s.Voiding, _event: e.LinkTaken) -> Move:
+def not_voided(_state: s.Voiding, _event: m.LinkTaken) -> Move:
     """Somebody else has had the last word."""
     return s.Done(), ()
 
@@ -159,3 +162,66 @@ def _foreign(plan: Plan, votes: tuple[Vote, ...]) -> str:
     slots = Counter((vote.sink, vote.slot) for vote in votes)
     twice = [slot for slot, count in slots.items() if count > 1]
     return f"two votes for (sink, slot) {twice[0]}" if twice else ""
+
+
+# --- what a replay gave, beside what was decided ------------------------------------------------------------
+
+
+def totals(votes: Iterable[Vote]) -> dict[str, tuple[int, str]]:
+    """Return (rows, checksum) per sink that has rows, whatever the slots they were dealt to.
+
+    All checksums of a decision are of one algorithm, whose name stands before the digits. Dead letters count as rows
+    of the sink that refused them: a replay that writes nothing does not know which those are.
+    """
+    rows: dict[str, int] = defaultdict(int)
+    sums: dict[str, int] = defaultdict(int)
+    names: dict[str, str] = {}
+    for vote in votes:
+        name, colon, digits = vote.checksum.rpartition(":")
+        sink = letters_of(vote.sink) or vote.sink
+        names[sink] = name + colon
+        rows[sink] += vote.rows
+        sums[sink] = (sums[sink] + int(digits, 16)) % _MODULUS
+    return {sink: (rows[sink], f"{names[sink]}{sums[sink]:016x}") for sink in rows if rows[sink]}
+
+
+def difference(decided: Iterable[Vote], replayed: Iterable[Vote]) -> str:
+    """Say in words where a replay differs from the decision; empty where it does not."""
+    before, now = totals(decided), totals(replayed)
+    return "; ".join(
+        f"sink {sink}: decided {_words(before.get(sink))}, replayed {_words(now.get(sink))}"
+        for sink in sorted(before.keys() | now.keys())
+        if before.get(sink) != now.get(sink)
+    )
+
+
+def match(lost: Iterable[Vote], tentative: Iterable[Vote]) -> tuple[tuple[Vote, ...], tuple[Vote, ...], str]:
+    """Find for each lost vote a tentative one with the same rows: (matched, rest, what is missing).
+
+    Slots are not compared: a replay may deal the same rows to other slots. Two votes with the same sink, count
+    and checksum hold the same rows, so either may stand for the other.
+    """
+    wanted = Counter(_rows_of(vote) for vote in lost)
+    matched: list[Vote] = []
+    rest: list[Vote] = []
+    for vote in tentative:
+        key = _rows_of(vote)
+        if vote.handle is not None and wanted[key] > 0:
+            wanted[key] -= 1
+            matched.append(vote)
+        else:
+            rest.append(vote)
+    missing = "; ".join(
+        f"sink {sink}: {count} x ({rows} rows, checksum {checksum})"
+        for (sink, rows, checksum), count in sorted(wanted.items())
+        if count
+    )
+    return tuple(matched), tuple(rest), missing
+
+
+def _rows_of(vote: Vote) -> tuple[str, int, str]:
+    return vote.sink, vote.rows, vote.checksum
+
+
+def _words(total: tuple[int, str] | None) -> str:
+    return "no rows" if total is None else f"{total[0]} rows (checksum {total[1]})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from onceonly.model import (
     AlreadyCommitted,
@@ -20,36 +20,27 @@ from onceonly.model import (
     Unknown,
     differing,
 )
-from onceonly.protocol import events as e
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import (
-    AbortHandle,
-    Command,
-    CommitHandle,
-    PutReceipt,
-    StartTasks,
-    Stop,
-    StopReason,
-    Sweep,
-)
+from onceonly.protocol.messages import AbortHandle, CommitHandle, PutReceipt, Stop, StopReason, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onceonly.model import Outcome, Vote
+    from onceonly.protocol import messages as m
+    from onceonly.protocol.messages import Command
+    from onceonly.protocol.states import Move
 
 BEFORE_A_DRAIN = "claimed before a drain"
 """Why the epoch after one that is drained is claimed: nothing of it has begun."""
 
-Move: TypeAlias = tuple[s.State, tuple[Command, ...]]
 
-
-def superseded(_state: s.State, event: e.LinkTaken) -> Move:
+def superseded(_state: s.State, event: m.LinkTaken) -> Move:
     """Stop: another run stands where ours should."""
     return stop(StopReason.SUPERSEDED, f"link {event.link.name} is there, written by plan {event.link.plan}")
 
 
-def overtaken(_state: s.State, event: e.LinkTaken) -> Move:
+def overtaken(_state: s.State, event: m.LinkTaken) -> Move:
     """Stop, but restartably: another run was quicker with its claim."""
     # The taker may be a dying run that has just given up: whoever starts again sees what was put.
     return stop(StopReason.OVERTAKEN, f"link {event.link.name} was put by plan {event.link.plan} first")
@@ -63,11 +54,6 @@ def differences(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> 
 def stop(reason: StopReason, detail: str) -> Move:
     """Stop the query."""
     return s.Stopped(), (Stop(reason, detail),)
-
-
-def start_tasks(plan: Plan) -> Move:
-    """Let the tasks run by a plan."""
-    return s.Running(plan), (StartTasks(plan),)
 
 
 def new_plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = None) -> Plan:

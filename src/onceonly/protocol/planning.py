@@ -1,48 +1,32 @@
-"""Rows of the table before any task runs: what the chain says of an epoch, claims, and recovery."""
+"""Rows of the table for a chain that was read: what it and Spark's checkpoint say of an epoch. Pure.
+
+Spark does not sync ``offsets/N``, and its rename writes over one that is there: after a loss of power, or behind an
+older driver that woke up, the file may be gone or say something else. A decision holds it as it was.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.model import Guarantee, Link, LinkKind, Lost, Mode, Receipt, differing, letters_of
-from onceonly.protocol import events as e
-from onceonly.protocol import inputs
+from onceonly import offsets
+from onceonly.model import LinkKind, Mode, differing, letters_of
+from onceonly.protocol import recovery
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import (
-    PutLink,
-    ReadChain,
-    Report,
-    ReportKind,
-    RestoreInputs,
-    StopReason,
-    SyncLink,
-)
-from onceonly.protocol.moves import (
-    BEFORE_A_DRAIN,
-    Move,
-    commits,
-    count,
-    differences,
-    new_link,
-    new_plan,
-    repeat,
-    settle,
-    start_tasks,
-    stop,
-    sweep,
-    undecidable,
-)
-from onceonly.protocol.skipping import explained, lost_before
+from onceonly.protocol.messages import PutLink, Report, ReportKind, RestoreInputs, StopReason, SyncLink
+from onceonly.protocol.moves import BEFORE_A_DRAIN, differences, new_link, new_plan, stop
+from onceonly.protocol.skipping import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Vote
-    from onceonly.protocol.commands import Command
+    from onceonly.model import Inputs, Link, Receipt, Span
+    from onceonly.protocol import messages as m
+    from onceonly.protocol.messages import Command
+    from onceonly.protocol.states import Move
 
 
-def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
+def chain_read(state: s.Reading, event: m.ChainRead) -> Move:
     """Resolve an epoch from its chain: run, claim, recover, drain or stop; tell of targets that have changed."""
     context = state.context
     newer = _newer(context, event)
@@ -58,14 +42,14 @@ def chain_read(state: s.Reading, event: e.ChainRead) -> Move:
     following, commands = _resolve(context, event)
     if isinstance(following, s.Stopped):
         return following, commands
-    wrong = inputs.compare(context, event)
+    wrong = compare(context, event)
     if wrong is not None:
         return wrong
     newest = event.links[-1] if event.links else event.previous
     return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
 
 
-def _newer(context: s.Context, event: e.ChainRead) -> str:
+def _newer(context: s.Context, event: m.ChainRead) -> str:
     """Name the application that has put a link after the last one of ours, empty where none has.
 
     A run that fails because another one took over starts again, and must not take back what it was taken: of two that
@@ -75,13 +59,13 @@ def _newer(context: s.Context, event: e.ChainRead) -> str:
     return event.owners[-1] if mine in event.owners and event.owners[-1] != mine else ""
 
 
-def _resolve(context: s.Context, event: e.ChainRead) -> Move:
+def _resolve(context: s.Context, event: m.ChainRead) -> Move:
     gap = _gap(context.epoch, event)
     if gap:
         return stop(StopReason.GAP, gap)
     unbroken = event.previous is not None and event.previous.plan == context.continues
     if not event.links:
-        return _start(context, index=0) if unbroken else _claim(context, index=0)
+        return _start(context, index=0) if unbroken else recovery.claim(context, index=0)
     last = event.links[-1]
     if last.plan == context.continues:
         # Claimed in advance by this process, before it drained the epoch before.
@@ -92,7 +76,7 @@ def _resolve(context: s.Context, event: e.ChainRead) -> Move:
         # has. A new start may claim; going on may not.
         return stop(StopReason.OVERTAKEN, f"link {last.name} is there, written by plan {last.plan}")
     if last.kind is LinkKind.ABORT:
-        return _claim(context, index=len(event.links))
+        return recovery.claim(context, index=len(event.links))
     return _found(context, last, event.receipt)
 
 
@@ -104,7 +88,7 @@ def _found(context: s.Context, last: Link, receipt: Receipt | None) -> Move:
             f"decided for {sorted(last.settings)}, now written to {sorted(context.settings)}",
         )
     if receipt is not None:
-        return _drain(context, last)
+        return recovery.drain(context, last)
     if last.pending and _is_elsewhere(last.settings, context.settings):
         return stop(
             StopReason.SETTINGS, f"decided for {_plain(last.settings)}, now {_plain(context.settings)}"
@@ -154,7 +138,7 @@ def _is_own(link: Link, context: s.Context) -> bool:
     return bool(context.application) and link.plan.startswith(context.application + ".")
 
 
-def _gap(epoch: int, event: e.ChainRead) -> str:
+def _gap(epoch: int, event: m.ChainRead) -> str:
     """Find what the log should hold but does not. An adopted log may begin at any epoch."""
     if event.receipt is not None and event.links and event.receipt.index != event.links[-1].index:
         return (
@@ -175,45 +159,7 @@ def _gap(epoch: int, event: e.ChainRead) -> str:
     return ""
 
 
-def _claim(context: s.Context, *, index: int, reason: str = "claimed by a new run") -> Move:
-    link = new_link(new_plan(context, Mode.RUN, index=index), LinkKind.ABORT, run=context.run, reason=reason)
-    return s.Claiming(context, link), (PutLink(link),)
-
-
-def _claim_rest(context: s.Context, decided: Link, lost: tuple[Vote, ...], carried: tuple[Vote, ...]) -> Move:
-    """Claim an epoch of which a part is committed.
-
-    An ABORT link would void that part, so the claim repeats the decision: an older run that is still writing
-    the lost rows finds its number taken, and the sweep may void what it has prepared.
-    """
-    if decided.guarantee is not context.guarantee:
-        return stop(StopReason.SETTINGS, f"decided {decided.guarantee}, now {context.guarantee}")
-    plan = new_plan(context, Mode.TENTATIVE, index=decided.index + 1, decided=decided)
-    link = repeat(replace(plan, lost=lost, carried=carried), run=context.run, reason="a part was proven lost")
-    return s.Claiming(context, link), (PutLink(link),)
-
-
-def claimed(state: s.Claiming, event: e.LinkPersisted) -> Move:
-    """The epoch is ours; sweep what earlier runs have open."""
-    # Only now may other runs' votes be voided: the claim is the last link of the chain.
-    return s.SweepingStart(state.context, event.link), (sweep(event.link),)
-
-
-def start_swept(state: s.SweepingStart, _event: e.Swept) -> Move:
-    """Run the claimed epoch: as new, or tentatively where a part is committed."""
-    link = state.link
-    if link.kind is LinkKind.ABORT:
-        return _start(state.context, index=link.index + 1)
-    plan = new_plan(state.context, Mode.TENTATIVE, index=link.index + 1, decided=link)
-    return start_tasks(replace(plan, lost=link.votes, carried=link.carried))
-
-
-def start_not_swept(_state: s.State, event: e.SweepFailed) -> Move:
-    """Stop: no task runs while leftovers cannot be listed."""
-    return stop(StopReason.DELAYED, event.reason)
-
-
-def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
+def claim_next(state: s.Draining, event: m.ChainRead) -> Move:
     """Claim the epoch after a settled one, as nobody knows when new rows will come, and sweep under the claim."""
     context = state.context
     newer = _newer(context, event)
@@ -227,76 +173,95 @@ def claim_next(state: s.Draining, event: e.ChainRead) -> Move:
         return stop(StopReason.GAP, gap)
     if event.links and event.links[-1].kind is not LinkKind.ABORT:
         # Spark has forgotten more than one commit: the next epoch is decided, or skipped, as well.
-        if inputs.differs(event.links[-1], event.inputs):
+        if differs(event.links[-1], event.inputs):
             # Were its barrier gone for good, Spark could not note this one: it knows a later one.
             return s.Restoring(context), (RestoreInputs((event.links[-1],)),)
-        return _start_drain(context, state.link)
+        return recovery.start_drain(context, state.link)
     plan = new_plan(context, Mode.RUN, index=len(event.links))
     claim = new_link(plan, LinkKind.ABORT, run=context.run, reason=BEFORE_A_DRAIN)
     claim = replace(claim, epoch=context.epoch + 1, barrier=())
     return s.ClaimingNext(context, state.link), (PutLink(claim),)
 
 
-def next_claimed(state: s.ClaimingNext, event: e.LinkPersisted) -> Move:
-    """The next epoch is ours; sweep before the drain."""
-    return s.SweepingNext(state.context, state.link), (sweep(event.link),)
+def open_epoch(epoch: int, newest: int | None, last: Link | None, receipt: Receipt | None) -> int | None:
+    """Return the first epoch before ``epoch`` that has no decision, or none that is settled; None where all have. Pure.
+
+    Where the log is empty it is the one just before: what was before that is no business of the log.
+    """
+    if newest is None:
+        return epoch - 1 if epoch > 0 else None
+    is_open = last is not None and (last.kind is LinkKind.ABORT or receipt is None)
+    first = newest if is_open else newest + 1
+    return first if first < epoch else None
 
 
-def next_swept(state: s.SweepingNext, _event: e.Swept) -> Move:
-    """Drain."""
-    return _start_drain(state.context, state.link)
+# --- what the epoch reads -----------------------------------------------------------------------------------
 
 
-def synced(state: s.Syncing, event: e.LinkPersisted) -> Move:
-    """A found decision is durable: commit it, or settle it where nothing is to be committed."""
-    link = event.link
-    if not link.pending:
-        return settle(link, state.context, outcomes={})
-    if link.guarantee is Guarantee.AT_MOST_ONCE:
-        # The link was the intent and the one try is over; what is still open goes with the next sweep.
-        return settle(link, state.context, outcomes={"given_up": len(link.pending)})
-    return s.Resolving(state.context, link, len(link.pending)), commits(link)
+def compare(context: s.Context, event: m.ChainRead) -> Move | None:
+    """See that the epoch starts where the one before was decided to end, and ends where it was decided to itself.
+
+    None where it does; otherwise the files are written as decided, and the query starts again. So it does where Spark
+    has read other offsets than its files have by now.
+    """
+    wrong: list[Link] = []
+    previous = event.previous
+    before = event.inputs_before.barrier if event.inputs_before is not None else None
+    if (
+        previous is not None
+        and previous.barrier
+        and before is not None
+        and not offsets.is_same(previous.barrier, before)
+    ):
+        wrong.append(previous)
+    decided = event.links[-1] if event.links and event.links[-1].kind is not LinkKind.ABORT else None
+    if decided is not None and differs(decided, event.inputs, context.barrier):
+        wrong.append(decided)
+    for link in wrong:
+        if link.inputs is None:
+            now = before if link is previous else context.barrier
+            return stop(
+                StopReason.BARRIER,
+                f"offsets/{link.epoch}: decided at {list(link.barrier)}, now {list(now or ())}",
+            )
+    start = previous.barrier if previous is not None and previous.barrier else before
+    strayed = event.span is not None and start is not None and not offsets.among(event.span.starts, start)
+    if not wrong and not strayed:
+        return moved(context.epoch, event.span, event.inputs)
+    found = event.inputs.files if event.inputs is not None else ()
+    if decided is None and found:
+        # What nobody decided was planned from a wrong start, and goes under a claim: who planned it may be at work.
+        plan = new_plan(context, Mode.RUN, index=len(event.links))
+        claim = new_link(plan, LinkKind.ABORT, run=context.run, reason="planned from a wrong start")
+        return s.Withdrawing(context, tuple(wrong), found[0]), (PutLink(claim),)
+    if wrong:
+        return s.Restoring(context), (RestoreInputs(tuple(wrong)),)
+    starts = list(event.span.starts) if event.span is not None else []
+    return stop(
+        StopReason.MOVED, f"offsets/{context.epoch - 1}: Spark has read {starts}, now {list(start or ())}"
+    )
 
 
-def resolving(state: s.Resolving, event: e.Resolved) -> Move:
-    """Collect the outcomes of recovery; with the last one, settle, claim again or stop."""
-    outcomes = (*state.outcomes, (event.vote, event.outcome))
-    if len(outcomes) < state.expected:
-        return s.Resolving(state.context, state.link, state.expected, outcomes), ()
-    stopped = undecidable(outcomes)
-    if stopped:
-        return stopped
-    lost = tuple(vote for vote, outcome in outcomes if isinstance(outcome, Lost))
-    if lost and state.context.then is not None:
-        return lost_before(state.context, state.link, outcomes)
-    if not lost:
-        return settle(state.link, state.context, outcomes=count(outcomes))
-    kept = tuple(vote for vote, outcome in outcomes if not isinstance(outcome, Lost))
-    carried = state.link.carried + kept
-    if not carried:
-        return _claim(state.context, index=state.link.index + 1, reason="every handle was proven lost")
-    return _claim_rest(state.context, state.link, lost, carried)
+def moved(epoch: int, span: Span | None, now: Inputs | None) -> Move | None:
+    """Stop where Spark reads up to another end than its file says by now; None where it does not."""
+    if span is None or now is None or offsets.among(span.ends, now.barrier or ()):
+        return None
+    return stop(
+        StopReason.MOVED,
+        f"offsets/{epoch}: Spark reads up to {list(span.ends)}, now {list(now.barrier or ())}",
+    )
 
 
-def receipt_put(state: s.Receipting, _event: e.ReceiptPersisted) -> Move:
-    """The epoch is settled: drain after a recovery, sweep after a decision."""
-    if state.context is not None and state.context.then is not None:
-        return s.Reading(state.context.then), (ReadChain(state.context.then.epoch),)
-    if state.plan is None and state.context is not None:
-        return _drain(state.context, state.link)
-    return s.SweepingEnd(state.link), (sweep(state.link),)
+def differs(link: Link, now: Inputs | None, barrier: tuple[str, ...] = ()) -> bool:
+    """Say whether Spark's files say of an epoch's input something else than its decision. Pure."""
+    if link.inputs is not None and now is not None:
+        return link.inputs.digest != now.digest
+    found = now.barrier if now is not None and now.files else barrier
+    return bool(link.barrier and found and not offsets.is_same(link.barrier, found))
 
 
 def _start(context: s.Context, *, index: int) -> Move:
-    return start_tasks(new_plan(context, Mode.RUN, index=index))
-
-
-def _drain(context: s.Context, link: Link) -> Move:
-    return s.Draining(context, link), (ReadChain(context.epoch + 1, owners=True),)
-
-
-def _start_drain(context: s.Context, link: Link) -> Move:
-    return start_tasks(new_plan(context, Mode.DRAIN, index=link.index + 1, decided=link))
+    return s.start_tasks(new_plan(context, Mode.RUN, index=index))
 
 
 def _plain(settings: object) -> object:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.model import Link, LinkKind, Receipt, Skip, differing
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import (
+from onceonly.protocol.messages import (
     PutLink,
     PutReceipt,
     ReadChain,
@@ -22,11 +22,12 @@ from onceonly.protocol.commands import (
     StopReason,
     SyncLink,
 )
-from onceonly.protocol.moves import BEFORE_A_DRAIN, Move, count, differences, settle, stop
+from onceonly.protocol.moves import BEFORE_A_DRAIN, count, differences, settle, stop
 
 if TYPE_CHECKING:
     from onceonly.model import Outcome, Passed, Vote
-    from onceonly.protocol import events as e
+    from onceonly.protocol import messages as m
+    from onceonly.protocol.states import Move
 
 _WORDS = {
     Skip.UNCHANGED: "it has no rows, as nothing new was in it (state that was repartitioned, or nothing to write)",
@@ -35,19 +36,7 @@ _WORDS = {
 }
 
 
-def open_epoch(epoch: int, newest: int | None, last: Link | None, receipt: Receipt | None) -> int | None:
-    """Return the first epoch before ``epoch`` that has no decision, or none that is settled; None where all have. Pure.
-
-    Where the log is empty it is the one just before: what was before that is no business of the log.
-    """
-    if newest is None:
-        return epoch - 1 if epoch > 0 else None
-    is_open = last is not None and (last.kind is LinkKind.ABORT or receipt is None)
-    first = newest if is_open else newest + 1
-    return first if first < epoch else None
-
-
-def explained(context: s.Context, event: e.ChainRead) -> Move | None:
+def explained(context: s.Context, event: m.ChainRead) -> Move | None:
     """Put the link, or the receipt, of the first epoch that lies open; stop where nobody may. None where none does."""
     last, passed = event.last, event.passed
     if last is not None and last.kind is LinkKind.SKIPPED and event.last_receipt is None:
@@ -87,7 +76,7 @@ def _unexplained(passed: Passed, *, seen: bool) -> str:
     return f"chk-{passed.epoch}: another sink wrote it, or a foreachBatch function returned without onceonly"
 
 
-def skip_put(state: s.Skipping, event: e.LinkPersisted) -> Move:
+def skip_put(state: s.Skipping, event: m.LinkPersisted) -> Move:
     """Tell of it, and settle it."""
     link = event.link
     told = Report(
@@ -97,7 +86,7 @@ def skip_put(state: s.Skipping, event: e.LinkPersisted) -> Move:
     return following, (told, *commands)
 
 
-def skip_settled(state: s.Skipped, _event: e.ReceiptPersisted) -> Move:
+def skip_settled(state: s.Skipped, _event: m.ReceiptPersisted) -> Move:
     """Look again: another epoch may lie open."""
     return s.Reading(state.context), (ReadChain(state.context.epoch, owners=True),)
 

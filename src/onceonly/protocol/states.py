@@ -24,6 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from onceonly.protocol.messages import Command, StartTasks
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -260,3 +262,11 @@ State: TypeAlias = (
     | Done
     | Stopped
 )
+
+Move: TypeAlias = tuple[State, tuple[Command, ...]]
+"""The next state, and what is to be carried out."""
+
+
+def start_tasks(plan: Plan) -> Move:
+    """Let the tasks run by a plan."""
+    return Running(plan), (StartTasks(plan),)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ProtocolError
-from onceonly.protocol import deciding, inputs, planning, skipping
-from onceonly.protocol import events as e
+from onceonly.protocol import deciding, planning, recovery, skipping
+from onceonly.protocol import messages as m
 from onceonly.protocol import states as s
-from onceonly.protocol.commands import ReadChain
+from onceonly.protocol.messages import ReadChain
 from onceonly.protocol.moves import overtaken, superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceonly.model import Plan, Vote
-    from onceonly.protocol.moves import Move
+    from onceonly.protocol.states import Move
 
 
 def begin(context: s.Context) -> Move:
@@ -33,7 +33,7 @@ def abandon(plan: Plan, *, run: str, votes: tuple[Vote, ...], reason: str) -> Mo
     return s.Abandoning(plan, run, votes, reason), (ReadChain(plan.epoch),)
 
 
-def step(state: s.State, event: e.Event) -> Move:
+def step(state: s.State, event: m.Event) -> Move:
     """Make one move, or raise ``ProtocolError`` for one that the table does not have."""
     row = _TABLE.get((type(state), type(event)))
     if row is None:
@@ -43,37 +43,37 @@ def step(state: s.State, event: e.Event) -> Move:
 
 
 _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
-    (s.Reading, e.ChainRead): planning.chain_read,
-    (s.Skipping, e.LinkPersisted): skipping.skip_put,
-    (s.Skipping, e.LinkTaken): overtaken,
-    (s.Skipped, e.ReceiptPersisted): skipping.skip_settled,
-    (s.Claiming, e.LinkPersisted): planning.claimed,
-    (s.Claiming, e.LinkTaken): overtaken,
-    (s.SweepingStart, e.Swept): planning.start_swept,
-    (s.SweepingStart, e.SweepFailed): planning.start_not_swept,
-    (s.SweepingStart, e.LinkTaken): superseded,
-    (s.Draining, e.ChainRead): planning.claim_next,
-    (s.ClaimingNext, e.LinkPersisted): planning.next_claimed,
-    (s.ClaimingNext, e.LinkTaken): overtaken,
-    (s.SweepingNext, e.Swept): planning.next_swept,
-    (s.SweepingNext, e.SweepFailed): planning.start_not_swept,
-    (s.SweepingNext, e.LinkTaken): superseded,
-    (s.Withdrawing, e.LinkPersisted): inputs.claimed,
-    (s.Withdrawing, e.LinkTaken): overtaken,
-    (s.Restoring, e.InputsRestored): inputs.restored,
-    (s.Restoring, e.InputsNotRestored): inputs.not_restored,
-    (s.Syncing, e.LinkPersisted): planning.synced,
-    (s.Resolving, e.Resolved): planning.resolving,
-    (s.Receipting, e.ReceiptPersisted): planning.receipt_put,
-    (s.Running, e.VotesCollected): deciding.voted,
-    (s.Checking, e.Checked): deciding.checked,
-    (s.Deciding, e.LinkPersisted): deciding.decided,
-    (s.Deciding, e.LinkTaken): superseded,
-    (s.Committing, e.Resolved): deciding.committing,
-    (s.SweepingEnd, e.Swept): deciding.end_swept,
-    (s.SweepingEnd, e.SweepFailed): deciding.end_swept,
-    (s.SweepingEnd, e.LinkTaken): deciding.end_swept,
-    (s.Abandoning, e.ChainRead): deciding.abandoned,
-    (s.Voiding, e.LinkPersisted): deciding.voided,
-    (s.Voiding, e.LinkTaken): deciding.not_voided,
+    (s.Reading, m.ChainRead): planning.chain_read,
+    (s.Skipping, m.LinkPersisted): skipping.skip_put,
+    (s.Skipping, m.LinkTaken): overtaken,
+    (s.Skipped, m.ReceiptPersisted): skipping.skip_settled,
+    (s.Claiming, m.LinkPersisted): recovery.claimed,
+    (s.Claiming, m.LinkTaken): overtaken,
+    (s.SweepingStart, m.Swept): recovery.start_swept,
+    (s.SweepingStart, m.SweepFailed): recovery.start_not_swept,
+    (s.SweepingStart, m.LinkTaken): superseded,
+    (s.Draining, m.ChainRead): planning.claim_next,
+    (s.ClaimingNext, m.LinkPersisted): recovery.next_claimed,
+    (s.ClaimingNext, m.LinkTaken): overtaken,
+    (s.SweepingNext, m.Swept): recovery.next_swept,
+    (s.SweepingNext, m.SweepFailed): recovery.start_not_swept,
+    (s.SweepingNext, m.LinkTaken): superseded,
+    (s.Withdrawing, m.LinkPersisted): recovery.withdrawn,
+    (s.Withdrawing, m.LinkTaken): overtaken,
+    (s.Restoring, m.InputsRestored): recovery.restored,
+    (s.Restoring, m.InputsNotRestored): recovery.not_restored,
+    (s.Syncing, m.LinkPersisted): recovery.synced,
+    (s.Resolving, m.Resolved): recovery.resolving,
+    (s.Receipting, m.ReceiptPersisted): recovery.receipt_put,
+    (s.Running, m.VotesCollected): deciding.voted,
+    (s.Checking, m.Checked): deciding.checked,
+    (s.Deciding, m.LinkPersisted): deciding.decided,
+    (s.Deciding, m.LinkTaken): superseded,
+    (s.Committing, m.Resolved): deciding.committing,
+    (s.SweepingEnd, m.Swept): deciding.end_swept,
+    (s.SweepingEnd, m.SweepFailed): deciding.end_swept,
+    (s.SweepingEnd, m.LinkTaken): deciding.end_swept,
+    (s.Abandoning, m.ChainRead): deciding.abandoned,
+    (s.Voiding, m.LinkPersisted): deciding.voided,
+    (s.Voiding, m.LinkTaken): deciding.not_voided,
 }

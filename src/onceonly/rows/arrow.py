@@ -1,12 +1,10 @@
-"""Arrow's batches, and its strings and binaries as they lie in memory. Any process."""
+"""Arrow's strings and binaries as they lie in memory. Any process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
@@ -41,36 +39,3 @@ def at_each_byte(data: npt.NDArray[np.uint8], width: int = 8) -> npt.NDArray[Any
     import numpy as np
 
     return np.ndarray((max(len(data) - width + 1, 0),), f"<u{width}", data, strides=(1,))
-
-
-def in_larger(
-    batches: Iterable[pa.RecordBatch], *, rows: int = 20_000, size: int = 1 << 21
-) -> Iterator[pa.RecordBatch]:
-    """Put batches together until they have so many rows, or so many bytes; one that has them comes as it is.
-
-    Of small ones, each call of numpy's and Arrow's costs as much as a thousand rows; Spark makes them small, so that
-    rows of 1 KB do not leave its caches. The first one with rows comes at once, as a transaction begins with it. None
-    comes without rows.
-    """
-    some: list[pa.RecordBatch] = []
-    rows_left, size_left = 0, 0  # so the first one comes at once
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        some.append(batch)
-        rows_left -= batch.num_rows
-        size_left -= batch.nbytes
-        if rows_left <= 0 or size_left <= 0:
-            yield _one(some)
-            some, rows_left, size_left = [], rows, size
-    if some:
-        yield _one(some)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    if len(batches) == 1:
-        return batches[0]
-    # malloc's memory, which a worker keeps (``spark.memory``).
-    return pa.concat_batches(batches, memory_pool=pa.system_memory_pool())

@@ -9,9 +9,9 @@ from pyspark import TaskContext
 
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.executor.dead_letters import Letters
-from onceonly.executor.deadline import Deadline, in_time
+from onceonly.executor.deadline import in_time
 from onceonly.executor.kept import Kept
-from onceonly.executor.slot import fill_in
+from onceonly.executor.slot import Deadline, fill_in
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
 from onceonly.settings.registry import build

@@ -1,4 +1,4 @@
-"""What a file of the log holds: a sealed header, then the value as JSON. Pure; no I/O.
+"""The files of the log: what they are called, and what they hold: a sealed header, then the value as JSON. Pure.
 
 A reader takes a file as a whole or refuses it by name: of a newer version, of another kind, torn, damaged, or
 with a field that this version does not know. Files of an earlier version are read; what they could not say yet has its
@@ -7,6 +7,7 @@ default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -16,6 +17,15 @@ from onceonly.durable.sealed import UNREADABLE, Format
 
 T = TypeVar("T")
 
+LINKS = "links/"
+RECEIPTS = "receipts/"
+HISTORY = "history/"
+FOLDERS = (LINKS, RECEIPTS, HISTORY)
+
+_LINK = re.compile(r"links/(\d{20})\.(\d+)\.json")
+_RECEIPT = re.compile(r"receipts/(\d{20})\.json")
+_SEGMENT = re.compile(r"history/(\d{20})-(\d{20})\.json")
+
 VERSION = 2
 """2: times for people (``Stamp``) in links, votes, receipts and history, and what an epoch read in its decision
 (``Inputs``). 1 is read as ever."""
@@ -24,6 +34,45 @@ _FORMAT = Format(
     version=VERSION,
     restore="restore this file from a backup of the checkpoint, or start on a new checkpoint",
 )
+
+
+def link(epoch: int, index: int) -> str:
+    """Name a link: the epoch padded, so that a listing by name is one by number."""
+    return f"{LINKS}{epoch:020d}.{index}.json"
+
+
+def receipt(epoch: int) -> str:
+    """Name a receipt."""
+    return f"{RECEIPTS}{epoch:020d}.json"
+
+
+def segment(first: int, last: int) -> str:
+    """Name a segment of history by the epochs that it covers."""
+    return f"{HISTORY}{first:020d}-{last:020d}.json"
+
+
+def parse_link(name: str) -> tuple[int, int] | None:
+    """Return epoch and index; None for a name that is not ours."""
+    match = _LINK.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_receipt(name: str) -> int | None:
+    """Return the epoch; None for a name that is not ours."""
+    match = _RECEIPT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_segment(name: str) -> tuple[int, int] | None:
+    """Return first and last epoch; None for a name that is not ours."""
+    match = _SEGMENT.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def epoch_of(name: str) -> int | None:
+    """Return the epoch of a link or a receipt; None for any other name."""
+    parsed = parse_link(name)
+    return parsed[0] if parsed else parse_receipt(name)
 
 
 def encode(kind: str, value: object) -> bytes:
