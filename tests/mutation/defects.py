@@ -430,8 +430,8 @@ DEFECTS: Final = (
         group=SWEEP,
         what="A run that another application has taken over from starts again and takes back what it was taken",
         file="protocol/planning.py",
-        before='    return event.owners[-1] if mine in event.owners and event.owners[-1] != mine else ""\n',
-        after='    return "" if mine else ""\n',
+        before="    if mine not in event.owners or event.owners[-1] == mine:\n",
+        after="    if mine:\n",
         tests=(COORDINATOR + "test_of_two_applications_that_start_again_the_older_one_is_over_for_good",),
         says="DID NOT RAISE",
     ),
@@ -868,7 +868,7 @@ DEFECTS: Final = (
         what="Tasks start though what earlier runs left open could not be listed",
         file="protocol/recovery.py",
         before="    return stop(StopReason.DELAYED, event.reason)\n",
-        after="    plan = new_plan(_state.context, Mode.RUN, index=_state.link.index + 1)  # type: ignore[union-attr]\n"
+        after="    plan = _state.context.new_plan(Mode.RUN, index=_state.link.index + 1)  # type: ignore[union-attr]\n"
         "    return s.start_tasks(plan)\n",
         tests=(COORDINATOR + "test_no_task_runs_while_leftovers_cannot_be_listed",),
         says="assert not job.store().transactions",

@@ -28,11 +28,10 @@ memory after a crash.
 """
 
 from onceonly.protocol.messages import (
-    Aborted,
     AbortHandle,
     ChainRead,
-    Checked,
     CheckPrepared,
+    Checked,
     Command,
     CommitHandle,
     Event,
@@ -63,7 +62,6 @@ from onceonly.protocol.transitions import abandon, begin, resume, step
 
 __all__ = [
     "AbortHandle",
-    "Aborted",
     "ChainRead",
     "CheckPrepared",
     "Checked",

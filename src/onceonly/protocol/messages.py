@@ -291,14 +291,6 @@ class InputsNotRestored:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """A slot failed or stayed silent, or the query was stopped: VOTE_ABORT."""
-
-    votes: tuple[Vote, ...] = ()
-    reason: str = ""
-
-
 Event: TypeAlias = (
     ChainRead
     | LinkPersisted
@@ -311,5 +303,4 @@ Event: TypeAlias = (
     | Checked
     | InputsRestored
     | InputsNotRestored
-    | Aborted
 )

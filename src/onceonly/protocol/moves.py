@@ -13,8 +13,6 @@ from onceonly.model import (
     Link,
     LinkKind,
     Lost,
-    Mode,
-    Plan,
     Receipt,
     RetryLater,
     Unknown,
@@ -26,7 +24,7 @@ from onceonly.protocol.messages import AbortHandle, CommitHandle, PutReceipt, St
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Outcome, Vote
+    from onceonly.model import Outcome, Plan, Vote
     from onceonly.protocol import messages as m
     from onceonly.protocol.messages import Command
     from onceonly.protocol.states import Move
@@ -54,25 +52,6 @@ def differences(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> 
 def stop(reason: StopReason, detail: str) -> Move:
     """Stop the query."""
     return s.Stopped(), (Stop(reason, detail),)
-
-
-def new_plan(context: s.Context, mode: Mode, *, index: int, decided: Link | None = None) -> Plan:
-    """Make the plan of a try, whose next link has this number."""
-    return Plan(
-        id=context.plan,
-        epoch=context.epoch,
-        mode=mode,
-        index=index,
-        guarantee=context.guarantee,
-        barrier=context.barrier,
-        settings=context.settings,
-        uses=context.uses,
-        facts=context.facts,
-        decided=decided,
-        # A drain decides nothing: however long it takes, there is nothing to void.
-        limit_s=None if mode is Mode.DRAIN else context.limit_s,
-        inputs=context.inputs,
-    )
 
 
 def new_link(plan: Plan, kind: LinkKind, *, run: str, reason: str = "") -> Link:

@@ -14,7 +14,7 @@ from onceonly.model import LinkKind, Mode, differing, letters_of
 from onceonly.protocol import recovery
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import PutLink, Report, ReportKind, RestoreInputs, StopReason, SyncLink
-from onceonly.protocol.moves import BEFORE_A_DRAIN, differences, new_link, new_plan, stop
+from onceonly.protocol.moves import BEFORE_A_DRAIN, differences, new_link, stop
 from onceonly.protocol.skipping import explained
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 def chain_read(state: s.Reading, event: m.ChainRead) -> Move:
     """Resolve an epoch from its chain: run, claim, recover, drain or stop; tell of targets that have changed."""
     context = state.context
-    newer = _newer(context, event)
-    if newer:
-        return stop(
-            StopReason.SUPERSEDED, f"application {newer} has put links after the last one of this one"
-        )
-    skipped = explained(context, event)
-    if skipped is not None:
-        return skipped
+    superseded = _superseded(context, event)
+    if superseded is not None:
+        return superseded
+    if event.passed is not None or event.last_receipt is None:  # else nothing before lies open
+        skipped = explained(context, event)
+        if skipped is not None:
+            return skipped
     if event.inputs is not None:
         context = replace(context, inputs=event.inputs.digest)
     following, commands = _resolve(context, event)
@@ -49,14 +48,18 @@ def chain_read(state: s.Reading, event: m.ChainRead) -> Move:
     return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
 
 
-def _newer(context: s.Context, event: m.ChainRead) -> str:
-    """Name the application that has put a link after the last one of ours, empty where none has.
+def _superseded(context: s.Context, event: m.ChainRead) -> Move | None:
+    """Stop where another application has put a link after the last one of ours; None where none has.
 
     A run that fails because another one took over starts again, and must not take back what it was taken: of two that
     did so none would ever decide. An application that has put no link yet takes over, as it was started on purpose.
     """
     mine = context.application
-    return event.owners[-1] if mine in event.owners and event.owners[-1] != mine else ""
+    if mine not in event.owners or event.owners[-1] == mine:
+        return None
+    return stop(
+        StopReason.SUPERSEDED, f"application {event.owners[-1]} has put links after the last one of this one"
+    )
 
 
 def _resolve(context: s.Context, event: m.ChainRead) -> Move:
@@ -112,12 +115,11 @@ def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
     """Tell of each sink whose target is another one than in the newest link. Nothing is pending under that link."""
     reports: list[Command] = []
     for sink, then in newest.settings.items():
-        now = context.settings.get(sink, {})
-        changed = differences(then, now)
-        if sink in context.settings and changed:
+        now = context.settings.get(sink)
+        if now is not None and differing(then, now):
             message = (
                 f"chk-{context.epoch}: the target of sink {sink} has changed since link {newest.name}: "
-                f"{changed}; nothing was pending there, and the query goes on with the new one"
+                f"{differences(then, now)}; nothing was pending there, and the query goes on with the new one"
             )
             reports.append(Report(ReportKind.TARGET_CHANGED, message))
     return tuple(reports)
@@ -162,11 +164,9 @@ def _gap(epoch: int, event: m.ChainRead) -> str:
 def claim_next(state: s.Draining, event: m.ChainRead) -> Move:
     """Claim the epoch after a settled one, as nobody knows when new rows will come, and sweep under the claim."""
     context = state.context
-    newer = _newer(context, event)
-    if newer:
-        return stop(
-            StopReason.SUPERSEDED, f"application {newer} has put links after the last one of this one"
-        )
+    superseded = _superseded(context, event)
+    if superseded is not None:
+        return superseded
     gap = _gap(context.epoch + 1, event)
     if gap:
         # Seen now or never: a claim would stand where the link is missing.
@@ -177,7 +177,7 @@ def claim_next(state: s.Draining, event: m.ChainRead) -> Move:
             # Were its barrier gone for good, Spark could not note this one: it knows a later one.
             return s.Restoring(context), (RestoreInputs((event.links[-1],)),)
         return recovery.start_drain(context, state.link)
-    plan = new_plan(context, Mode.RUN, index=len(event.links))
+    plan = context.new_plan(Mode.RUN, index=len(event.links))
     claim = new_link(plan, LinkKind.ABORT, run=context.run, reason=BEFORE_A_DRAIN)
     claim = replace(claim, epoch=context.epoch + 1, barrier=())
     return s.ClaimingNext(context, state.link), (PutLink(claim),)
@@ -231,7 +231,7 @@ def compare(context: s.Context, event: m.ChainRead) -> Move | None:
     found = event.inputs.files if event.inputs is not None else ()
     if decided is None and found:
         # What nobody decided was planned from a wrong start, and goes under a claim: who planned it may be at work.
-        plan = new_plan(context, Mode.RUN, index=len(event.links))
+        plan = context.new_plan(Mode.RUN, index=len(event.links))
         claim = new_link(plan, LinkKind.ABORT, run=context.run, reason="planned from a wrong start")
         return s.Withdrawing(context, tuple(wrong), found[0]), (PutLink(claim),)
     if wrong:
@@ -261,8 +261,8 @@ def differs(link: Link, now: Inputs | None, barrier: tuple[str, ...] = ()) -> bo
 
 
 def _start(context: s.Context, *, index: int) -> Move:
-    return s.start_tasks(new_plan(context, Mode.RUN, index=index))
+    return s.start_tasks(context.new_plan(Mode.RUN, index=index))
 
 
-def _plain(settings: object) -> object:
-    return {key: dict(value) for key, value in settings.items()} if isinstance(settings, dict) else settings
+def _plain(settings: Mapping[str, Mapping[str, str | int]]) -> dict[str, dict[str, str | int]]:
+    return {key: dict(value) for key, value in settings.items()}

@@ -12,7 +12,6 @@ from onceonly.protocol.moves import (
     commits,
     count,
     new_link,
-    new_plan,
     repeat,
     settle,
     stop,
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def claim(context: s.Context, *, index: int, reason: str = "claimed by a new run") -> Move:
-    link = new_link(new_plan(context, Mode.RUN, index=index), LinkKind.ABORT, run=context.run, reason=reason)
+    """Claim an epoch of which nothing is committed."""
+    link = new_link(context.new_plan(Mode.RUN, index=index), LinkKind.ABORT, run=context.run, reason=reason)
     return s.Claiming(context, link), (PutLink(link),)
 
 
@@ -40,7 +40,7 @@ def _claim_rest(context: s.Context, decided: Link, lost: tuple[Vote, ...], carri
     """
     if decided.guarantee is not context.guarantee:
         return stop(StopReason.SETTINGS, f"decided {decided.guarantee}, now {context.guarantee}")
-    plan = new_plan(context, Mode.TENTATIVE, index=decided.index + 1, decided=decided)
+    plan = context.new_plan(Mode.TENTATIVE, index=decided.index + 1, decided=decided)
     link = repeat(replace(plan, lost=lost, carried=carried), run=context.run, reason="a part was proven lost")
     return s.Claiming(context, link), (PutLink(link),)
 
@@ -55,8 +55,8 @@ def start_swept(state: s.SweepingStart, _event: m.Swept) -> Move:
     """Run the claimed epoch: as new, or tentatively where a part is committed."""
     link = state.link
     if link.kind is LinkKind.ABORT:
-        return s.start_tasks(new_plan(state.context, Mode.RUN, index=link.index + 1))
-    plan = new_plan(state.context, Mode.TENTATIVE, index=link.index + 1, decided=link)
+        return s.start_tasks(state.context.new_plan(Mode.RUN, index=link.index + 1))
+    plan = state.context.new_plan(Mode.TENTATIVE, index=link.index + 1, decided=link)
     return s.start_tasks(replace(plan, lost=link.votes, carried=link.carried))
 
 
@@ -66,6 +66,7 @@ def start_not_swept(_state: s.State, event: m.SweepFailed) -> Move:
 
 
 def drain(context: s.Context, link: Link) -> Move:
+    """Drain a settled epoch, once the chain of the next one is read."""
     return s.Draining(context, link), (ReadChain(context.epoch + 1, owners=True),)
 
 
@@ -80,7 +81,8 @@ def next_swept(state: s.SweepingNext, _event: m.Swept) -> Move:
 
 
 def start_drain(context: s.Context, link: Link) -> Move:
-    return s.start_tasks(new_plan(context, Mode.DRAIN, index=link.index + 1, decided=link))
+    """Let the tasks run that write nothing."""
+    return s.start_tasks(context.new_plan(Mode.DRAIN, index=link.index + 1, decided=link))
 
 
 def synced(state: s.Syncing, event: m.LinkPersisted) -> Move:

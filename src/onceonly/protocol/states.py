@@ -24,12 +24,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from onceonly.model import Mode, Plan
 from onceonly.protocol.messages import Command, StartTasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Guarantee, InputFile, Link, Outcome, Plan, SinkUse, Vote
+    from onceonly.model import Guarantee, InputFile, Link, Outcome, SinkUse, Vote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,24 @@ class Context:
     inputs: str = ""
     then: Context | None = None
     forgives: bool = False
+
+    def new_plan(self, mode: Mode, *, index: int, decided: Link | None = None) -> Plan:
+        """Make the plan of this try, whose next link has this number."""
+        return Plan(
+            id=self.plan,
+            epoch=self.epoch,
+            mode=mode,
+            index=index,
+            guarantee=self.guarantee,
+            barrier=self.barrier,
+            settings=self.settings,
+            uses=self.uses,
+            facts=self.facts,
+            decided=decided,
+            # A drain decides nothing: however long it takes, there is nothing to void.
+            limit_s=None if mode is Mode.DRAIN else self.limit_s,
+            inputs=self.inputs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
