@@ -80,7 +80,7 @@ class SimulatedClock:
 def simulated() -> Iterator[None]:
     """Let time stand still, and syncs cost nothing, for what is made inside. One thread."""
     with (
-        patch("onceonly.coordinator.coordinator.SystemClock", SimulatedClock),
+        patch("onceonly.coordinator.coordinator.time", SimulatedClock()),
         patch.object(os, "fsync", lambda _descriptor: None),
     ):
         yield

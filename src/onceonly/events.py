@@ -1,20 +1,25 @@
-"""The event log: every step of the protocol, in every process, as one JSON line.
+"""What is told to people of each step: its stamp, and a line in the event log. Nothing is decided by it.
 
-Off unless ``ONCEONLY_EVENTS`` names a folder. Each process appends to a file of its own, so that no line is
-torn by another process; a line is written with one ``write``. Readers merge the files. Nothing here is needed
-for safety: clocks only place an event in a picture.
+The event log is every step of the protocol, in every process, as one JSON line. It is off unless ``ONCEONLY_EVENTS``
+names a folder. Each process appends to a file of its own, so that no line is torn by another process; a line is
+written with one ``write``. Readers merge the files. Clocks only place an event in a picture.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import socket
 import threading
 import time
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from onceonly.model import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +38,17 @@ class _Writer:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.pid}-{self.incarnation}.jsonl"
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def stamp() -> Stamp:
+    """Say when it is, by this machine's wall clock, and which process this is. Anywhere, any number of times."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Stamp(at=now, host=_host(), pid=os.getpid())
+
+
+@functools.cache
+def _host() -> str:
+    return socket.gethostname()
 
 
 def enabled() -> bool:

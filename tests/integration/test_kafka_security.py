@@ -23,7 +23,6 @@ from confluent_kafka.admin import (
 )
 from kafka_query import wait_for
 
-from onceonly.clock import SystemClock
 from onceonly.coordinator.commits import CommitLoop
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.model import (
@@ -237,7 +236,7 @@ def test_a_commit_that_is_refused_is_asked_for_again_and_names_the_transactional
     link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
 
     def outcome() -> Outcome:
-        loop = CommitLoop({"kafka": sink}, timeout_s=2.0, clock=SystemClock())
+        loop = CommitLoop({"kafka": sink}, timeout_s=2.0, clock=time)
         return next(iter(loop.run([CommitHandle(vote, link)], recovery=False)))[1]
 
     wait_for(lambda: isinstance(refused := outcome(), RetryLater) and refused.needs, "the refusal")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from onceonly.clock import SystemClock
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import EpochTimeoutError, OnceonlyError
 from onceonly.executor.deadline import in_time
@@ -51,7 +51,7 @@ class Life:
         self.folder = Path(given["folder"])
         self.query = given["query"]
         clock = self.folder / "clock"
-        self.clock: Clock = FileClock(clock) if clock.exists() else SystemClock()
+        self.clock: Clock = FileClock(clock) if clock.exists() else time
         self.name, kind = find(given["sink"])
         self.sink = build(SinkSettings(name=self.name, options=given["options"]), kind)
         self.coordinator = Coordinator(

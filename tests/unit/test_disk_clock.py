@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.disk_bench import COLUMNS, QUERY, TYPED, World, in_child, memory, world
 
-from onceonly.clock import SystemClock
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError
 from onceonly.log import open_log
@@ -65,7 +64,7 @@ def deeds(world: World) -> dict[int, list[tuple[str, str, int, int]]]:
 def test_clocks_that_jump_change_nothing(world: World, jump: Callable[[], None]) -> None:
     still = World(world.folder.with_name("still"))
     still.history()
-    world.clock = SystemClock
+    world.clock = lambda: time
 
     def history() -> None:
         jump()
@@ -85,7 +84,7 @@ def test_clocks_that_jump_while_a_commit_is_put_off_lead_to_another_try_at_most(
 ) -> None:
     struck: set[str] = set()
     for nth in range(3, 7):  # before it are trials
-        each = World(world.folder.with_name(str(nth)), clock=SystemClock)
+        each = World(world.folder.with_name(str(nth)), clock=lambda: time)
 
         def live(each: World = each) -> None:
             jump()

@@ -7,14 +7,14 @@ Driver only. One try at an epoch passes through two processes: ``plan`` runs whe
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onceonly import background, events, failpoints, protocol, stamps
-from onceonly.clock import SystemClock
+from onceonly import background, events, failpoints, protocol
 from onceonly.coordinator import questions
 from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.commits import CommitLoop
@@ -99,7 +99,7 @@ class Coordinator:
         self._continues: str | None = None
         self._actor = actor
         self._application = application
-        self._clock = clock or SystemClock()
+        self._clock: Clock = clock or time
         self._epoch_timeout_s = epoch_timeout_s
         self._call_timeout_s = call_timeout_s
         self._watch = watch
@@ -258,7 +258,7 @@ class Coordinator:
                 raise error_of(command, query=self._log.query, epoch=epoch)
             if isinstance(command, protocol.StartTasks):
                 # No transaction of this plan is older than this moment.
-                plan = replace(command.plan, planned_s=self._clock.monotonic(), stamp=stamps.now())
+                plan = replace(command.plan, planned_s=self._clock.monotonic(), stamp=events.stamp())
                 continue
             if isinstance(command, protocol.CommitHandle):
                 batch = [command]
@@ -285,7 +285,7 @@ class Coordinator:
                 self._complete(link)
                 failpoints.hit("receipt.before_put")
                 seconds, self._commits.seconds = self._commits.seconds, 0.0
-                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6), stamp=stamps.now()))
+                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6), stamp=events.stamp()))
                 self._record(
                     "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))
                 )
@@ -436,7 +436,7 @@ class Coordinator:
         if link.kind is LinkKind.SKIPPED and self._inputs is not None:
             # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
             self._require(self._inputs.sync(), link.epoch)
-        link = replace(link, stamp=stamps.now())
+        link = replace(link, stamp=events.stamp())
         standing = self._log.put_link(link)
         if standing != link:
             self._record("link.taken", link.epoch, run=link.run, index=link.index)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceonly import events, failpoints, stamps
-from onceonly.clock import SystemClock
+from onceonly import events, failpoints
 from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError
 from onceonly.executor import dead_letters as dead
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
@@ -46,7 +46,7 @@ class Deadline:
         self.limit_s = limit_s
         self.doing = "waiting for its first row"
         self._context = context
-        self._clock = clock or SystemClock()
+        self._clock: Clock = clock or time
         self._began_s = self._clock.monotonic()
 
     def check(self, doing: str) -> None:
@@ -274,7 +274,7 @@ def _vote(context: WriteContext, checksum: RowChecksum, handle: Handle | None) -
         rows=checksum.rows,
         checksum=checksum.value,
         handle=handle,
-        stamp=stamps.now(),
+        stamp=events.stamp(),
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from onceonly import events, stamps
+from onceonly import events
 from onceonly.coordinator import repeats
 from onceonly.log import checkpoint_path
 from onceonly.log.identity import FOLDER, NAME
@@ -63,7 +63,7 @@ class _Watched:
         self.path = checkpoint_path(location)
         self.files = ProgressFiles(self.path)
         self.presence: Presence | None = None
-        self.run = Run(run=run, began=stamps.now())
+        self.run = Run(run=run, began=events.stamp())
         self._lock = threading.Lock()
 
     def is_ours(self) -> bool:
@@ -78,7 +78,7 @@ class _Watched:
         """The run is over, also one that made the log since it was looked for last."""
         if self.is_ours() and self.presence is not None:
             self.presence.close()
-            self._note(replace(self.run, ended=stamps.now().at))
+            self._note(replace(self.run, ended=events.stamp().at))
 
     def _note(self, run: Run) -> None:
         with contextlib.suppress(OSError):  # for people: the reports of epochs go on

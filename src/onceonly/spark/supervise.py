@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from onceonly.clock import SystemClock
 from onceonly.errors import OnceonlyError, SupersededError, find_error
 from onceonly.log import owners as log_owners
 from onceonly.settings.restart import ExponentialDelay
@@ -45,8 +45,8 @@ def supervise(
     ``restart`` (default ``ExponentialDelay()``); when it gives up, the last failure is raised in the same way,
     or as Spark's own exception where it did not come from onceonly. What a first build raises is raised at once.
     """
-    clock = clock or SystemClock()
-    jobs = [_Job(build, restart or ExponentialDelay(), clock) for build in build_queries]
+    watch: Clock = clock or time
+    jobs = [_Job(build, restart or ExponentialDelay(), watch) for build in build_queries]
     try:
         for job in jobs:
             job.start()
@@ -55,7 +55,7 @@ def supervise(
             running = [job.turn() for job in jobs]
             if not any(running):
                 return
-            clock.sleep(_POLL_S)
+            watch.sleep(_POLL_S)
     finally:
         for job in jobs:
             job.stop()
