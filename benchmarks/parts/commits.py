@@ -105,7 +105,7 @@ def _vote(sink: KafkaSink, plan: Plan, query: str, slot: int, first: int) -> Vot
         facts=plan.facts.get(_SINK, {}),
     )
     values = [value(number, 0, b"") for number in range(first, first + _ROWS)]
-    return run_slot(sink, plan, context, [pa.RecordBatch.from_pydict({"value": values})])
+    return run_slot(sink, plan, context, [pa.RecordBatch.from_pydict({"value": values})]).vote
 
 
 def _phases(watched: list[tuple[str, float]], began: float) -> dict[str, float]:

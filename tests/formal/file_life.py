@@ -30,7 +30,7 @@ def task(sink: Sink, name: str, plan: Plan, slot: int, run: str) -> Vote:
         guarantee=plan.guarantee, mode=plan.mode, facts=plan.facts[name],
     )  # fmt: skip
     rows = pa.record_batch({"id": [plan.epoch * 10 + slot], "value": [name]})
-    return run_slot(sink, plan, context, [rows])
+    return run_slot(sink, plan, context, [rows]).vote
 
 
 def live(folder: Path, epochs: int) -> None:

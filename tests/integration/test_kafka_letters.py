@@ -16,7 +16,7 @@ from kafka_query import PROPERTIES, Query, wait_for
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import RecordRefusedError, TransactionLostError
 from onceonly.executor.dead_letters import Letters, columns_of
-from onceonly.executor.slot import Ballot, fill_in
+from onceonly.executor.slot import Ballot, run_slot
 from onceonly.log import open_log
 from onceonly.model import Guarantee, Lost
 from onceonly_proof.embedded.kafka import EmbeddedKafka
@@ -121,7 +121,7 @@ class Lives:
     def task(self, plan: Plan, rows: pa.RecordBatch = ROWS) -> Ballot:
         context = replace(self.main.attempt(epoch=plan.epoch), plan=plan.id, mode=plan.mode, gives_back=True)
         letters = Letters(self.beside.sink, plan, context, limit=10)
-        return fill_in(self.main.sink, plan, context, [rows], letters=letters)
+        return run_slot(self.main.sink, plan, context, [rows], letters=letters)
 
     def check(self) -> None:
         self.main.until_read("a", "c")

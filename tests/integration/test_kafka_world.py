@@ -186,7 +186,7 @@ def test_after_a_topic_was_made_anew_with_fewer_partitions_one_attempt_fails_and
 def vote(query: Query, plan: Plan, rows: str | pa.RecordBatch) -> Vote:
     context = replace(query.attempt(epoch=plan.epoch), plan=plan.id)
     batch = pa.RecordBatch.from_pydict({"value": [rows]}) if isinstance(rows, str) else rows
-    return run_slot(query.sink, plan, context, [batch])
+    return run_slot(query.sink, plan, context, [batch]).vote
 
 
 def coordinator(query: Query, folder: Path) -> Coordinator:

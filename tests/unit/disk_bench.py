@@ -165,7 +165,7 @@ class World:
             query=QUERY, sink=name, run=run, epoch=plan.epoch, plan=plan.id, slot=slot, attempt="0",
             guarantee=plan.guarantee, mode=plan.mode, facts=plan.facts.get(name, {}),
         )  # fmt: skip
-        return run_slot(sink, plan, context, [pa.record_batch({"id": self.ids(plan.epoch, slot)})])
+        return run_slot(sink, plan, context, [pa.record_batch({"id": self.ids(plan.epoch, slot)})]).vote
 
     def history(self) -> None:
         """Live three lives: the first ends before a decision, the second between two commits."""

@@ -74,7 +74,7 @@ class Life:
         ids = [2 * slot, 2 * slot + 1]
         batches = [pa.record_batch({"id": ids, "value": [str(each) for each in ids]})]
         deadline = Deadline(plan.limit_s, context, self.clock)
-        return in_time(deadline, lambda: run_slot(self.sink, plan, context, batches, deadline))
+        return in_time(deadline, lambda: run_slot(self.sink, plan, context, batches, deadline).vote)
 
     def decide(self, plan: Plan, votes: list[Vote]) -> None:
         """As Spark does: an epoch whose commit failed is given up."""

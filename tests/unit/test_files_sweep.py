@@ -64,7 +64,7 @@ class Job:
             guarantee=plan.guarantee, mode=plan.mode, facts=plan.facts.get("files", {}),
         )  # fmt: skip
         first = 10 * plan.epoch + 2 * slot
-        return run_slot(sink, plan, context, [pa.record_batch(rows(first, first + 1))])
+        return run_slot(sink, plan, context, [pa.record_batch(rows(first, first + 1))]).vote
 
     def finish(self) -> int:
         """Start again after every crash; give how many there were."""

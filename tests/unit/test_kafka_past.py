@@ -211,7 +211,7 @@ class Lives:
                     guarantee=plan.guarantee, mode=plan.mode or Mode.RUN, facts={},
                 )  # fmt: skip
                 rows = [pa.record_batch({"id": [epoch * 2 + slot]})] if slot < slots else []
-                votes.append(run_slot(self.sink, plan, context, rows))
+                votes.append(run_slot(self.sink, plan, context, rows).vote)
             coordinator.decide(plan, votes)
             continues = plan.id
 

@@ -133,7 +133,7 @@ class Job:
         )
         rows = [plan.epoch * 10 + row for row in self.dealt[slot]]
         batches = [pa.record_batch({"n": [row]}) for row in rows]
-        return run_slot(self.sinks[sink], plan, context, batches)
+        return run_slot(self.sinks[sink], plan, context, batches).vote
 
     def finish(self, upto: int, *, lives: int = 10) -> None:
         """Start again after every crash, as a supervisor does."""

@@ -109,7 +109,7 @@ def attempt(
 ) -> Vote:
     """As a task does it."""
     deadline = Deadline(limit_s, CONTEXT, clock)
-    return in_time(deadline, lambda: run_slot(sink, plan(limit_s), CONTEXT, rows, deadline))
+    return in_time(deadline, lambda: run_slot(sink, plan(limit_s), CONTEXT, rows, deadline).vote)
 
 
 def slow(**steps: float) -> SlowSink:

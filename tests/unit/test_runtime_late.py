@@ -89,7 +89,7 @@ class Job:
             guarantee=plan.guarantee,
         )  # fmt: skip
         batches = [pa.record_batch({"n": [slot]})] if only in {"", name} else []
-        return run_slot(self.sinks[name], plan, context, batches)
+        return run_slot(self.sinks[name], plan, context, batches).vote
 
     def kinds(self) -> list[LinkKind]:
         return [link.kind for link in MemoryLog(self.disk).chain(0)]

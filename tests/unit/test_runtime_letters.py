@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.executor.dead_letters import Letters, columns_of, json_rows
-from onceonly.executor.slot import Ballot, fill_in
+from onceonly.executor.slot import Ballot, run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
 from onceonly_proof import MemoryDisk, MemoryLog
@@ -85,7 +85,7 @@ class Job:
         )  # fmt: skip
         batches = [pa.record_batch({"n": [plan.epoch * 10 + row]}) for row in DEALT[slot]]
         letters = Letters(self.sinks[LETTERS], plan, context, limit=self.limit) if self.with_letters else None
-        return fill_in(self.sinks[MAIN], plan, context, batches, letters=letters)
+        return run_slot(self.sinks[MAIN], plan, context, batches, letters=letters)
 
     def finish(self, upto: int, *, lives: int = 12) -> None:
         for _ in range(lives):

@@ -53,7 +53,7 @@ def attempt(
     context = WriteContext(
         query="q", sink="memory", run="r", epoch=4, plan="p", slot=2, attempt="77", guarantee=guarantee
     )
-    return run_slot(sink, plan, context, batches)
+    return run_slot(sink, plan, context, batches).vote
 
 
 @pytest.mark.parametrize("mode", [Mode.RUN, Mode.TENTATIVE])

@@ -66,22 +66,6 @@ class Deadline:
         )
 
 
-def fill_in(
-    sink: Sink,
-    plan: Plan,
-    context: WriteContext,
-    batches: Iterable[pa.RecordBatch],
-    deadline: Deadline | None = None,
-    letters: Letters | None = None,
-) -> Ballot:
-    """Run one attempt and give its ballot. Executor, once an attempt; as ``run_slot`` else."""
-    vote = run_slot(sink, plan, context, batches, deadline, letters)
-    if letters is None or not letters.rows:
-        return Ballot(vote=vote)
-    beside = _vote(letters.context, letters.checksum, letters.handle)
-    return Ballot(vote=vote, letters=beside, refused=letters.first)
-
-
 def run_slot(
     sink: Sink,
     plan: Plan,
@@ -89,8 +73,8 @@ def run_slot(
     batches: Iterable[pa.RecordBatch],
     deadline: Deadline | None = None,
     letters: Letters | None = None,
-) -> Vote:
-    """Run one attempt and give its vote. Executor, once an attempt.
+) -> Ballot:
+    """Run one attempt and give its ballot. Executor, once an attempt.
 
     A drain consumes the rows (the plan's state stores need it) and writes nothing; so does a sink that has lost
     nothing of an epoch of which another one has. An attempt without rows
@@ -102,14 +86,15 @@ def run_slot(
     query.
     """
     deadline = deadline or Deadline(plan.limit_s, context)
-    checksum = RowChecksum(algorithm_of(plan.decided.votes if plan.decided else ()))
+    algorithm = algorithm_of(plan.decided.votes if plan.decided else ())
+    checksum = RowChecksum(algorithm)
     if letters is not None:
-        letters.begin(algorithm_of(plan.decided.votes if plan.decided else ()))
+        letters.begin(algorithm)
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in in_larger(batches):
             compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
-        return _vote(context, checksum, None)
+        return Ballot(vote=_vote(context, checksum, None))
     attempt = _Attempt(sink, context, checksum, deadline, letters)
     try:
         attempt.write(batches)
@@ -121,7 +106,7 @@ def run_slot(
             raise RecordRefusedError(error.what, next_step=f"{error.next_step}; or set {dead.DOC}") from error
         raise
     if not attempt.has_rows:
-        return _vote(context, checksum, None)
+        return Ballot(vote=_vote(context, checksum, None))
     if handle is None and checksum.rows and context.guarantee is not Guarantee.AT_LEAST_ONCE:
         what = (
             f"Sink {context.sink} gave no handle for {checksum.rows} rows, but promises {context.guarantee}."
@@ -129,7 +114,11 @@ def run_slot(
         raise ConfigurationError(what, next_step="Let its pre_commit return a Handle: a defect of the sink.")
     _record("slot.prepared", context, handle)
     failpoints.hit("slot.after_prepare")
-    return _vote(context, checksum, handle)
+    vote = _vote(context, checksum, handle)
+    if letters is None or not letters.rows:
+        return Ballot(vote=vote)
+    beside = _vote(letters.context, letters.checksum, letters.handle)
+    return Ballot(vote=vote, letters=beside, refused=letters.first)
 
 
 class _Attempt:

@@ -11,7 +11,7 @@ from onceonly.errors import CheckpointChangedError, ConfigurationError, Protocol
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.deadline import in_time
 from onceonly.executor.kept import Kept
-from onceonly.executor.slot import Deadline, fill_in
+from onceonly.executor.slot import Deadline, run_slot
 from onceonly.log import identity_token
 from onceonly.ports import WriteContext
 from onceonly.settings.registry import build
@@ -60,11 +60,11 @@ def write_slot(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> Bal
     def attempt() -> Ballot:
         with _sinks.use(key, lambda: build(settings, assignment.sink, checkpoint=place)) as sink:
             if beside is None or taker is None or settings.letters is None:
-                return fill_in(sink, plan, context, batches, deadline)
+                return run_slot(sink, plan, context, batches, deadline)
             own = (taker, beside.key, *key[2:])
             with _sinks.use(own, lambda: build(beside, taker, checkpoint=place)) as other:
                 letters = Letters(other, plan, context, limit=settings.letters.limit)
-                return fill_in(sink, plan, context, batches, deadline, letters)
+                return run_slot(sink, plan, context, batches, deadline, letters)
 
     return in_time(deadline, attempt)
 

@@ -112,7 +112,7 @@ class Query:
             mode=plan.mode,
             facts=plan.facts.get(name, {}),
         )
-        return run_slot(self.sinks[name], plan, context, batches)
+        return run_slot(self.sinks[name], plan, context, batches).vote
 
     def run_epoch(self, epoch: int) -> None:
         """Plan, write and decide; give the try up where a slot fails, as Spark does."""
