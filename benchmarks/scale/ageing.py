@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from benchmarks.scale import samples
 from onceonly.coordinator.query import QueryCoordinator
+from onceonly.executor.slot import Ballot
 from onceonly.log import folding
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.model import Capabilities, Committed, Guarantee, Handle, Mode, Outcome, Plan, Vote
@@ -153,7 +154,7 @@ class Job:
         self.announce()
         coordinator, epoch = self._coordinator or self.start(), self.epoch + 1
         plan = coordinator.plan(epoch, run=self._run)
-        coordinator.decide(plan, self._votes(plan))
+        coordinator.decide(plan, [Ballot(vote=vote) for vote in self._votes(plan)])
         self._progress.put(_report(epoch))
         if not noted:
             self.close()

@@ -34,9 +34,8 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Vote]]:
     found: list[Sequence[Vote]] = []
 
     class QueryCoordinator:
-        def require_few_letters(self, plan: Plan, ballots: object) -> None: ...
-        def decide(self, plan: Plan, votes: Sequence[Vote]) -> None:
-            found.append(votes)
+        def decide(self, plan: Plan, ballots: Sequence[Ballot]) -> None:
+            found.append([ballot.vote for ballot in ballots])
 
     class Coordinators:
         def use(self, key: object, make: object, *, fits: object) -> AbstractContextManager[Any]:

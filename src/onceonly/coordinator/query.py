@@ -206,15 +206,16 @@ class QueryCoordinator:
     def _with_letters(self, sinks: Collection[str]) -> list[str]:
         return [*sinks, *(letters_name(name) for name in sinks if self._members[name].settings.letters)]
 
-    def decide(self, plan: Plan, votes: list[Vote]) -> None:
-        """Decide, and return when everything decided is visible."""
+    def decide(self, plan: Plan, ballots: Collection[Ballot]) -> None:
+        """Decide, and return when everything decided is visible. Raises ``RecordRefusedError`` for too many letters."""
+        self.require_few_letters(plan, ballots)
         with self._present():
-            self._coordinator.decide(plan, votes)
+            self._coordinator.decide(plan, _votes(ballots))
 
-    def abort(self, plan: Plan, votes: list[Vote], *, run: str = "") -> None:
+    def abort(self, plan: Plan, ballots: Collection[Ballot], *, run: str = "") -> None:
         """Give up a try; what is decided stays decided."""
         with self._present():
-            self._coordinator.abort(plan, votes, run=run)
+            self._coordinator.abort(plan, _votes(ballots), run=run)
 
     def close(self) -> None:
         """Give back the sinks' connections. Idempotent."""
@@ -253,3 +254,7 @@ class QueryCoordinator:
             self.query, epoch,
         )  # fmt: skip
         events.record("adopted", actor=self._actor, query=self.query, epoch=epoch)
+
+
+def _votes(ballots: Collection[Ballot]) -> list[Vote]:
+    return [vote for ballot in ballots for vote in ballot.votes]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from onceonly.coordinator.query import Assignment
-    from onceonly.model import Plan, Vote
+    from onceonly.model import Plan
     from onceonly.spark.foreach_batch import ForeachBatch
 
 logger = logging.getLogger("onceonly")
@@ -198,12 +198,11 @@ class Epoch:
                         )
                     if not self._writes:
                         self._df.write.format("noop").mode("overwrite").save()
-                coordinator.require_few_letters(plan, ballots)
-                coordinator.decide(plan, _votes(ballots))
+                coordinator.decide(plan, ballots)
                 _carried_out[self._query] = (self._run, self._epoch)
             except BaseException:  # an interrupt, too: its rows must not stay open
                 # As Spark does on the format way, also after a failed commit: what is decided stays decided.
-                _abort(coordinator, plan, _votes(ballots), self._run)
+                _abort(coordinator, plan, ballots, self._run)
                 raise
 
     def _repeats(self, coordinator: QueryCoordinator) -> bool:
@@ -254,16 +253,12 @@ def _columns(df: DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.dataType.simpleString()) for field in df.schema.fields)
 
 
-def _abort(coordinator: QueryCoordinator, plan: Plan, votes: list[Vote], run: str) -> None:
+def _abort(coordinator: QueryCoordinator, plan: Plan, ballots: list[Ballot], run: str) -> None:
     """Give up a try; the error that led here matters more than one that follows from it."""
     try:
-        coordinator.abort(plan, votes, run=run)
+        coordinator.abort(plan, ballots, run=run)
     except Exception as error:  # noqa: BLE001  see above
         logger.warning("Query %s, chk-%s: abort: %s", coordinator.query, plan.epoch, error)
-
-
-def _votes(ballots: list[Ballot]) -> list[Vote]:
-    return [vote for ballot in ballots for vote in ballot.votes]
 
 
 def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from onceonly.coordinator.query import Assignment
     from onceonly.executor.slot import Ballot
-    from onceonly.model import Plan, Vote
+    from onceonly.model import Plan
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
 
@@ -131,8 +131,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
         # Spark gives a message for each slot; None for one that has not committed.
         require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))
         with _committing.use(self._stream.key(), self._coordinator, fits=self._stream.fits) as coordinator:
-            coordinator.require_few_letters(plan, ballots)
-            coordinator.decide(plan, _votes(ballots))
+            coordinator.decide(plan, ballots)
         freeze()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -145,7 +144,7 @@ class EpochCommitter(DataSourceStreamArrowWriter):
             with _committing.use(
                 self._stream.key(), self._coordinator, fits=self._stream.fits
             ) as coordinator:
-                coordinator.abort(plan, _votes(ballots))
+                coordinator.abort(plan, ballots)
 
     def _coordinator(self) -> QueryCoordinator:
         return self._stream.coordinator("committer", self._columns)
@@ -167,10 +166,6 @@ def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | Non
     ours = [message for message in messages if isinstance(message, SlotMessage)]
     plans = (message.plan for message in ours if message.plan is not None)
     return next(plans, None), [message.ballot for message in ours]
-
-
-def _votes(ballots: Sequence[Ballot]) -> list[Vote]:
-    return [vote for ballot in ballots for vote in ballot.votes]
 
 
 def _misplaced(method: str, epoch: int, messages: Sequence[object]) -> NoReturn:
