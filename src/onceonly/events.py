@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.model import Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _ENV = "ONCEONLY_EVENTS"
 _lock = threading.Lock()
@@ -98,6 +98,34 @@ def record(  # noqa: PLR0913  one keyword for each field of the line
             **more,
         }
         os.write(_writer.file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+class Recorder:
+    """Records the steps of one query's coordinator, and tells them to whoever watches. Driver.
+
+    ``actor`` names the process; ``watch`` is given every step that the event log would record. ``plan`` is the id of
+    the plan that is worked on: who acts (docs/explanation/model.md).
+    """
+
+    def __init__(
+        self, *, actor: str, query: str, watch: Callable[[Mapping[str, str | int]], None] | None
+    ) -> None:
+        self.plan = ""
+        self._actor = actor
+        self._query = query
+        self._watch = watch
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens: what is dear to work out need not be, else."""
+        return self._watch is not None or enabled()
+
+    def __call__(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
+        more["plan"] = self.plan
+        if self._watch is not None:
+            self._watch({"kind": kind, "query": self._query, "epoch": epoch, "run": run, **more})
+        if enabled():
+            record(kind, actor=self._actor, query=self._query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:

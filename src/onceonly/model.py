@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -341,6 +341,15 @@ def letters_name(sink: str) -> str:
 def letters_of(sink: str) -> str | None:
     """Name the sink whose dead letters this one takes; None where it takes none. Pure."""
     return sink.removesuffix(_LETTERS) if sink.endswith(_LETTERS) else None
+
+
+def handles_of(votes: Iterable[Vote]) -> dict[str, tuple[Handle, ...]]:
+    """Return the handles of each sink that has some, by the sink's name. Pure."""
+    handles: dict[str, list[Handle]] = {}
+    for vote in votes:
+        if vote.handle is not None:
+            handles.setdefault(vote.sink, []).append(vote.handle)
+    return {name: tuple(each) for name, each in handles.items()}
 
 
 def differing(then: Mapping[str, str | int], now: Mapping[str, str | int]) -> list[str]:

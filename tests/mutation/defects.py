@@ -418,10 +418,10 @@ DEFECTS: Final = (
         group=DECISION,
         what="Spark's abort after a failed commit is taken literally: decided handles are aborted",
         file="coordinator/coordinator.py",
-        before="        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)\n",
+        before="        state, commands = protocol.abandon(",
         after="        for vote in votes:\n"
-        "            self._abort(vote)\n"
-        "        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)\n",
+        "            self._commits.abort(vote)\n"
+        "        state, commands = protocol.abandon(",
         tests=(COORDINATOR + "test_what_a_sink_lets_slip_is_asked_for_again_and_aborts_nothing",),
         says="'abort'",
     ),
@@ -758,8 +758,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A sink is not told that its epoch is complete when a recovery has finished it",
         file="coordinator/coordinator.py",
-        before="                self._complete(link)\n",
-        after="                if receipt.plan == link.plan:\n                    self._complete(link)\n",
+        before="        self._commits.complete(link)\n",
+        after="        if receipt.plan == link.plan:\n            self._commits.complete(link)\n",
         tests=(SINKS + "test_a_crash_before_the_receipt_tells_the_sink_again",),
         says="seen",
     ),
@@ -767,10 +767,10 @@ DEFECTS: Final = (
         name="completed-before-its-commits",
         group=RECOVERY,
         what="A manifest says that an epoch is complete before all of its files are in place",
-        file="coordinator/coordinator.py",
-        before="        found = list(self._commits.run(commands, recovery=recovery))\n",
-        after="        self._complete(commands[0].link)\n"
-        "        found = list(self._commits.run(commands, recovery=recovery))\n",
+        file="coordinator/commits.py",
+        before="        found = list(self._loop.run(commands, recovery=recovery))\n",
+        after="        self.complete(commands[0].link)\n"
+        "        found = list(self._loop.run(commands, recovery=recovery))\n",
         tests=(
             SINKS + "test_a_sink_is_told_of_each_epoch_when_all_of_it_is_committed_and_before_the_receipt",
         ),

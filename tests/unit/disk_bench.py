@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onceonly.model import Plan, Vote
-    from onceonly.ports import Clock, Sink
+    from onceonly.ports import Clock, InputFiles, Sink
     from onceonly_proof.disk import Fault
 
 QUERY = "11111111-2222-3333-4444-555555555555"
@@ -127,9 +127,13 @@ class World:
     def sink(self) -> FilesSink:
         return FilesSink({"path": str(self.target), "format": "json"})
 
+    def inputs(self) -> InputFiles | None:
+        """Return Spark's own files, None where nobody looks at them."""
+        return None
+
     def coordinator(self, sinks: dict[str, Sink]) -> Coordinator:
         opened = open_log(str(self.checkpoint), query=QUERY, keep=2, create=True)
-        coordinator = Coordinator(log=opened, actor="driver", commit_timeout_s=1.0, clock=self.clock())
+        coordinator = Coordinator(log=opened, actor="driver", commit_timeout_s=1.0, clock=self.clock(), inputs=self.inputs())
         for name, sink in sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS))
         return coordinator

@@ -15,8 +15,7 @@ from onceonly_proof.power import Keep, cut, plan, recording
 from onceonly_proof.power.recorder import Recorder, read_tree, write_tree
 
 if TYPE_CHECKING:
-    from onceonly.coordinator.coordinator import Coordinator
-    from onceonly.ports import Sink
+    from onceonly.ports import InputFiles
 
 __all__ = ["memory"]  # a fixture
 STATES = 100
@@ -60,10 +59,8 @@ def test_a_tree_is_written_as_it_was_read(tmp_path: Path) -> None:
 class SparksWorld(World):
     """A world in which what Spark writes is made durable before a decision, as on every pipeline."""
 
-    def coordinator(self, sinks: dict[str, Sink]) -> Coordinator:
-        coordinator = super().coordinator(sinks)
-        coordinator._inputs = SparkInputs(self.checkpoint)
-        return coordinator
+    def inputs(self) -> InputFiles:
+        return SparkInputs(self.checkpoint)
 
     def finished(self) -> int:
         noted = (path.name for path in (self.checkpoint / "commits").iterdir() if path.name.isdecimal())

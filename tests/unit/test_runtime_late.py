@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from onceonly.coordinator import coordinator
+from onceonly.coordinator import checking
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import ConfigurationError, EpochTimeoutError, UnavailableError
 from onceonly.executor.slot import run_slot
@@ -192,7 +192,7 @@ def test_sinks_are_asked_at_the_same_time() -> None:
 def test_all_sinks_have_one_bound_together_and_nothing_is_decided_past_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(coordinator, "ANSWERS_S", 0.2)
+    monkeypatch.setattr(checking, "ANSWERS_S", 0.2)
     job = Job()
     over = threading.Event()
 

@@ -1,19 +1,21 @@
-"""The commit phase: many handles in parallel, retried within a bound while the target says "later"."""
+"""What follows a decision: its commits, retried within a bound, the word that it is complete, and the losers' aborts."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from onceonly import background, failpoints
-from onceonly.errors import InDoubtError, OnceonlyError
-from onceonly.model import RetryLater, Unknown
+from onceonly import background, failpoints, protocol
+from onceonly.coordinator.questions import MISTAKES
+from onceonly.errors import InDoubtError, OnceonlyError, UnavailableError
+from onceonly.model import RetryLater, Unknown, handles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from onceonly.model import Handle, Outcome
-    from onceonly.ports import Clock, Sink
+    from onceonly.events import Recorder
+    from onceonly.model import Handle, Link, Outcome, Vote
+    from onceonly.ports import Clock, QueryContext, Sink
     from onceonly.protocol import CommitHandle
 
 log = logging.getLogger("onceonly")
@@ -27,8 +29,95 @@ DELAY_MAX_S = 2.0
 _CRASHES = ("commit.before_handle", "commit.after_handle", "plan.before_recommit", "plan.after_recommit")
 
 
+class Commits:
+    """Carries out ``CommitHandle`` and ``AbortHandle`` commands, and tells sinks that an epoch is complete. Driver.
+
+    ``timeout_s`` bounds the retries of one commit phase; ``context`` gives that of a sink; ``record`` is given what
+    became of each handle.
+    """
+
+    def __init__(  # noqa: PLR0913  what the coordinator has of each
+        self,
+        sinks: Mapping[str, Sink],
+        *,
+        query: str,
+        timeout_s: float,
+        clock: Clock,
+        context: Callable[[str], QueryContext],
+        record: Recorder,
+    ) -> None:
+        self._sinks = sinks
+        self._query = query
+        self._loop = CommitLoop(sinks, timeout_s=timeout_s, clock=clock)
+        self._context = context
+        self._record = record
+
+    def commit(self, commands: Sequence[CommitHandle], *, recovery: bool) -> list[protocol.Event]:
+        """Commit handles in parallel; one that raises is asked for again."""
+        found = list(self._loop.run(commands, recovery=recovery))
+        for command, outcome in found if self._record.is_heard else ():
+            vote = command.vote
+            self._record(
+                "handle.resolved" if recovery else "handle.committed",
+                vote.epoch,
+                run=vote.run,
+                sink=vote.sink,
+                slot=vote.slot,
+                transaction=vote.handle.transaction if vote.handle else "",
+                outcome=type(outcome).__name__,
+                reason=outcome.reason if isinstance(outcome, Unknown | RetryLater) else "",
+            )
+        return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
+
+    def take_seconds(self) -> float:
+        """Say how long the last commit phase took, once."""
+        seconds, self._loop.seconds = self._loop.seconds, 0.0
+        return seconds
+
+    def complete(self, link: Link) -> None:
+        """Tell each sink of a link that its epoch is committed as a whole."""
+        for name, committed in handles_of(link.output).items():
+            failpoints.hit("complete.before", of=name)
+            try:
+                self._sinks[name].complete(self._context(name), link.epoch, committed)
+            except OnceonlyError:
+                raise
+            except MISTAKES as error:
+                error.add_note(
+                    f"Query {self._query}, chk-{link.epoch}: raised by the sink {name}, whose code is to be "
+                    "corrected. Everything is committed; complete is called again at the next start."
+                )
+                raise
+            except Exception as error:
+                raise UnavailableError(
+                    f"Query {self._query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "
+                    f"{type(error).__name__}: {error}",
+                    next_step="Start the query again: everything is committed, and complete is called again.",
+                ) from error
+            self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
+
+    def abort(self, vote: Vote) -> None:
+        """Abort a handle that no link names."""
+        if vote.handle is None:
+            return
+        try:
+            self._sinks[vote.sink].abort(vote.handle)
+        except OnceonlyError as error:
+            # No link names it and none can: the next sweep takes it.
+            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
+            return
+        self._record(
+            "handle.aborted",
+            vote.epoch,
+            run=vote.run,
+            sink=vote.sink,
+            slot=vote.slot,
+            transaction=vote.handle.transaction,
+        )
+
+
 class CommitLoop:
-    """Carries out ``CommitHandle`` commands. Driver.
+    """Asks for commits, many handles in parallel, and again while the target says "later". Driver.
 
     ``timeout_s`` bounds the retries of one run, however many handles it has; each is tried at least once, and
     what still answers ``RetryLater`` then is handed back as that. A commit that raises is asked for again, too:

@@ -11,48 +11,27 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from onceonly import background, events, failpoints, protocol
-from onceonly.coordinator import questions
+from onceonly import events, failpoints, protocol
 from onceonly.coordinator.bounded import bounded
-from onceonly.coordinator.commits import CommitLoop
+from onceonly.coordinator.checking import Checks
+from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.looking_back import look_back
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
-from onceonly.errors import (
-    ConfigurationError,
-    LogError,
-    OnceonlyError,
-    ProtocolError,
-    UnavailableError,
-)
+from onceonly.errors import ConfigurationError, LogError, ProtocolError, UnavailableError
 from onceonly.executor.dead_letters import refuse_same_target
-from onceonly.model import (
-    Guarantee,
-    Handle,
-    Link,
-    LinkKind,
-    Mode,
-    Plan,
-    RetryLater,
-    Unknown,
-    Vote,
-    letters_of,
-)
+from onceonly.model import Guarantee, LinkKind, Mode, letters_of
 from onceonly.ports import QueryContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from onceonly.model import Passed, Receipt, SinkUse, Span
+    from onceonly.model import Link, Passed, Plan, Receipt, SinkUse, Span, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 log = logging.getLogger("onceonly")
-
-ANSWERS_S = 30.0
-"""How long the sinks have, all together, to say before a decision whether their transactions are still open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +76,32 @@ class Coordinator:
         self._inputs = inputs
         self._ask_span = span
         self._continues: str | None = None
-        self._actor = actor
         self._application = application
         self._clock: Clock = clock or time
         self._epoch_timeout_s = epoch_timeout_s
         self._call_timeout_s = call_timeout_s
-        self._watch = watch
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
-        self._commits = CommitLoop(self._sinks, timeout_s=commit_timeout_s, clock=self._clock)
+        self._record = events.Recorder(actor=actor, query=log.query, watch=watch)
         self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
+        self._checks = Checks(
+            self._sinks,
+            query=log.query,
+            inputs=inputs,
+            span=None if span is None else self._span,
+            clock=self._clock,
+            record=self._record,
+        )
+        self._commits = Commits(
+            self._sinks,
+            query=log.query,
+            timeout_s=commit_timeout_s,
+            clock=self._clock,
+            context=self._context,
+            record=self._record,
+        )
         self._facts: dict[str, Mapping[str, str | int]] = {}
         self._passed: Callable[[int], Passed | None] | None = None
-        self._trying = ""  # the id of the plan that it works on
 
     def join(self, name: str, participant: Participant) -> None:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
@@ -170,7 +162,7 @@ class Coordinator:
                 context=self._context,
                 settings=context.settings,
             )
-        self._trying, self._passed, self._continues = context.plan, passed, continues
+        self._record.plan, self._passed, self._continues = context.plan, passed, continues
         self._record(
             "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
         )
@@ -193,7 +185,7 @@ class Coordinator:
         then the next ``plan`` of this epoch resolves what was left.
         """
         run = votes[0].run if votes else ""
-        self._trying = plan.id
+        self._record.plan = plan.id
         self._record(
             "votes.collected",
             plan.epoch,
@@ -213,17 +205,15 @@ class Coordinator:
         self._record("epoch.done", plan.epoch, run=run, mode=plan.mode.value)
         failpoints.hit("commit.before_return")
 
-    def abort(
-        self, plan: Plan, votes: Sequence[Vote], *, run: str = "", reason: str = "a slot failed"
-    ) -> None:
+    def abort(self, plan: Plan, votes: Sequence[Vote], *, run: str = "") -> None:
         """Give up a try. Commit process or driver, idempotent.
 
         Spark calls it after a failed *commit* too, so the chain is read first: what is decided stays decided.
         """
         run = run or (votes[0].run if votes else "")
-        self._trying = plan.id
+        self._record.plan = plan.id
         self._record("epoch.aborted", plan.epoch, run=run)
-        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason=reason)
+        state, commands = protocol.abandon(plan, run=run, votes=tuple(votes), reason="a slot failed")
         self._drive(state, commands, epoch=plan.epoch, run=run)
 
     def _check(self, name: str) -> Mapping[str, str | int]:
@@ -264,7 +254,7 @@ class Coordinator:
                 batch = [command]
                 while queue and isinstance(queue[0], protocol.CommitHandle):
                     batch.append(queue.popleft())  # type: ignore[arg-type]  # narrowed by the look at queue[0]
-                answers = self._commit(batch, recovery=isinstance(state, protocol.Resolving))
+                answers = self._commits.commit(batch, recovery=isinstance(state, protocol.Resolving))
             else:
                 answers = self._carry_out(command, run=run)
             for event in answers:
@@ -274,27 +264,23 @@ class Coordinator:
 
     def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
         match command:
-            case protocol.ReadChain() | protocol.CheckPrepared() | protocol.RestoreInputs():
-                return [self._look(command)]
+            case protocol.ReadChain(epoch, owners):
+                return [self._read(epoch, owners=owners and bool(self._application))]
+            case protocol.CheckPrepared(plan, link):
+                return [self._checks.check(plan, link)]
+            case protocol.RestoreInputs():
+                return [self._restore(command)]
             case protocol.PutLink(link):
                 return [self._put(link)]
             case protocol.SyncLink(link):
                 self._log.sync(link)
                 return [protocol.LinkPersisted(link)]
             case protocol.PutReceipt(receipt, link):
-                self._complete(link)
-                failpoints.hit("receipt.before_put")
-                seconds, self._commits.seconds = self._commits.seconds, 0.0
-                self._log.put_receipt(replace(receipt, seconds=round(seconds, 6), stamp=events.stamp()))
-                self._record(
-                    "receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes))
-                )
-                failpoints.hit("receipt.after_put")
-                return [protocol.ReceiptPersisted()]
+                return [self._put_receipt(receipt, link, run=run)]
             case protocol.Sweep(link, keep):
                 return [self._sweeper.sweep(link, keep)]
             case protocol.AbortHandle(vote):
-                self._abort(vote)
+                self._commits.abort(vote)
                 return []
             case protocol.Report(kind, message):
                 level = logging.ERROR if kind is protocol.ReportKind.REPLAY_DIFFERS else logging.WARNING
@@ -303,18 +289,6 @@ class Coordinator:
                 return []
         message = f"unknown command {command!r}"
         raise TypeError(message)
-
-    def _look(
-        self, command: protocol.ReadChain | protocol.CheckPrepared | protocol.RestoreInputs
-    ) -> protocol.Event:
-        """Carry out what is about the log and Spark's checkpoint as they are."""
-        match command:
-            case protocol.ReadChain(epoch, owners):
-                return self._read(epoch, owners=owners and bool(self._application))
-            case protocol.CheckPrepared(plan, link):
-                return self._check_prepared(plan, link)
-            case protocol.RestoreInputs():
-                return self._restore(command)
 
     def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
         before = self._log.chain(epoch - 1) if epoch > 0 else ()
@@ -363,45 +337,6 @@ class Coordinator:
         chain = self._log.chain(epoch)
         return (chain[-1] if chain else None, self._log.receipt(epoch)) != known
 
-    def _check_prepared(self, plan: Plan, link: Link) -> protocol.Event:
-        """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.
-
-        Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
-        epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
-        """
-        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
-        query = f"Query {self._log.query}, chk-{plan.epoch}"
-        asked = self._ask_span and background.begin("onceonly-ask-spark", self._span, plan.epoch)
-        answers = questions.ask(
-            {
-                name: partial(self._look_at, name, handles, plan.facts.get(name, {}), age_s)
-                for name, handles in _handles(link.votes).items()
-            },
-            within_s=ANSWERS_S,
-            about=f"{query}: whether the transactions are still open after {age_s:.1f} s",
-        )
-        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
-        for name, handles in _handles(link.votes).items() if not expiring else ():
-            self._sinks[name].rehearse(handles, plan.facts.get(name, {}))
-        # Last of all, as an older driver that wakes up may write the offsets over at any time.
-        unsynced = (
-            (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
-        )
-        inputs = self._inputs.read(plan.epoch) if self._inputs is not None else None
-        # The questions took time, too.
-        age_s = max(self._clock.monotonic() - plan.planned_s, 0.0)
-        self._record(
-            "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
-        )
-        return protocol.Checked(
-            age_s,
-            tuple(expiring),
-            {name: identity for name, (_, identity) in answers.items()},
-            unsynced=unsynced,
-            inputs=inputs,
-            span=asked.result() if asked else None,
-        )
-
     def _restore(self, command: protocol.RestoreInputs) -> protocol.Event:
         if self._inputs is None:
             return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
@@ -414,12 +349,6 @@ class Coordinator:
             return protocol.InputsRestored(self._inputs.restore(command.links, command.discard, is_mine))
         except LogError as error:
             return protocol.InputsNotRestored(error.what)
-
-    def _look_at(
-        self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
-    ) -> tuple[str, Mapping[str, str | int]]:
-        sink = self._sinks[name]
-        return sink.expiring(handles, facts, age_s), dict(sink.identity())
 
     def _require(self, unsynced: str, epoch: int) -> None:
         """See that nothing kept Spark's files from being made durable. Raises ``UnavailableError``."""
@@ -453,87 +382,20 @@ class Coordinator:
         failpoints.hit("plan.after_claim" if link.reason else "link.after_put")
         return protocol.LinkPersisted(link)
 
-    def _commit(self, commands: list[protocol.CommitHandle], *, recovery: bool) -> list[protocol.Event]:
-        """Commit handles in parallel; one that raises is asked for again."""
-        found = list(self._commits.run(commands, recovery=recovery))
-        for command, outcome in found if self._is_watched() else ():
-            vote = command.vote
-            self._record(
-                "handle.resolved" if recovery else "handle.committed",
-                vote.epoch,
-                run=vote.run,
-                sink=vote.sink,
-                slot=vote.slot,
-                transaction=vote.handle.transaction if vote.handle else "",
-                outcome=type(outcome).__name__,
-                reason=outcome.reason if isinstance(outcome, Unknown | RetryLater) else "",
-            )
-        return [protocol.Resolved(command.vote, outcome) for command, outcome in found]
-
-    def _complete(self, link: Link) -> None:
-        """Tell each sink of a link that its epoch is committed as a whole."""
-        for name, committed in _handles(link.output).items():
-            failpoints.hit("complete.before", of=name)
-            try:
-                self._sinks[name].complete(self._context(name), link.epoch, committed)
-            except OnceonlyError:
-                raise
-            except questions.MISTAKES as error:
-                error.add_note(
-                    f"Query {self._log.query}, chk-{link.epoch}: raised by the sink {name}, whose code is to be "
-                    "corrected. Everything is committed; complete is called again at the next start."
-                )
-                raise
-            except Exception as error:
-                raise UnavailableError(
-                    f"Query {self._log.query}, chk-{link.epoch}: the sink {name} could not complete the epoch: "
-                    f"{type(error).__name__}: {error}",
-                    next_step="Start the query again: everything is committed, and complete is called again.",
-                ) from error
-            self._record("epoch.completed", link.epoch, run=link.run, sink=name, handles=len(committed))
-
-    def _abort(self, vote: Vote) -> None:
-        if vote.handle is None:
-            return
-        try:
-            self._sinks[vote.sink].abort(vote.handle)
-        except OnceonlyError as error:
-            # No link names it and none can: the next sweep takes it.
-            log.warning("Transaction %s is left to the next sweep: %s", vote.handle.transaction, error.what)
-            return
-        self._record(
-            "handle.aborted",
-            vote.epoch,
-            run=vote.run,
-            sink=vote.sink,
-            slot=vote.slot,
-            transaction=vote.handle.transaction,
-        )
+    def _put_receipt(self, receipt: Receipt, link: Link, *, run: str) -> protocol.Event:
+        self._commits.complete(link)
+        failpoints.hit("receipt.before_put")
+        seconds = round(self._commits.take_seconds(), 6)
+        self._log.put_receipt(replace(receipt, seconds=seconds, stamp=events.stamp()))
+        self._record("receipt.persisted", receipt.epoch, run=run, outcomes=str(dict(receipt.outcomes)))
+        failpoints.hit("receipt.after_put")
+        return protocol.ReceiptPersisted()
 
     def _names(self, votes: Sequence[Vote]) -> str:
         """Name the transactions of votes for the record; not worked out where nobody listens."""
-        if not self._is_watched():
+        if not self._record.is_heard:
             return ""
         return " ".join(f"{vote.sink}:{vote.handle.transaction}" for vote in votes if vote.handle is not None)
-
-    def _is_watched(self) -> bool:
-        return self._watch is not None or events.enabled()
-
-    def _record(self, kind: str, epoch: int, *, run: str = "", **more: str | int) -> None:
-        more["plan"] = self._trying  # who acts: see docs/explanation/model.md
-        if self._watch is not None:
-            self._watch({"kind": kind, "query": self._log.query, "epoch": epoch, "run": run, **more})
-        if events.enabled():
-            events.record(kind, actor=self._actor, query=self._log.query, epoch=epoch, run=run, **more)  # type: ignore[arg-type]  # fields by name
-
-
-def _handles(votes: Sequence[Vote]) -> dict[str, tuple[Handle, ...]]:
-    """Return the handles of each sink that has some."""
-    handles: dict[str, list[Handle]] = {}
-    for vote in votes:
-        if vote.handle is not None:
-            handles.setdefault(vote.sink, []).append(vote.handle)
-    return {name: tuple(each) for name, each in handles.items()}
 
 
 def _common(guarantees: Collection[Guarantee]) -> Guarantee:

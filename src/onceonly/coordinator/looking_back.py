@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly.coordinator import questions
-from onceonly.model import Guarantee, LinkKind, differing
+from onceonly.model import Guarantee, LinkKind, differing, handles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onceonly.model import Handle, Link
+    from onceonly.model import Link
     from onceonly.ports import DecisionLog, QueryContext, Sink
 
 EPOCHS_MAX = 100
@@ -36,8 +36,10 @@ def look_back(
     asked: dict[str, Callable[[], None]] = {}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
         link = _complete(log, newest)
-        for name, handles in _handles(link).items() if link is not None else ():
-            if name in sinks and name not in asked and link is not None:
+        if link is None:
+            continue
+        for name, handles in handles_of(link.output).items():
+            if name in sinks and name not in asked:
                 is_another = differing(link.settings.get(name, {}), settings[name])
                 asked[name] = partial(
                     sinks[name].look_back, context(name), newest, () if is_another else handles
@@ -56,11 +58,3 @@ def _complete(log: DecisionLog, epoch: int) -> Link | None:
     if not chain or chain[-1].kind is not LinkKind.COMMIT or chain[-1].guarantee is Guarantee.AT_MOST_ONCE:
         return None
     return chain[-1] if receipt is not None and receipt.index == chain[-1].index else None
-
-
-def _handles(link: Link | None) -> dict[str, tuple[Handle, ...]]:
-    found: dict[str, list[Handle]] = {}
-    for vote in link.output if link is not None else ():
-        if vote.handle is not None:
-            found.setdefault(vote.sink, []).append(vote.handle)
-    return {name: tuple(each) for name, each in found.items()}

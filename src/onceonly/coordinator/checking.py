@@ -1,0 +1,91 @@
+"""What is looked at between the votes and their decision: the epoch's age, its transactions, Spark's checkpoint. Driver."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onceonly import background, protocol
+from onceonly.coordinator import questions
+from onceonly.model import handles_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onceonly.events import Recorder
+    from onceonly.model import Handle, Link, Plan, Span
+    from onceonly.ports import Clock, InputFiles, Sink
+
+ANSWERS_S = 30.0
+"""How long the sinks have, all together, to say before a decision whether their transactions are still open."""
+
+
+class Checks:
+    """Carries out ``CheckPrepared`` commands. Driver.
+
+    ``span`` asks what Spark reads in an epoch; it and ``inputs`` are None where nobody can look.
+    """
+
+    def __init__(  # noqa: PLR0913  what the coordinator has of each
+        self,
+        sinks: Mapping[str, Sink],
+        *,
+        query: str,
+        inputs: InputFiles | None,
+        span: Callable[[int], Span | None] | None,
+        clock: Clock,
+        record: Recorder,
+    ) -> None:
+        self._sinks = sinks
+        self._query = query
+        self._inputs = inputs
+        self._span = span
+        self._clock = clock
+        self._record = record
+
+    def check(self, plan: Plan, link: Link) -> protocol.Checked:
+        """Look how old the epoch is, whether its transactions will live until they are committed, and in which target.
+
+        Planner and commit process run on one machine, whose monotonic clock they share. Were it another clock, an
+        epoch could be run again for nothing, or its end be found out by its commits: nothing worse.
+        """
+        age_s = self._age_s(plan)
+        handles = handles_of(link.votes)
+        asked = self._span and background.begin("onceonly-ask-spark", self._span, plan.epoch)
+        answers = questions.ask(
+            {
+                name: partial(self._look_at, name, own, plan.facts.get(name, {}), age_s)
+                for name, own in handles.items()
+            },
+            within_s=ANSWERS_S,
+            about=f"Query {self._query}, chk-{plan.epoch}: whether the transactions are still open after {age_s:.1f} s",
+        )
+        expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
+        for name, own in handles.items() if not expiring else ():
+            self._sinks[name].rehearse(own, plan.facts.get(name, {}))
+        # Last of all, as an older driver that wakes up may write the offsets over at any time.
+        unsynced = (
+            (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
+        )
+        inputs = self._inputs.read(plan.epoch) if self._inputs is not None else None
+        age_s = self._age_s(plan)  # the questions took time, too
+        self._record(
+            "epoch.checked", plan.epoch, run=link.run, age_ms=round(age_s * 1000), expiring=len(expiring)
+        )
+        return protocol.Checked(
+            age_s,
+            tuple(expiring),
+            {name: identity for name, (_, identity) in answers.items()},
+            unsynced=unsynced,
+            inputs=inputs,
+            span=asked.result() if asked else None,
+        )
+
+    def _look_at(
+        self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float
+    ) -> tuple[str, Mapping[str, str | int]]:
+        sink = self._sinks[name]
+        return sink.expiring(handles, facts, age_s), dict(sink.identity())
+
+    def _age_s(self, plan: Plan) -> float:
+        return max(self._clock.monotonic() - plan.planned_s, 0.0)
