@@ -470,7 +470,7 @@ DEFECTS: Final = (
         group=DECISION,
         what="A call of a sink on the driver has no end: a mount or a broker that hangs stops the query in silence",
         file="coordinator/bounded.py",
-        before="        return self._in_time(attribute, found) if attribute in CALLS else found\n",
+        before="        return self._in_time(attribute, found) if asks else found\n",
         after="        return found\n",
         tests=(
             "tests/unit/test_runtime_bounded.py::test_a_call_that_hangs_ends_in_time_and_names_sink_and_call",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceonly.background import begin
+from onceonly.coordinator import bounded as module
 from onceonly.coordinator.bounded import CALLS, bounded
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import UnavailableError, WriteFailedError
@@ -15,7 +17,8 @@ from onceonly_proof import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from onceonly.ports import QueryContext
 
@@ -82,3 +85,21 @@ def test_a_plan_waits_for_no_check_that_hangs() -> None:
     with pytest.raises(UnavailableError, match="the sink a did not come back from check within"):
         coordinator.plan(0, run="r")
     over.set()
+
+
+def test_what_a_sink_leaves_to_its_base_class_costs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noted(name: str, work: Callable[..., Any], *arguments: object) -> Future[Any]:
+        threads.append(name)
+        return begin(name, work, *arguments)
+
+    monkeypatch.setattr(module, "begin", noted)
+
+    class Rehearsing(MemorySink):
+        def rehearse(self, handles: object, facts: object) -> None: ...
+
+    bounded(MemorySink({}), name="plain", query="q", limit_s=20).rehearse([], {})
+    assert threads == []
+    bounded(Rehearsing({}), name="own", query="q", limit_s=20).rehearse([], {})
+    assert threads == ["onceonly-rehearse-own"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from onceonly.background import begin
 from onceonly.errors import UnavailableError
+from onceonly.ports import TwoPhaseCommitSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 
 CALLS = frozenset({"check", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "complete"})
 """The calls of the driver; ``expiring`` has a bound of its own, and those of executors the epoch's limit."""
+
+_AT_ONCE = (
+    TwoPhaseCommitSink.check,
+    TwoPhaseCommitSink.identity,
+    TwoPhaseCommitSink.rehearse,
+    TwoPhaseCommitSink.complete,
+    TwoPhaseCommitSink.recover,
+)
+"""What the base class answers, for a sink that has nothing of its own to say: it needs no thread."""
 
 
 def bounded(sink: Sink, *, name: str, query: str, limit_s: float) -> Sink:
@@ -35,7 +45,8 @@ class _Bounded:
 
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401  whatever the sink has
         found = getattr(self._sink, attribute)
-        return self._in_time(attribute, found) if attribute in CALLS else found
+        asks = attribute in CALLS and getattr(found, "__func__", None) not in _AT_ONCE
+        return self._in_time(attribute, found) if asks else found
 
     def _in_time(self, call: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def ask(*arguments: Any) -> Any:  # noqa: ANN401
