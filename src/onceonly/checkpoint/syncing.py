@@ -41,7 +41,7 @@ _LOOK_S = 0.001
 _MISSING_S = 5.0
 _THREADS_MAX = 8
 # A folder that has changed just now may change again without another time of change.
-_SETTLED_S = 2.0
+_AT_REST_S = 2.0
 _PARENTS_MAX = 3
 _SMALL_BYTES_MAX = 1024 * 1024
 _NOTE = "synced"
@@ -59,7 +59,7 @@ class _Folder:
     """What a folder held when it was listed: what is known to be durable of it."""
 
     changed_ns: int = -1
-    settled: bool = False
+    at_rest: bool = False
     files: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
@@ -156,7 +156,7 @@ class CheckpointSync:
             try:
                 changed_ns = folder.stat().st_mtime_ns
                 known = self._known.get(folder)
-                if known is None or not known.settled or known.changed_ns != changed_ns:
+                if known is None or not known.at_rest or known.changed_ns != changed_ns:
                     own = FOLDER if folder == self._checkpoint else ""
                     before, known = known, _listed(folder, changed_ns, own)
                     new = [
@@ -200,7 +200,7 @@ def _listed(folder: Path, changed_ns: int, own: str) -> _Folder:
             newest_ns = max(newest_ns, about.st_mtime_ns)
     listed.folders.sort()
     # A file that grows changes no folder: Spark copies RocksDB's files beside the epochs, under their last names.
-    listed.settled = time.time_ns() - newest_ns > _SETTLED_S * 1e9
+    listed.at_rest = time.time_ns() - newest_ns > _AT_REST_S * 1e9
     return listed
 
 

@@ -142,7 +142,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     failures: list[Problem] = []
     consent = _ask(yes=yes) if ready else Consent(refused="no checkpoint can be resolved: see problems")
     if consent.given:
-        results, failures = _settle(
+        results, failures = _resolve(
             [checkpoint for checkpoint, _ in ready], given, timeout=timeout, force=force
         )
     if as_json:
@@ -228,18 +228,18 @@ def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:
     )
 
 
-def _settle(
+def _resolve(
     checkpoints: list[Checkpoint], given: Given, *, timeout: float, force: bool
 ) -> tuple[list[tuple[Checkpoint, Result]], list[Problem]]:
     """Resolve one after the other; one that fails does not keep the others from it."""
+    from onceonly.operations import resolve as operation
     from onceonly.operations.find import Problem
-    from onceonly.operations.resolve import resolve as settle
 
     results: list[tuple[Checkpoint, Result]] = []
     failures: list[Problem] = []
     for checkpoint in checkpoints:
         try:
-            result = settle(checkpoint, given, timeout_s=timeout, force=force)
+            result = operation.resolve(checkpoint, given, timeout_s=timeout, force=force)
         except OnceonlyError as error:
             failures.append(Problem(checkpoint.path, error))
             continue

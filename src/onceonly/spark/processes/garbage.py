@@ -12,7 +12,7 @@ import gc
 _TIMES_MAX = 8
 _STAYS = 500
 _OLDEST = 2
-_calls = _settled = 0
+_calls = _times = 0
 
 
 def freeze() -> None:
@@ -21,11 +21,11 @@ def freeze() -> None:
     Looks at the 1st, 2nd, 4th, 8th call and so on, as to look takes as long as to collect. Does so where much has come
     since the last time, and a few times at most: a user's data may come and go.
     """
-    global _calls, _settled  # noqa: PLW0603  one for the process
+    global _calls, _times  # noqa: PLW0603  one for the process
     _calls += 1
-    if _calls & (_calls - 1) or _settled == _TIMES_MAX:
+    if _calls & (_calls - 1) or _times == _TIMES_MAX:
         return
-    if not _settled or len(gc.get_objects(_OLDEST)) > _STAYS:
+    if not _times or len(gc.get_objects(_OLDEST)) > _STAYS:
         gc.collect()
         gc.freeze()
-        _settled += 1
+        _times += 1

@@ -62,7 +62,7 @@ def test_of_very_many_tasks_few_are_looked_at_and_what_grows_is_put_away_a_few_t
     fake = SimpleNamespace(get_objects=get_objects, freeze=lambda: next(frozen), collect=lambda: None)
     monkeypatch.setattr(garbage, "gc", fake)
     monkeypatch.setattr(garbage, "_calls", 0)
-    monkeypatch.setattr(garbage, "_settled", 0)
+    monkeypatch.setattr(garbage, "_times", 0)
     for _ in range(100_000):
         garbage.freeze()
     assert next(looks) < 20
