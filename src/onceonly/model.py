@@ -76,7 +76,7 @@ class Vote:
 
     ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
     ``checksum`` is order-independent over the slot's rows: the algorithm's name, a colon, and the sum of row hashes
-    modulo 2**64 as 16 hex digits; before algorithms had names, the digits alone.
+    modulo 2**64 as 16 hex digits; the oldest have no name, and none can be compared with them.
     ``stamp`` is when and where it was given.
     """
 

@@ -88,10 +88,6 @@ class Letters:
         """How many there are."""
         return self.checksum.rows
 
-    def begin(self, algorithm: str) -> None:
-        """Add up rows by the algorithm that the slot's own checksum goes by."""
-        self.checksum = RowChecksum(algorithm)
-
     def take(self, batch: pa.RecordBatch, refused: Sequence[Refused], first: int) -> None:
         """Write the refused rows of a batch, whose first row is the slot's row ``first``.
 

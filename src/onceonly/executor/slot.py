@@ -11,7 +11,7 @@ from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefused
 from onceonly.executor import dead_letters as dead
 from onceonly.model import Guarantee, Mode, Plan, Vote, letters_name
 from onceonly.rows import compiled
-from onceonly.rows.checksum import RowChecksum, algorithm_of
+from onceonly.rows.checksum import RowChecksum, require_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,10 +86,9 @@ def run_slot(
     query.
     """
     deadline = deadline or Deadline(plan.limit_s, context)
-    algorithm = algorithm_of(plan.decided.votes if plan.decided else ())
-    checksum = RowChecksum(algorithm)
-    if letters is not None:
-        letters.begin(algorithm)
+    checksum = RowChecksum()
+    if plan.decided is not None:
+        require_comparable(plan.decided.votes)
     if plan.mode is Mode.DRAIN or (plan.mode is Mode.TENTATIVE and not _owes(plan, context.sink)):
         for batch in in_larger(batches):
             compiled.expect(checksum.rows + batch.num_rows)

@@ -1,11 +1,9 @@
 """An order-independent checksum of rows: the sum of row hashes modulo 2**64.
 
 A row's hash chains its columns' hashes in column order: each is the seed of the next. The algorithm's name is part of
-the checksum, and a replay computes what it is compared with: an older version's decision keeps its meaning.
-
-- ``murmur64``: MurmurHash64A (Appleby, SMHasher) of values up to 128 bytes, for all rows of a batch at once, by numpy
-  or by a compiled loop; xxh3 (Collet, xxHash 0.8) of longer ones, one by one or by a compiled loop.
-- ``xxh3`` (no name, 16 digits): xxh3 of every value; of decisions made before.
+the checksum, so that none is compared with one of another algorithm. There is one, ``murmur64``: MurmurHash64A
+(Appleby, SMHasher) of values up to 128 bytes, for all rows of a batch at once, by numpy or by a compiled loop; xxh3
+(Collet, xxHash 0.8) of longer ones, one by one or by a compiled loop.
 """
 
 from __future__ import annotations
@@ -30,11 +28,10 @@ if TYPE_CHECKING:
 
     _Words = npt.NDArray[np.uint64]
 
-MURMUR, XXH3 = "murmur64", ""
+_NAME = "murmur64"
 LOOPS, LONG_LOOPS = "onceonly.rows.checksum_loops", "onceonly.rows.xxh3_loops"
 """Compiled, they do the same (``rows.compiled``): for short values and for long ones."""
 _MODULUS = 2**64
-_NULL = b"\x00onceonly:null"
 _NULL_WORD = 0x6F6E63656F6E6C79
 _M = 0xC6A4A7935BD1E995
 _R = 47
@@ -45,31 +42,29 @@ _CACHE_BYTES = 1 << 19
 _SHORT_BYTES_MAX = 128
 
 
-def algorithm_of(votes: Iterable[Vote]) -> str:
-    """Return the algorithm that votes were made with; today's, where none says. Pure."""
-    return next((vote.checksum.rpartition(":")[0] for vote in votes), MURMUR)
+def require_comparable(votes: Iterable[Vote]) -> None:
+    """See that a replay can be compared with what was decided. Pure. Raises ``LogError``."""
+    other = next((vote.checksum for vote in votes if not vote.checksum.startswith(f"{_NAME}:")), None)
+    if other is not None:
+        raise LogError(
+            f"The decision of this epoch has checksums such as {other}, which this version does not know.",
+            next_step="use the version of onceonly that decided it",
+        )
 
 
 class RowChecksum:
     """Adds up rows. Executor, one for each attempt; not thread-safe."""
 
-    def __init__(self, algorithm: str = MURMUR) -> None:
-        if algorithm not in {MURMUR, XXH3}:
-            raise LogError(
-                f"The decision of this epoch has checksums by {algorithm!r}, which this version does not know.",
-                next_step="use the version of onceonly that decided it, or a newer one",
-            )
+    def __init__(self) -> None:
         self.rows = 0
-        self._algorithm = algorithm
         self._sum = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count and add the rows of a batch."""
         if batch.num_rows == 0:
             return
-        add = _murmur if self._algorithm == MURMUR else _xxh3
         self.rows += batch.num_rows
-        self._sum = (self._sum + add(batch)) % _MODULUS
+        self._sum = (self._sum + _murmur(batch)) % _MODULUS
 
     def less(self, other: RowChecksum) -> None:
         """Take away rows that were added, by the sum of theirs."""
@@ -79,15 +74,7 @@ class RowChecksum:
     @property
     def value(self) -> str:
         """Name and 16 hex digits."""
-        return f"{self._algorithm}:{self._sum:016x}".removeprefix(":")
-
-
-def _xxh3(batch: pa.RecordBatch) -> int:
-    hashes = [0] * batch.num_rows
-    digest = xxhash.xxh3_64_intdigest
-    for column in batch.columns:
-        hashes = [digest(value, seed) for value, seed in zip(_bytes(column), hashes, strict=True)]
-    return sum(hashes)
+        return f"{_NAME}:{self._sum:016x}"
 
 
 def _murmur(batch: pa.RecordBatch) -> int:
@@ -232,14 +219,3 @@ def _is_word(kind: pa.DataType) -> bool:
         pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         or pa.types.is_float32(kind) or pa.types.is_float64(kind)
     )  # fmt: skip
-
-
-def _bytes(column: pa.Array) -> list[bytes]:
-    """Return each value's bytes; strings and binaries as they are, everything else by its canonical text."""
-    import pyarrow as pa
-
-    if not is_plain(column.type):
-        return [_NULL if value is None else repr(value).encode() for value in column.to_pylist()]
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
-    return [_NULL if value is None else value for value in column.to_pylist()]
