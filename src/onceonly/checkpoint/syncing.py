@@ -29,6 +29,7 @@ import msgspec
 from onceonly import background
 from onceonly.durable import disk
 from onceonly.log.identity import FOLDER
+from onceonly.log.presence import lives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,7 +267,7 @@ class _Note:
                     return f"{self._path} does not tell of the syncs of this plan: its planner has not written it"
             elif noted.done:
                 return noted.why
-            elif not _lives(noted.process):
+            elif not lives(noted.process):
                 # It may have ended between two looks, with all done.
                 last = self._read()
                 if last is not None and last.done:
@@ -294,13 +295,3 @@ def _drop_old_notes(checkpoint: Path) -> None:
 def _ends_soon() -> bool:
     """Say whether Spark kills this process once it has answered: a worker under spark.python.worker.reuse=false."""
     return _REUSED not in os.environ and any(name.startswith(_WORKERS) for name in os.environ)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -39,14 +39,6 @@ def find_java() -> str:
     return java
 
 
-def find_keytool() -> str:
-    """Return the path of the ``keytool`` beside that Java. Raises ``SetupError``."""
-    tool = Path(find_java()).resolve().parent / "keytool"
-    if not tool.is_file():
-        raise SetupError(f"There is no {tool}, which comes with Java.", next_step=_NEXT_STEP)
-    return str(tool)
-
-
 @cache
 def _version(java: str) -> int | None:
     try:

@@ -153,21 +153,22 @@ def _describe(text: str) -> str:
     for line in text.splitlines():
         host, _, rest = line.partition(" ")
         pid, _, actor = rest.partition(" ")
-        if pid.isdecimal() and not (host == here and _is_gone(int(pid))):
+        if pid.isdecimal() and not (host == here and not lives(int(pid))):
             found.append(f"host {host}, process {pid} ({actor})")
     # The driver's process outlives planners and committers, and comes first.
     found.sort(key=lambda entry: "(driver)" not in entry)
     return found[0] if found else "a process that is not named"
 
 
-def _is_gone(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Say whether a process of this machine is there. Anywhere."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return True
-    except PermissionError:
         return False
-    return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _cannot_tell(path: Path, error: OSError) -> UnavailableError:

@@ -106,7 +106,7 @@ def decided(state: s.Deciding, event: m.LinkPersisted) -> Move:
     link = event.link
     losers = aborts(state.rest)
     if not link.pending:
-        done, commands = settle(link, plan=state.plan, outcomes={})
+        done, commands = settle(link, plan=state.plan.id, outcomes={})
         return done, (*losers, *commands)
     return s.Committing(state.plan, link, len(link.pending)), (*losers, *commits(link))
 
@@ -123,7 +123,7 @@ def committing(state: s.Committing, event: m.Resolved) -> Move:
         lost = [outcome for _, outcome in outcomes if isinstance(outcome, Lost)]
         if lost:
             return stop(StopReason.LOST, f"{len(lost)} of {len(outcomes)}: {lost[0].proof}")
-    return settle(state.link, plan=state.plan, outcomes=count(outcomes))
+    return settle(state.link, plan=state.plan.id, outcomes=count(outcomes))
 
 
 def end_swept(_state: s.SweepingEnd, _event: m.Event) -> Move:

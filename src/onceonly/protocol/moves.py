@@ -95,13 +95,10 @@ def aborts(votes: tuple[Vote, ...]) -> tuple[Command, ...]:
     return tuple(AbortHandle(vote) for vote in votes if vote.handle is not None)
 
 
-def settle(
-    link: Link, context: s.Context | None = None, *, plan: Plan | None = None, outcomes: dict[str, int]
-) -> Move:
-    """Put the receipt of a link whose handles are committed."""
-    writer = plan.id if plan is not None else context.plan if context is not None else ""
-    receipt = Receipt(epoch=link.epoch, index=link.index, plan=writer, outcomes=outcomes)
-    return s.Receipting(link, context, plan), (PutReceipt(receipt, link),)
+def settle(link: Link, *, plan: str, outcomes: dict[str, int], found_by: s.Context | None = None) -> Move:
+    """Put the receipt of a link whose handles are committed, in the name of a plan."""
+    receipt = Receipt(epoch=link.epoch, index=link.index, plan=plan, outcomes=outcomes)
+    return s.Receipting(link, found_by), (PutReceipt(receipt, link),)
 
 
 def undecidable(outcomes: tuple[tuple[Vote, Outcome], ...]) -> Move | None:

@@ -89,10 +89,10 @@ def synced(state: s.Syncing, event: m.LinkPersisted) -> Move:
     """A found decision is durable: commit it, or settle it where nothing is to be committed."""
     link = event.link
     if not link.pending:
-        return settle(link, state.context, outcomes={})
+        return _settle(state.context, link, {})
     if link.guarantee is Guarantee.AT_MOST_ONCE:
         # The link was the intent and the one try is over; what is still open goes with the next sweep.
-        return settle(link, state.context, outcomes={"given_up": len(link.pending)})
+        return _settle(state.context, link, {"given_up": len(link.pending)})
     return s.Resolving(state.context, link, len(link.pending)), commits(link)
 
 
@@ -108,7 +108,7 @@ def resolving(state: s.Resolving, event: m.Resolved) -> Move:
     if lost and state.context.then is not None:
         return lost_before(state.context, state.link, outcomes)
     if not lost:
-        return settle(state.link, state.context, outcomes=count(outcomes))
+        return _settle(state.context, state.link, count(outcomes))
     kept = tuple(vote for vote, outcome in outcomes if not isinstance(outcome, Lost))
     carried = state.link.carried + kept
     if not carried:
@@ -118,11 +118,16 @@ def resolving(state: s.Resolving, event: m.Resolved) -> Move:
 
 def receipt_put(state: s.Receipting, _event: m.ReceiptPersisted) -> Move:
     """The epoch is settled: drain after a recovery, sweep after a decision."""
-    if state.context is not None and state.context.then is not None:
-        return s.Reading(state.context.then), (ReadChain(state.context.then.epoch),)
-    if state.plan is None and state.context is not None:
-        return drain(state.context, state.link)
-    return s.SweepingEnd(state.link), (sweep(state.link),)
+    context = state.found_by
+    if context is None:
+        return s.SweepingEnd(state.link), (sweep(state.link),)
+    if context.then is not None:
+        return s.Reading(context.then), (ReadChain(context.then.epoch),)
+    return drain(context, state.link)
+
+
+def _settle(context: s.Context, link: Link, outcomes: dict[str, int]) -> Move:
+    return settle(link, plan=context.plan, outcomes=outcomes, found_by=context)
 
 
 def withdrawn(state: s.Withdrawing, event: m.LinkPersisted) -> Move:

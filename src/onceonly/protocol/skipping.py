@@ -117,7 +117,7 @@ def lost_before(context: s.Context, link: Link, outcomes: tuple[tuple[Vote, Outc
     )
     if not context.forgives:
         return stop(StopReason.PASSED, what)
-    following, commands = settle(link, context, outcomes=counted)
+    following, commands = settle(link, plan=context.plan, outcomes=counted, found_by=context)
     return following, (Report(ReportKind.EPOCH_SKIPPED, f"{what}; taken over as it is"), *commands)
 
 

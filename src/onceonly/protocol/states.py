@@ -181,11 +181,10 @@ class Resolving:
 
 @dataclass(frozen=True, slots=True)
 class Receipting:
-    """The receipt is being put; ``plan`` is None after a recovery, which then drains."""
+    """The receipt is being put; ``found_by`` is the try that has found the decision, None after our own."""
 
     link: Link
-    context: Context | None = None
-    plan: Plan | None = None
+    found_by: Context | None = None
 
 
 @dataclass(frozen=True, slots=True)

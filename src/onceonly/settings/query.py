@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, letters_name
@@ -17,6 +17,8 @@ from onceonly.options import unknown_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+E = TypeVar("E", bound=enum.StrEnum)
 
 CHECKPOINT = "checkpointlocation"
 GUARANTEE = "onceonly.guarantee"
@@ -149,7 +151,7 @@ def parse(
     return Settings(
         query=parse_query(query) if CHECKPOINT in query else None,
         sink=SinkSettings(
-            guarantee=_guarantee(given.pop(GUARANTEE, default_guarantee.value)),
+            guarantee=_one_of(Guarantee, GUARANTEE, given.pop(GUARANTEE, default_guarantee.value)),
             name=sink_name(given.pop(SINK, default_name)),
             letters=_letters(given),
             options=given,
@@ -204,22 +206,16 @@ def with_checkpoint(options: Mapping[str, str], session: str | None) -> dict[str
 
 def replay_of(text: str) -> Replay:
     """Read what a replay with other rows does. Pure."""
-    try:
-        return Replay(text.strip().lower())
-    except ValueError:
-        raise ConfigurationError(
-            f"the option {REPLAY!r} cannot be {text!r}",
-            next_step="use one of " + ", ".join(each.value for each in Replay),
-        ) from None
+    return _one_of(Replay, REPLAY, text)
 
 
-def _guarantee(text: str) -> Guarantee:
+def _one_of(choice: type[E], name: str, text: str) -> E:
     try:
-        return Guarantee(text.strip().lower())
+        return choice(text.strip().lower())
     except ValueError:
         raise ConfigurationError(
-            f"the option {GUARANTEE!r} cannot be {text!r}",
-            next_step="use one of " + ", ".join(each.value for each in Guarantee),
+            f"the option {name!r} cannot be {text!r}",
+            next_step="use one of " + ", ".join(each.value for each in choice),
         ) from None
 
 

@@ -12,6 +12,8 @@ from onceonly.settings.query import with_checkpoint
 from onceonly.spark.task import QUERY_PROPERTY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("onceonly")
@@ -19,19 +21,19 @@ log = logging.getLogger("onceonly")
 
 def run_of(df: DataFrame) -> str:
     """Return the run of the query; empty where Spark does not say."""
-    try:
-        return str(_stream(df).runId())
-    except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
-        log.debug("The run of a query is not known by Spark's list: %s", error)
-        return ""
+    return _told(df, lambda stream: stream.runId())
 
 
 def output_mode(df: DataFrame) -> str:
     """Return the query's output mode in lower case; empty where Spark does not say."""
+    return _told(df, lambda stream: stream.outputMode().toString()).lower()
+
+
+def _told(df: DataFrame, read: Callable[[Any], object]) -> str:
     try:
-        return str(_stream(df).outputMode().toString()).lower()
+        return str(read(_stream(df)))
     except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
-        log.debug("The output mode of a query is not known by Spark's list: %s", error)
+        log.debug("Spark's list does not say it of a query: %s", error)
         return ""
 
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, SetupError
-from onceonly.jars.java import find_java, find_keytool
+from onceonly.jars.java import find_java
 from onceonly_proof.embedded import kafka_settings
 from onceonly_proof.embedded.jars import NEWEST, RELEASES, broker_classpath
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _TLS, _QUOTAS = "tls", "quotas"
 _PASSWORD = "of-a-test"  # noqa: S105  of a key that lives as long as the round
@@ -120,10 +120,10 @@ class Broker(EmbeddedKafka):
         store = ["-keystore", str(self._keys / "store.p12"), "-storepass", _PASSWORD, "-alias", "broker"]
         certificate = ["-file", str(self._keys / "certificate.pem")]
         _run(
-            find_keytool(), "-genkeypair", *store, "-storetype", "PKCS12", "-keyalg", "RSA", "-validity", "30",
+            _keytool(), "-genkeypair", *store, "-storetype", "PKCS12", "-keyalg", "RSA", "-validity", "30",
             "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1,dns:localhost",
         )  # fmt: skip
-        _run(find_keytool(), "-exportcert", "-rfc", *store, *certificate)
+        _run(_keytool(), "-exportcert", "-rfc", *store, *certificate)
 
     def _set_quotas(self) -> None:
         """Bound what each client may write and ask for, by Kafka's own command: the broker throttles who has more."""
@@ -136,6 +136,14 @@ class Broker(EmbeddedKafka):
             "--bootstrap-server", self.bootstrap_servers, "--alter", "--entity-type", "clients", "--entity-default",
             "--add-config", ",".join(f"{name}={value}" for name, value in quotas.items()),
         )  # fmt: skip
+
+
+def _keytool() -> str:
+    """Return the path of the ``keytool`` beside the Java that is used."""
+    tool = Path(find_java()).resolve().parent / "keytool"
+    if not tool.is_file():
+        raise SetupError(f"There is no {tool}, which comes with Java.", next_step="install the whole of a Java")
+    return str(tool)
 
 
 def _run(*command: str) -> None:
