@@ -110,12 +110,11 @@ class FileDecisionLog:
 
     def receipt(self, epoch: int) -> Receipt | None:
         """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
-        name = files.receipt(epoch)
-        data = self._store.get(name) if epoch > self._covered_to else None
-        if data is None:
+        if epoch <= self._covered_to:
             return None
-        receipt = files.decode(data, kind="receipt", into=Receipt, where=self._store.where(name))
-        if receipt.epoch != epoch:
+        name = files.receipt(epoch)
+        receipt = files.read(self._store, name, kind="receipt", into=Receipt)
+        if receipt is not None and receipt.epoch != epoch:
             raise self._misplaced(name, f"the receipt of chk-{receipt.epoch}")
         return receipt
 
@@ -173,7 +172,9 @@ class FileDecisionLog:
         self._saw(link.epoch)
         if standing == data:
             return link
-        found = self._decode_link(name, standing, link.epoch, link.index)
+        found = self._in_place(
+            files.decode(standing, kind="link", into=Link, where=self._store.where(name)), link.epoch, link.index
+        )
         if found == link:  # ours, but for the time of the put: what is put again is durable, too
             self.sync(link)
         return found
@@ -214,14 +215,12 @@ class FileDecisionLog:
     # --- helpers ------------------------------------------------------------------------------------------
 
     def _link(self, epoch: int, index: int) -> Link | None:
-        name = files.link(epoch, index)
-        data = self._store.get(name)
-        return None if data is None else self._decode_link(name, data, epoch, index)
+        link = files.read(self._store, files.link(epoch, index), kind="link", into=Link)
+        return None if link is None else self._in_place(link, epoch, index)
 
-    def _decode_link(self, name: str, data: bytes, epoch: int, index: int) -> Link:
-        link = files.decode(data, kind="link", into=Link, where=self._store.where(name))
+    def _in_place(self, link: Link, epoch: int, index: int) -> Link:
         if (link.epoch, link.index) != (epoch, index):
-            raise self._misplaced(name, f"link {link.name}")
+            raise self._misplaced(files.link(epoch, index), f"link {link.name}")
         return link
 
     def _refuse_gap(self, link: Link) -> None:

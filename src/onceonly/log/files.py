@@ -1,4 +1,4 @@
-"""The files of the log: what they are called, and what they hold: a sealed header, then the value as JSON. Pure.
+"""The files of the log: what they are called, and what they hold: a sealed header, then the value as JSON.
 
 A reader takes a file as a whole or refuses it by name: of a newer version, of another kind, torn, damaged, or
 with a field that this version does not know. Files of an earlier version are read; what they could not say yet has its
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from onceonly.durable.sealed import UNREADABLE, Format
+
+if TYPE_CHECKING:
+    from onceonly.stores.port import Store
 
 T = TypeVar("T")
 
@@ -96,6 +99,12 @@ def decode(data: bytes, *, kind: str, into: type[T], where: str) -> T:
             f"{where} has fields that format {VERSION} does not have: something else wrote it"
         )
     return value
+
+
+def read(store: Store, name: str, *, kind: str, into: type[T]) -> T | None:
+    """Read a file of the log, None where nothing has this name. Raises ``LogError``, ``UnavailableError``."""
+    data = store.get(name)
+    return None if data is None else decode(data, kind=kind, into=into, where=store.where(name))
 
 
 def _holds(value: Any, told: Any) -> bool:  # noqa: ANN401  what JSON holds

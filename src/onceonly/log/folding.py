@@ -95,14 +95,12 @@ class Folder:
 
     def _summarise(self, epoch: int) -> Summary | None:
         chain: list[Link] = []
-        while (data := self._store.get(files.link(epoch, len(chain)))) is not None:
-            where = self._store.where(files.link(epoch, len(chain)))
-            chain.append(files.decode(data, kind="link", into=Link, where=where))
-        data = self._store.get(files.receipt(epoch))
-        if data is None or not chain:
-            return None
-        where = self._store.where(files.receipt(epoch))
-        return history.summarise(chain, files.decode(data, kind="receipt", into=Receipt, where=where))
+        while (
+            link := files.read(self._store, files.link(epoch, len(chain)), kind="link", into=Link)
+        ) is not None:
+            chain.append(link)
+        receipt = files.read(self._store, files.receipt(epoch), kind="receipt", into=Receipt)
+        return history.summarise(chain, receipt) if chain and receipt is not None else None
 
     def _merge(self, group: list[Range]) -> None:
         block = (group[0][0], group[-1][1])
@@ -139,14 +137,10 @@ class Folder:
 
     def _read(self, item: Range) -> Segment | None:
         name = files.segment(*item)
-        data = self._store.get(name)
-        if data is None:
-            return None
-        where = self._store.where(name)
-        segment = files.decode(data, kind="history", into=Segment, where=where)
-        if (segment.first, segment.last) != item or not segment.complete:
+        segment = files.read(self._store, name, kind="history", into=Segment)
+        if segment is not None and ((segment.first, segment.last) != item or not segment.complete):
             raise LogError(
-                f"{where} does not hold the epochs that its name says: renamed or changed by hand",
+                f"{self._store.where(name)} does not hold the epochs that its name says: renamed or changed by hand",
                 next_step="restore this file from a backup of the checkpoint",
             )
         return segment

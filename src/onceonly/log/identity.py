@@ -64,12 +64,12 @@ def read(store: Store) -> Identity | None:
 def trail(store: Store) -> list[Identity]:
     """Read where the log was made and where it has moved since, oldest first. Raises ``LogError``."""
     found: list[Identity] = []
-    while (data := store.get(_name(len(found)))) is not None:
-        where = store.where(_name(len(found)))
-        identity = files.decode(data, kind="identity", into=Identity, where=where)
+    while (
+        identity := files.read(store, _name(len(found)), kind="identity", into=Identity)
+    ) is not None:
         if found and (identity.query, identity.log) != (found[0].query, found[0].log):
             raise LogError(
-                f"{where} is of another log than {NAME} beside it: a file was copied by hand",
+                f"{store.where(_name(len(found)))} is of another log than {NAME} beside it: a file was copied by hand",
                 next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
             )
         found.append(identity)
