@@ -1,13 +1,14 @@
-"""What a sink, a decision log and a clock must offer, and the base class that people write sinks on.
+"""What a sink, a decision log, a reader of Spark's files and a clock must offer.
 
-``Sink`` is the contract; ``TwoPhaseCommitSink`` is the convenience that fulfils it with five methods.
+``TwoPhaseCommitSink`` is the contract of a sink, and the base class that people write theirs on: five methods, and more
+for those that need them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from onceonly.model import (
     AlreadyCommitted,
@@ -125,32 +126,6 @@ class Leftover:
     @property
     def handle(self) -> Handle:
         return Handle(transaction=self.transaction, data=self.data)
-
-
-class Sink(Protocol):
-    """What the runtime asks of a sink. ``TwoPhaseCommitSink`` documents each method."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-    @property
-    def letter_columns(self) -> tuple[str, ...]: ...
-    def check(self, context: QueryContext) -> Mapping[str, str | int]: ...
-    def identity(self) -> Mapping[str, str | int]: ...
-    def expect(self, context: WriteContext) -> None: ...
-    def begin_transaction(self, context: WriteContext) -> Any: ...  # noqa: ANN401  each sink's own type
-    def overlaps(self, identity: Mapping[str, str | int]) -> bool: ...
-    def write(self, transaction: Any, batch: pa.RecordBatch) -> Sequence[Refused] | None: ...  # noqa: ANN401
-    def pre_commit(self, transaction: Any) -> Handle | None: ...  # noqa: ANN401
-    def discard(self, transaction: Any) -> None: ...  # noqa: ANN401
-    def expiring(self, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float) -> str: ...
-    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None: ...
-    def commit(self, handle: Handle) -> Outcome: ...
-    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]: ...
-    def abort(self, handle: Handle) -> None: ...
-    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
-    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None: ...
-    def recover(self, context: QueryContext) -> Iterable[Leftover]: ...
-    def close(self) -> None: ...
 
 
 class TwoPhaseCommitSink(ABC, Generic[T]):
@@ -306,6 +281,10 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
 
     def close(self) -> None:
         """Give back connections. Any process, at the end; idempotent."""
+
+
+Sink: TypeAlias = TwoPhaseCommitSink[Any]
+"""Any sink, as the runtime uses it."""
 
 
 class DecisionLog(Protocol):
