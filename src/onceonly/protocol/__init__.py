@@ -12,6 +12,10 @@ The loop that drives it (``coordinator.coordinator`` is the real one, the proper
         state, more = step(state, event)
         commands.extend(more)
 
+``messages`` are the commands and events, ``states`` where a try can stand, ``transitions`` the table. Its rows are in
+``planning`` (a chain was read), ``recovery`` (what must be done before the epoch can run), ``skipping`` (epochs that
+Spark has noted and nobody decided) and ``deciding`` (from the votes on); ``moves`` are what they are made of.
+
 The laws, which the property tests hold against it through crashes at every step:
 
 1. ``CommitHandle`` comes only out of the event ``LinkPersisted``: a decision is durable before any commit.
