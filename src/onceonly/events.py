@@ -100,7 +100,7 @@ def record(  # noqa: PLR0913  one keyword for each field of the line
         os.write(_writer.file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
-class Recorder:
+class Steps:
     """Records the steps of one query's coordinator, and tells them to whoever watches. Driver.
 
     ``actor`` names the process; ``watch`` is given every step that the event log would record. ``plan`` is the id of

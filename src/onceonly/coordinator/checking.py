@@ -12,7 +12,7 @@ from onceonly.model import handles_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onceonly.events import Recorder
+    from onceonly.events import Steps
     from onceonly.model import Handle, Link, Plan, Span
     from onceonly.ports import Clock, InputFiles, Sink
 
@@ -34,7 +34,7 @@ class Checks:
         inputs: InputFiles | None,
         span: Callable[[int], Span | None] | None,
         clock: Clock,
-        record: Recorder,
+        record: Steps,
     ) -> None:
         self._sinks = sinks
         self._query = query

@@ -13,7 +13,7 @@ from onceonly.model import RetryLater, Unknown, handles_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from onceonly.events import Recorder
+    from onceonly.events import Steps
     from onceonly.model import Handle, Link, Outcome, Vote
     from onceonly.ports import Clock, QueryContext, Sink
     from onceonly.protocol import CommitHandle
@@ -44,7 +44,7 @@ class Commits:
         timeout_s: float,
         clock: Clock,
         context: Callable[[str], QueryContext],
-        record: Recorder,
+        record: Steps,
     ) -> None:
         self._sinks = sinks
         self._query = query

@@ -82,7 +82,7 @@ class Coordinator:
         self._call_timeout_s = call_timeout_s
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
-        self._record = events.Recorder(actor=actor, query=log.query, watch=watch)
+        self._record = events.Steps(actor=actor, query=log.query, watch=watch)
         self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
         self._checks = Checks(
             self._sinks,
