@@ -137,14 +137,6 @@ def test_a_target_that_cannot_be_named_is_not_served(coordinator: QueryCoordinat
         sinks.refuse_other_target(checkpoint, given, made)
 
 
-def test_a_log_that_does_not_say_what_a_sink_is_still_says_its_guarantee(tmp_path: Path) -> None:
-    coordinator = QueryCoordinator(tmp_path / "cp")
-    coordinator.set_barrier(0)
-    coordinator.log.put_link(replace(coordinator.link(0), guarantee=Guarantee.AT_MOST_ONCE, uses={}))
-    found = sinks.uses(open_checkpoint(coordinator.path), Given(classes={"box": "operator_bench:BoxSink"}))
-    assert found["box"].guarantee is Guarantee.AT_MOST_ONCE
-
-
 def test_no_code_is_run_because_a_checkpoint_names_it(tmp_path: Path) -> None:
     coordinator = QueryCoordinator(tmp_path / "cp")
     coordinator.decide(0)

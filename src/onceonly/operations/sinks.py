@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from onceonly.coordinator.coordinator import Participant
-from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.model import LinkKind, SinkUse, differing
 from onceonly.ports import QueryContext
 from onceonly.settings.registry import BUILT_IN, load, place_of
@@ -19,7 +19,7 @@ from onceonly.settings.registry import BUILT_IN, load, place_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from onceonly.model import Guarantee, Link
+    from onceonly.model import Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.settings.registry import SinkClass
@@ -40,23 +40,11 @@ def links(checkpoint: Checkpoint) -> list[Link]:
 
 
 def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:
-    """Say which sinks took part in the newest epochs, and how. Raises ``LogError`` where the links do not."""
+    """Say which sinks took part in the newest epochs, and how."""
     found: dict[str, SinkUse] = {}
-    promised: dict[str, Guarantee] = {}
     for link in links(checkpoint):
-        for name in link.settings.keys() | {vote.sink for vote in link.output}:
-            promised.setdefault(name, link.guarantee)
         for name, use in link.uses.items():
             found.setdefault(name, use)
-    for name in sorted(promised.keys() - found.keys()):
-        if name not in given.classes:
-            raise LogError(
-                f"the links of query {checkpoint.query} do not say what its sink {name} is: an older onceonly "
-                "wrote them",
-                next_step=f"say it with --sink {name}=<kafka, files, … or package.module:Class> and its options "
-                f"with --option {name}:NAME=VALUE, or start the query, which resolves by itself",
-            )
-        found[name] = SinkUse(sink=given.classes[name], guarantee=promised[name])
     for name, path in given.classes.items():
         if name not in found:
             raise _no_sink(name, found)
