@@ -1,4 +1,4 @@
-"""What is looked at between the votes and their decision: the epoch's age, its transactions, Spark's checkpoint. Driver."""
+"""What a decision stands on: the epoch's age, its transactions, and Spark's checkpoint, durable and as decided. Driver."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, protocol
 from onceonly.coordinator import questions
+from onceonly.errors import LogError, UnavailableError
 from onceonly.model import handles_of
 
 if TYPE_CHECKING:
@@ -14,30 +15,30 @@ if TYPE_CHECKING:
 
     from onceonly.events import Steps
     from onceonly.model import Handle, Link, Plan, Span
-    from onceonly.ports import Clock, InputFiles, Sink
+    from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
 ANSWERS_S = 30.0
 """How long the sinks have, all together, to say before a decision whether their transactions are still open."""
 
 
 class Checks:
-    """Carries out ``CheckPrepared`` commands. Driver.
+    """Carries out ``CheckPrepared`` and ``RestoreInputs`` commands, and sees that Spark's files are durable. Driver.
 
     ``span`` asks what Spark reads in an epoch; it and ``inputs`` are None where nobody can look.
     """
 
     def __init__(  # noqa: PLR0913  what the coordinator has of each
         self,
+        log: DecisionLog,
         sinks: Mapping[str, Sink],
         *,
-        query: str,
         inputs: InputFiles | None,
         span: Callable[[int], Span | None] | None,
         clock: Clock,
         record: Steps,
     ) -> None:
+        self._log = log
         self._sinks = sinks
-        self._query = query
         self._inputs = inputs
         self._span = span
         self._clock = clock
@@ -58,7 +59,7 @@ class Checks:
                 for name, own in handles.items()
             },
             within_s=ANSWERS_S,
-            about=f"Query {self._query}, chk-{plan.epoch}: whether the transactions are still open after {age_s:.1f} s",
+            about=f"Query {self._log.query}, chk-{plan.epoch}: whether the transactions are still open after {age_s:.1f} s",
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
         for name, own in handles.items() if not expiring else ():
@@ -80,6 +81,37 @@ class Checks:
             inputs=inputs,
             span=asked.result() if asked else None,
         )
+
+    def restore(self, command: protocol.RestoreInputs) -> protocol.Event:
+        """Write Spark's files as they were decided, or say why that cannot be."""
+        if self._inputs is None:
+            return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
+        claim = command.claim
+
+        def is_mine() -> bool:
+            return claim is None or self._log.chain(claim.epoch)[-1].plan == claim.plan
+
+        try:
+            return protocol.InputsRestored(self._inputs.restore(command.links, command.discard, is_mine))
+        except LogError as error:
+            return protocol.InputsNotRestored(error.what)
+
+    def require_state(self, epoch: int) -> None:
+        """See that the state is durable that an epoch's tasks have left. Raises ``UnavailableError``."""
+        if self._inputs is not None:
+            self._require(self._inputs.sync_state(), epoch)
+
+    def require_all(self, epoch: int) -> None:
+        """See that all that Spark has written is durable. Raises ``UnavailableError``."""
+        if self._inputs is not None:
+            self._require(self._inputs.sync(), epoch)
+
+    def _require(self, unsynced: str, epoch: int) -> None:
+        if unsynced:
+            raise UnavailableError(
+                f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
+                next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
+            )
 
     def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float

@@ -20,7 +20,7 @@ from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.looking_back import look_back
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
-from onceonly.errors import ConfigurationError, LogError, ProtocolError, UnavailableError
+from onceonly.errors import ConfigurationError, ProtocolError
 from onceonly.executor.dead_letters import refuse_same_target
 from onceonly.model import Guarantee, LinkKind, Mode, letters_of
 from onceonly.ports import QueryContext
@@ -85,8 +85,8 @@ class Coordinator:
         self._record = events.Steps(actor=actor, query=log.query, watch=watch)
         self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
         self._checks = Checks(
+            log,
             self._sinks,
-            query=log.query,
             inputs=inputs,
             span=None if span is None else self._span,
             clock=self._clock,
@@ -196,9 +196,9 @@ class Coordinator:
         )
         if plan.mode is not Mode.DRAIN:
             failpoints.hit("link.before_check")
-        elif self._inputs is not None:
+        else:
             # The tasks have left the state anew, over what was durable, and no other decision waits for it.
-            self._require(self._inputs.sync_state(), plan.epoch)
+            self._checks.require_state(plan.epoch)
         state, commands = protocol.step(protocol.resume(plan), protocol.VotesCollected(tuple(votes)))
         self._drive(state, commands, epoch=plan.epoch, run=run)
         self._log.fold()
@@ -269,7 +269,7 @@ class Coordinator:
             case protocol.CheckPrepared(plan, link):
                 return [self._checks.check(plan, link)]
             case protocol.RestoreInputs():
-                return [self._restore(command)]
+                return [self._checks.restore(command)]
             case protocol.PutLink(link):
                 return [self._put(link)]
             case protocol.SyncLink(link):
@@ -337,34 +337,13 @@ class Coordinator:
         chain = self._log.chain(epoch)
         return (chain[-1] if chain else None, self._log.receipt(epoch)) != known
 
-    def _restore(self, command: protocol.RestoreInputs) -> protocol.Event:
-        if self._inputs is None:
-            return protocol.InputsNotRestored("nobody can look at Spark's checkpoint")
-        claim = command.claim
-
-        def is_mine() -> bool:
-            return claim is None or self._log.chain(claim.epoch)[-1].plan == claim.plan
-
-        try:
-            return protocol.InputsRestored(self._inputs.restore(command.links, command.discard, is_mine))
-        except LogError as error:
-            return protocol.InputsNotRestored(error.what)
-
-    def _require(self, unsynced: str, epoch: int) -> None:
-        """See that nothing kept Spark's files from being made durable. Raises ``UnavailableError``."""
-        if unsynced:
-            raise UnavailableError(
-                f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
-                next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
-            )
-
     def _put(self, link: Link) -> protocol.Event:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.
         if not link.reason:
             failpoints.hit("link.before_put")
-        if link.kind is LinkKind.SKIPPED and self._inputs is not None:
+        if link.kind is LinkKind.SKIPPED:
             # It stands on Spark's own word that the epoch is over, which a loss of power must not take back.
-            self._require(self._inputs.sync(), link.epoch)
+            self._checks.require_all(link.epoch)
         link = replace(link, stamp=events.stamp())
         standing = self._log.put_link(link)
         if standing != link:
