@@ -1,7 +1,4 @@
-"""How long one attempt at a slot may take, and how it is waited for no longer than that. Executor.
-
-Two clocks of two machines cannot be compared, so an attempt's time is counted from its own beginning, by the
-monotonic clock of its machine; the age of the whole epoch is looked at on the driver, before its decision.
+"""How an attempt at a slot is waited for no longer than its time. Executor.
 
 Nothing can interrupt a thread that stands still in a library. So with a limit an attempt is made in a thread of its
 own, and Spark's thread gives it up: the task fails, Spark ends the worker process, and what the attempt left open is

@@ -1,4 +1,4 @@
-"""What one attempt at one slot does: begin, write, pre-commit, and the vote. Executor."""
+"""What one attempt at one slot does, in the time that it has: begin, write, pre-commit, and the vote. Executor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ class Ballot:
 
 
 class Deadline:
-    """The end of the time of one attempt. Any thread; ``doing`` is what the attempt is at, for people."""
+    """The end of the time of one attempt. Any thread; ``doing`` is what the attempt is at, for people.
+
+    Two clocks of two machines cannot be compared, so its time is counted from its own beginning, by the monotonic
+    clock of its machine; the age of the whole epoch is looked at on the driver, before its decision.
+    """
 
     def __init__(self, limit_s: float | None, context: WriteContext, clock: Clock | None = None) -> None:
         self.limit_s = limit_s
