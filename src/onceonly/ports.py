@@ -365,7 +365,7 @@ class InputFiles(Protocol):
 
 
 class Clock(Protocol):
-    """Time, for waits and pictures only; nothing depends on it for safety. Seconds. Python's own module ``time`` is one."""
+    """Seconds, for waits and pictures only; nothing depends on them for safety. Python's module ``time`` is one."""
 
     def monotonic(self) -> float: ...
     def sleep(self, seconds: float, /) -> None: ...

@@ -133,7 +133,9 @@ class World:
 
     def coordinator(self, sinks: dict[str, Sink]) -> Coordinator:
         opened = open_log(str(self.checkpoint), query=QUERY, keep=2, create=True)
-        coordinator = Coordinator(log=opened, actor="driver", commit_timeout_s=1.0, clock=self.clock(), inputs=self.inputs())
+        coordinator = Coordinator(
+            log=opened, actor="driver", commit_timeout_s=1.0, clock=self.clock(), inputs=self.inputs()
+        )
         for name, sink in sinks.items():
             coordinator.join(name, Participant(sink=sink, guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS))
         return coordinator

@@ -47,7 +47,7 @@ def hanging() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("call", sorted(CALLS))
-def test_a_call_that_hangs_ends_in_time_and_names_sink_and_call(hanging: Any, call: str) -> None:
+def test_a_call_that_hangs_ends_in_time_and_names_sink_and_call(hanging: Any, call: str) -> None:  # noqa: ANN401  stands for any sink
     sink = bounded(hanging, name="orders", query="q", limit_s=0.05)
     with pytest.raises(
         UnavailableError, match=f"Query q: the sink orders did not come back from {call}"
@@ -57,7 +57,7 @@ def test_a_call_that_hangs_ends_in_time_and_names_sink_and_call(hanging: Any, ca
     assert "onceonly.call.timeout" in caught.value.next_step
 
 
-def test_an_answer_and_an_error_come_through_and_all_else_is_the_sinks_own(hanging: Any) -> None:
+def test_an_answer_and_an_error_come_through_and_all_else_is_the_sinks_own(hanging: Any) -> None:  # noqa: ANN401  as above
     hanging.over.set()
     sink: Any = bounded(hanging, name="orders", query="q", limit_s=20)
     assert sink.recover() == ["answer"]

@@ -1,4 +1,4 @@
-"""What a decision stands on: the epoch's age, its transactions, and Spark's checkpoint, durable and as decided. Driver."""
+"""What a decision stands on: the epoch's age, its transactions, and Spark's checkpoint, durable and as decided."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checks:
     ``span`` asks what Spark reads in an epoch; it and ``inputs`` are None where nobody can look.
     """
 
-    def __init__(  # noqa: PLR0913  what the coordinator has of each
+    def __init__(
         self,
         log: DecisionLog,
         sinks: Mapping[str, Sink],
@@ -59,7 +59,8 @@ class Checks:
                 for name, own in handles.items()
             },
             within_s=ANSWERS_S,
-            about=f"Query {self._log.query}, chk-{plan.epoch}: whether the transactions are still open after {age_s:.1f} s",
+            about=f"Query {self._log.query}, chk-{plan.epoch}: whether the transactions are still open after "
+            f"{age_s:.1f} s",
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
         for name, own in handles.items() if not expiring else ():

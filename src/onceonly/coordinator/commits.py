@@ -1,4 +1,4 @@
-"""What follows a decision: its commits, retried within a bound, the word that it is complete, and the losers' aborts."""
+"""What follows a decision: its commits, asked for again within a bound, the end of its epoch, the losers' aborts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Commits:
     became of each handle.
     """
 
-    def __init__(  # noqa: PLR0913  what the coordinator has of each
+    def __init__(
         self,
         sinks: Mapping[str, Sink],
         *,

@@ -256,39 +256,41 @@ class Coordinator:
                     batch.append(queue.popleft())  # type: ignore[arg-type]  # narrowed by the look at queue[0]
                 answers = self._commits.commit(batch, recovery=isinstance(state, protocol.Resolving))
             else:
-                answers = self._carry_out(command, run=run)
+                answer = self._carry_out(command, run=run)
+                answers = [] if answer is None else [answer]
             for event in answers:
                 state, more = protocol.step(state, event)
                 queue.extend(more)
         return plan
 
-    def _carry_out(self, command: protocol.Command, *, run: str) -> list[protocol.Event]:
+    def _carry_out(self, command: protocol.Command, *, run: str) -> protocol.Event | None:
+        """Carry one command out; give its answer, None where it has none."""
+        answer: protocol.Event | None = None
         match command:
             case protocol.ReadChain(epoch, owners):
-                return [self._read(epoch, owners=owners and bool(self._application))]
+                answer = self._read(epoch, owners=owners and bool(self._application))
             case protocol.CheckPrepared(plan, link):
-                return [self._checks.check(plan, link)]
+                answer = self._checks.check(plan, link)
             case protocol.RestoreInputs():
-                return [self._checks.restore(command)]
+                answer = self._checks.restore(command)
             case protocol.PutLink(link):
-                return [self._put(link)]
+                answer = self._put(link)
             case protocol.SyncLink(link):
                 self._log.sync(link)
-                return [protocol.LinkPersisted(link)]
+                answer = protocol.LinkPersisted(link)
             case protocol.PutReceipt(receipt, link):
-                return [self._put_receipt(receipt, link, run=run)]
+                answer = self._put_receipt(receipt, link, run=run)
             case protocol.Sweep(link, keep):
-                return [self._sweeper.sweep(link, keep)]
+                answer = self._sweeper.sweep(link, keep)
             case protocol.AbortHandle(vote):
                 self._commits.abort(vote)
-                return []
             case protocol.Report(kind, message):
                 level = logging.ERROR if kind is protocol.ReportKind.REPLAY_DIFFERS else logging.WARNING
                 log.log(level, "Query %s: %s", self._log.query, message)
                 self._record(kind.value, -1, run=run, message=message)
-                return []
-        message = f"unknown command {command!r}"
-        raise TypeError(message)
+            case _:
+                raise TypeError(command)
+        return answer
 
     def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
         before = self._log.chain(epoch - 1) if epoch > 0 else ()

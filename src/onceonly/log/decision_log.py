@@ -173,7 +173,9 @@ class FileDecisionLog:
         if standing == data:
             return link
         found = self._in_place(
-            files.decode(standing, kind="link", into=Link, where=self._store.where(name)), link.epoch, link.index
+            files.decode(standing, kind="link", into=Link, where=self._store.where(name)),
+            link.epoch,
+            link.index,
         )
         if found == link:  # ours, but for the time of the put: what is put again is durable, too
             self.sync(link)

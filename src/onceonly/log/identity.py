@@ -64,9 +64,7 @@ def read(store: Store) -> Identity | None:
 def trail(store: Store) -> list[Identity]:
     """Read where the log was made and where it has moved since, oldest first. Raises ``LogError``."""
     found: list[Identity] = []
-    while (
-        identity := files.read(store, _name(len(found)), kind="identity", into=Identity)
-    ) is not None:
+    while (identity := files.read(store, _name(len(found)), kind="identity", into=Identity)) is not None:
         if found and (identity.query, identity.log) != (found[0].query, found[0].log):
             raise LogError(
                 f"{store.where(_name(len(found)))} is of another log than {NAME} beside it: a file was copied by hand",

@@ -34,8 +34,8 @@ memory after a crash.
 from onceonly.protocol.messages import (
     AbortHandle,
     ChainRead,
-    CheckPrepared,
     Checked,
+    CheckPrepared,
     Command,
     CommitHandle,
     Event,

@@ -142,7 +142,9 @@ def _keytool() -> str:
     """Return the path of the ``keytool`` beside the Java that is used."""
     tool = Path(find_java()).resolve().parent / "keytool"
     if not tool.is_file():
-        raise SetupError(f"There is no {tool}, which comes with Java.", next_step="install the whole of a Java")
+        raise SetupError(
+            f"There is no {tool}, which comes with Java.", next_step="install the whole of a Java"
+        )
     return str(tool)
 
 
