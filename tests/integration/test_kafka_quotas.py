@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from kafka_proxy import Api, KafkaProxy
 from kafka_query import PROPERTIES, Query
 
 from onceonly.model import AlreadyCommitted, Committed
 from onceonly.sinks.kafka.records import record_batches
 from onceonly_proof.embedded.kafka import EmbeddedKafka
-from onceonly_proof.kafka_proxy import Api, KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

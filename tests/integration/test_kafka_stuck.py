@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka_proxy import KafkaProxy
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.model import AlreadyCommitted, Committed, RetryLater
@@ -22,7 +23,6 @@ from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, NotAnsweredError
 from onceonly.sinks.kafka.wire.client import Client
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster
-from onceonly_proof.kafka_proxy import KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

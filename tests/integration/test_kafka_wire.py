@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from kafka_proxy import Api, Fault, KafkaProxy
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.errors import OnceonlyError, UnavailableError
@@ -17,7 +18,6 @@ from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost,
 from onceonly.sinks.kafka.producers import direct_producer
 from onceonly.sinks.kafka.wire import client
 from onceonly_proof.embedded.kafka import EmbeddedKafka
-from onceonly_proof.kafka_proxy import Api, Fault, KafkaProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.unit.disk_bench import World, in_child, memory
+from tests.unit.power_recorder import Recorder, read_tree, write_tree
 
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.durable.disk import sync, write_new
 from onceonly_proof.power import Keep, cut, plan, recording
-from onceonly_proof.power.recorder import Recorder, read_tree, write_tree
 
 if TYPE_CHECKING:
     from onceonly.ports import InputFiles

@@ -7,11 +7,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.hostile_store import Answer, HostileStore
 
 from onceonly.errors import UnavailableError
 from onceonly.stores.folder import LocalStore
 from onceonly.stores.port import Store, put_once
-from onceonly_proof.stores.hostile import Answer, HostileStore
 from onceonly_proof.stores.laws import NAME, StoreLaws
 from onceonly_proof.stores.memory import MemoryStore
 

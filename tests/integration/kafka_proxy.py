@@ -362,7 +362,7 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
         byte = body[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004  the last byte has its highest bit clear
+        if byte < 0x80:  # the last byte has its highest bit clear
             return value, at
 
 
