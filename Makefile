@@ -172,7 +172,7 @@ format: setup
 # Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
 lock: .venv/.installed
 	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml --extra demo --extra fast --extra msk --group dev --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \
+	  --generate-hashes --no-emit-index-url --no-emit-package onceonly --quiet --custom-compile-command 'make lock' \
 	  $(UPGRADE) -o requirements.lock
 	$(BIN)/uv pip compile benchmarks/contenders/flink.in --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command 'make lock' \

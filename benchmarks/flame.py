@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from onceonly_proof.campaign import svg
+from onceonly_proof.pages import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,16 +34,6 @@ _PLACE = re.compile(r" \((?P<file>[^()]*?)(:\d+)?\)$")
 _SHADES = 4
 # py-spy's first frames, where it looks into several processes.
 _PROCESS = "process "
-_STYLE = """
-svg { color-scheme: light dark; font: 11px ui-monospace, Menlo, Consolas, monospace; }
-.page { fill: #ffffff; } text { fill: #1d2126; } .name { font: 600 15px system-ui, sans-serif; } .dim { fill: #68707a; }
-.frame { stroke: #ffffff; stroke-width: 0.5; } .label { fill: #1d2126; pointer-events: none; }
-.python0 { fill: #8fb4f0; } .python1 { fill: #9dbff4; } .python2 { fill: #abc9f7; } .python3 { fill: #84a9e6; }
-.native0 { fill: #f0b25c; } .native1 { fill: #f3bd70; } .native2 { fill: #f6c885; } .native3 { fill: #e8a64b; }
-@media (prefers-color-scheme: dark) {
-.page { fill: #1b1f25; } text { fill: #e6e8eb; } .dim { fill: #97a0ab; } .frame { stroke: #1b1f25; }
-}
-"""
 
 
 class Frame:
@@ -132,12 +121,17 @@ def draw(stacks: Mapping[tuple[str, ...], int], title: str) -> str:
         root.add(stack, samples)
     height = _HEAD + _FOOT + root.depth * _HIGH
     places = _places(root, _SIDE, height - _FOOT - _HIGH, (_WIDTH - 2 * _SIDE) / root.samples)
-    parts = "".join(_frame(*place, root.samples) for place in places)
-    head = (
-        f'<text class="name" x="{_SIDE}" y="26">{escape(title)}</text>'
-        f'<text class="dim" x="{_WIDTH - _SIDE}" y="26" text-anchor="end">{root.samples:,} samples</text>'
+    return render(
+        "benchmarks",
+        "flame.svg.jinja",
+        title=title,
+        width=_WIDTH,
+        height=height,
+        side=_SIDE,
+        high=_HIGH,
+        samples=root.samples,
+        frames=[_frame(*place, root.samples) for place in places],
     )
-    return svg.picture(_WIDTH, height, title, f"{head}{parts}", _STYLE)
 
 
 def _places(frame: Frame, x: float, y: float, scale: float) -> Iterator[tuple[Frame, float, float, float]]:
@@ -150,17 +144,19 @@ def _places(frame: Frame, x: float, y: float, scale: float) -> Iterator[tuple[Fr
         x += inner.samples * scale
 
 
-def _frame(frame: Frame, x: float, y: float, width: float, samples: int) -> str:
+def _frame(frame: Frame, x: float, y: float, width: float, samples: int) -> Mapping[str, object]:
+    """Return what the template shows of a frame."""
     kind = "python" if ".py)" in frame.name or "(<" in frame.name or frame.name == "all" else "native"
-    shade = zlib.crc32(frame.name.encode()) % _SHADES
     room = int((width - 4) / _CHARACTER)
     label = frame.name if len(frame.name) <= room else f"{frame.name[: room - 1]}…"
-    told = f"{frame.name}: {frame.samples / samples:.1%}, {frame.samples:,} samples"
-    text = f'<text class="label" x="{x + 2:.1f}" y="{y + 12:.1f}">{escape(label)}</text>'
-    return (
-        f'<g><title>{escape(told)}</title><rect class="frame {kind}{shade}" x="{x:.1f}" y="{y:.1f}" '
-        f'width="{width:.1f}" height="{_HIGH - 1}" rx="1"/>{text if room >= _LABEL_MIN else ""}</g>'
-    )
+    return {
+        "kind": f"{kind}{zlib.crc32(frame.name.encode()) % _SHADES}",
+        "x": round(x, 1),
+        "y": round(y, 1),
+        "width": round(width, 1),
+        "label": label if room >= _LABEL_MIN else "",
+        "told": f"{frame.name}: {frame.samples / samples:.1%}, {frame.samples:,} samples",
+    }
 
 
 def _named(frame: str) -> str:

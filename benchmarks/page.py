@@ -7,6 +7,7 @@ few figures into the README; a test sees that they are what the record gives.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,13 @@ from benchmarks.values import (
     decode,
     encode,
 )
+from onceonly_proof import charts
 from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.figure import Figure
 
     from benchmarks.ratios import Asked
     from benchmarks.summary import Line
@@ -143,18 +147,22 @@ def _delay(results: Results, contender: str) -> str:
 
 def pictures(results: Results, so_far: history.History = history.NONE) -> dict[str, str]:
     """Return the SVGs by the name of their file. Pure; a part that was not measured has none."""
-    found: dict[str, str] = {}
+    return {name: charts.svg(figure()) for name, figure in _figures(results, so_far).items()}
+
+
+def _figures(results: Results, so_far: history.History = history.NONE) -> dict[str, Callable[[], Figure]]:
+    found: dict[str, Callable[[], Figure]] = {}
     if len(so_far.runs) > 1:
         told = [(asked, history.known(so_far.runs[-_DRAWN_MAX:], name)) for name, asked in EVERY.items()]
-        found[_file("history")] = plots.panels("Full benchmarks so far", told)
+        found[_file("history")] = partial(plots.panels, "Full benchmarks so far", told)
     for part, figure, title, unit in _DRAWN:
         drawn = [line for line in lines(results.runs, (figure,)) if line.part == part]
         if drawn:
-            found[_file(part)] = plots.bars(title, unit, drawn)
+            found[_file(part)] = partial(plots.bars, title, unit, drawn)
     points = _commit_points(results)
     if len(points) > 1:
-        found[_file("commit")] = plots.curve(
-            "From the last vote to all visible", "ms", "transactions of the epoch", points
+        found[_file("commit")] = partial(
+            plots.curve, "From the last vote to all visible", "ms", "transactions of the epoch", points
         )
     return found
 
@@ -364,7 +372,7 @@ def _listed(results: Results, part: str, title: str, text: str, figures: Sequenc
 
 
 def _headed(results: Results, part: str, title: str, text: str, table: str) -> str:
-    picture = f"\n\n![{title}](../proof/{_file(part)})" if _file(part) in pictures(results) else ""
+    picture = f"\n\n![{title}](../proof/{_file(part)})" if _file(part) in _figures(results) else ""
     return f"## {title}\n\n{text}{picture}\n\n{table}"
 
 

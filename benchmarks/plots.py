@@ -1,40 +1,31 @@
-"""The pictures of a page, as SVG: bars with least and most, lines over a doubling axis, figures beside aims. Pure."""
+"""The pictures of a page: bars with least and most, lines over a doubling axis, figures beside aims. Pure."""
 
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING
 
 from benchmarks.ratios import is_missed
-from onceonly_proof.campaign import svg
+from onceonly_proof import charts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from benchmarks.ratios import Asked
     from benchmarks.summary import Line
 
 _WIDTH, _LEFT, _RIGHT, _HEAD = 1000, 210, 120, 44
-_BAR, _GAP, _FOOT = 16, 10, 34
+_ROW, _FOOT = 20, 34
 _PANEL, _SIDE = 240, 70
-_SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_HEAD = 480, 110, 30
-_STYLE = """
-svg { color-scheme: light dark; font: 12px system-ui, "Segoe UI", "Noto Sans", sans-serif; }
-.page { fill: #ffffff; } text { fill: #1d2126; } .dim { fill: #68707a; } .axis { stroke: #d5d8dc; }
-.name { font-size: 15px; font-weight: 600; } .group { font-weight: 600; } .middle { text-anchor: middle; }
-.end { text-anchor: end; } .onceonly { fill: #4c7dd8; } .spark { fill: #d08c2e; } .flink { fill: #9a6bc4; }
-.spread { stroke: #1d2126; } .line { fill: none; stroke: #4c7dd8; stroke-width: 2; }
-.aim { stroke: #2f9e62; stroke-dasharray: 5 4; } .reached { fill: #2f9e62; } .missed { fill: #d08c2e; }
-@media (prefers-color-scheme: dark) {
-.page { fill: #1b1f25; } text { fill: #e6e8eb; } .dim { fill: #97a0ab; } .axis { stroke: #2c323a; }
-.onceonly { fill: #5d8ff0; } .spark { fill: #e3ae43; } .flink { fill: #b48be0; } .spread { stroke: #e6e8eb; }
-.line { stroke: #5d8ff0; } .aim { stroke: #4fc487; } .reached { fill: #4fc487; } .missed { fill: #e3ae43; }
-}
-"""
+_SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_HEAD = 456, 110, 40
+_COLOURS = {"onceonly": charts.BLUE, "spark": charts.ORANGE, "flink": charts.PURPLE}
 
 
-def bars(title: str, unit: str, lines: Sequence[Line]) -> str:
+@charts.styled
+def bars(title: str, unit: str, lines: Sequence[Line]) -> Figure:
     """Draw a bar for each line, grouped by work: its median, and a thin line from the least to the most.
 
     Raises:
@@ -42,24 +33,36 @@ def bars(title: str, unit: str, lines: Sequence[Line]) -> str:
     """
     if not lines:
         raise ValueError(f"{title}: nothing to draw")
-    most = max(1, math.ceil(max(line.most for line in lines)))
     groups: dict[str, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.work, []).append(line)
-    parts, y = [], _HEAD + 4
+    # A row for the name of each group, one for each of its bars, half a one below.
+    heads, places, place = [], [], 0.0
     for work, members in groups.items():
-        parts.append(f'<text class="group" x="16" y="{y + 12}">{escape(work)}</text>')
-        y += _BAR + 4
-        for line in members:
-            parts.append(_bar(line, y, most))
-            y += _BAR + 4
-        y += _GAP
-    axis = "".join(_level(value, most, y) for value in svg.levels(most))
-    head = f'<text class="name" x="16" y="26">{escape(title)}, {escape(unit)}</text>'
-    return svg.picture(_WIDTH, y + _FOOT, title, f"{head}{axis}{''.join(parts)}", _STYLE)
+        heads.append((place, work))
+        places += [place + number for number in range(1, len(members) + 1)]
+        place += len(members) + 1.5
+    ordered = [line for members in groups.values() for line in members]
+    figure = charts.sheet(_WIDTH, round(_HEAD + place * _ROW + _FOOT), f"{title}, {unit}")
+    axes = charts.panel(figure, _LEFT, _HEAD, _WIDTH - _LEFT - _RIGHT, place * _ROW)
+    colours = [_COLOURS[line.contender.partition("-")[0]] for line in ordered]
+    axes.barh(places, [line.median for line in ordered], color=colours)
+    axes.hlines(
+        places, [line.least for line in ordered], [line.most for line in ordered], charts.INK, linewidth=1
+    )
+    for at, line in zip(places, ordered, strict=True):
+        charts.note(axes, f"{line.median:,.1f}", (max(line.median, line.most), at), (8, -4))
+    for at, work in heads:
+        charts.note(axes, work, (0, at), (16 - _LEFT, -4), fontweight="bold")
+    axes.set_ylim(place - 0.5, -0.5)
+    axes.set_yticks(places, [line.contender for line in ordered], color=charts.INK)
+    axes.set_xlim(0, max(1, math.ceil(max(line.most for line in ordered))))
+    charts.levels(axes.xaxis)
+    return figure
 
 
-def curve(title: str, unit: str, across: str, points: Mapping[int, float]) -> str:
+@charts.styled
+def curve(title: str, unit: str, across: str, points: Mapping[int, float]) -> Figure:
     """Draw one line through points, over an axis on which each mark is a multiple of the one before.
 
     Raises:
@@ -67,92 +70,45 @@ def curve(title: str, unit: str, across: str, points: Mapping[int, float]) -> st
     """
     if len(points) < 2:  # noqa: PLR2004  a line has two ends
         raise ValueError(f"{title}: too few points for a line")
-    most = max(1, math.ceil(max(points.values())))
-    base, width = _HEAD + _PANEL, _WIDTH - 2 * _SIDE
-    first, last = math.log(min(points)), math.log(max(points))
-    places = [
-        (_SIDE + width * (math.log(x) - first) / (last - first), base - _PANEL * y / most, x, y)
-        for x, y in sorted(points.items())
-    ]
-    levels = "".join(
-        f'<line class="axis" x1="{_SIDE}" x2="{_WIDTH - _SIDE}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="dim end" x="{_SIDE - 8}" y="{y + 4:.1f}">{value:,}</text>'
-        for value, y in ((value, base - _PANEL * value / most) for value in svg.levels(most))
-    )
-    marks = "".join(
-        f'<circle class="onceonly" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-        f'<text class="middle" x="{x:.1f}" y="{y - 9:.1f}">{value:,.1f}</text>'
-        f'<text class="dim middle" x="{x:.1f}" y="{base + 18}">{count:,}</text>'
-        for x, y, count, value in places
-    )
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in places)
-    head = f'<text class="name" x="16" y="26">{escape(title)}, {escape(unit)}</text>'
-    foot = f'<text class="dim middle" x="{_WIDTH / 2:.0f}" y="{base + 38}">{escape(across)}</text>'
-    line = f'<polyline class="line" points="{path}"/>'
-    return svg.picture(_WIDTH, base + 52, title, f"{head}{levels}{line}{marks}{foot}", _STYLE)
+    figure = charts.sheet(_WIDTH, _HEAD + _PANEL + 52, f"{title}, {unit}")
+    axes = charts.panel(figure, _SIDE, _HEAD, _WIDTH - 2 * _SIDE, _PANEL)
+    places = sorted(points)
+    axes.set_xscale("log")
+    axes.set_xticks(places, [f"{place:,}" for place in places])
+    axes.minorticks_off()
+    _line(axes, places, [points[place] for place in places], "{:,.1f}")
+    axes.set_ylim(0, 1.1 * max(points.values()))
+    axes.set_xlabel(across)
+    charts.levels(axes.yaxis)
+    return figure
 
 
-def panels(title: str, shown: Sequence[tuple[Asked, Sequence[float]]]) -> str:
+@charts.styled
+def panels(title: str, shown: Sequence[tuple[Asked, Sequence[float]]]) -> Figure:
     """Draw each figure for itself, two in a row: a line through its values, oldest first, a broken one at its aim."""
-    height = _HEAD + math.ceil(len(shown) / 2) * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP) + _GAP
-    parts = [f'<text class="name" x="16" y="26">{escape(title)}, aims as broken lines</text>']
+    step = _SMALL_HEIGHT + _SMALL_HEAD
+    height = _HEAD + math.ceil(len(shown) / 2) * step + 10
+    figure = charts.sheet(_WIDTH, height, f"{title}, aims as broken lines")
     for number, (asked, values) in enumerate(shown):
-        x = 16 + number % 2 * _WIDTH / 2
-        y = _HEAD + number // 2 * (_SMALL_HEIGHT + _SMALL_HEAD + _GAP)
-        parts.append(f'<g transform="translate({x:.0f} {y})">{_panel(asked, values)}</g>')
-    return svg.picture(_WIDTH, height, title, "".join(parts), _STYLE)
+        left, top = 16 + number % 2 * _WIDTH / 2, _HEAD + number // 2 * step + 22
+        axes = charts.panel(figure, left, top, _SMALL_WIDTH, _SMALL_HEIGHT)
+        axes.set_title(asked.brief, loc="left", fontsize=12, fontweight="bold")
+        axes.set_title(asked.bound, loc="right", fontsize=12, color=charts.DIM)
+        axes.set(xticks=[], yticks=[])
+        if values:
+            colours = [charts.ORANGE if is_missed(asked, value) else charts.GREEN for value in values]
+            _line(axes, range(len(values)), values, "{:,.3g}", colours)
+            axes.axhline(asked.aim, color=charts.GREEN, linewidth=1, linestyle=(0, (5, 4)))
+            # Room above the highest for its number.
+            axes.set_ylim(0, 1.2 * max(*values, asked.aim))
+    return figure
 
 
-def _panel(asked: Asked, values: Sequence[float]) -> str:
-    head = (
-        f'<text class="group" x="0" y="14">{escape(asked.brief)}</text>'
-        f'<text class="dim end" x="{_SMALL_WIDTH - 30}" y="14">{escape(asked.bound)}</text>'
-    )
-    if not values:
-        return head
-    # Room above the highest for its number.
-    most = max(*values, asked.aim) * 1.2
-    width, base = _SMALL_WIDTH - 60, _SMALL_HEAD + _SMALL_HEIGHT - 12
-    step = width / max(1, len(values) - 1)
-
-    def height(value: float) -> float:
-        return base - (_SMALL_HEIGHT - 12) * value / most
-
-    places = [(10 + step * number, height(value), value) for number, value in enumerate(values)]
-    marks = "".join(
-        f'<circle class="{"missed" if is_missed(asked, value) else "reached"}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-        f'<text class="middle" x="{x:.1f}" y="{y - 8:.1f}">{value:,.3g}</text>'
-        for x, y, value in places
-    )
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
-    level = height(asked.aim)
-    return (
-        f'{head}<line class="axis" x1="0" x2="{width + 20}" y1="{base}" y2="{base}"/>'
-        f'<line class="aim" x1="0" x2="{width + 20}" y1="{level:.1f}" y2="{level:.1f}"/>'
-        f'<polyline class="line" points="{path}"/>{marks}'
-    )
-
-
-def _bar(line: Line, y: int, most: int) -> str:
-    end, low, high = (_x(value, most) for value in (line.median, line.least, line.most))
-    middle, kind = y + _BAR / 2, line.contender.partition("-")[0]
-    told = f"{line.contender}: median {line.median:,.1f}, {line.least:,.1f} to {line.most:,.1f} of {line.runs} runs"
-    return (
-        f"<g><title>{escape(told)}</title>"
-        f'<text class="end" x="{_LEFT - 8}" y="{y + 12}">{escape(line.contender)}</text>'
-        f'<rect class="{escape(kind)}" x="{_LEFT}" y="{y}" width="{end - _LEFT:.1f}" height="{_BAR}" rx="2"/>'
-        f'<line class="spread" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>'
-        f'<text x="{max(end, high) + 8:.1f}" y="{y + 12}">{line.median:,.1f}</text></g>'
-    )
-
-
-def _level(value: int, most: int, bottom: int) -> str:
-    x = _x(value, most)
-    return (
-        f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD}" y2="{bottom}"/>'
-        f'<text class="dim middle" x="{x:.1f}" y="{bottom + 16}">{value:,}</text>'
-    )
-
-
-def _x(value: float, most: int) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / most
+def _line(
+    axes: Axes, across: Sequence[int], values: Sequence[float], form: str, colours: Sequence[str] = ()
+) -> None:
+    """Draw a line with a dot and its figure at each point."""
+    axes.plot(across, values, color=charts.BLUE)
+    axes.scatter(across, values, 64, colours or charts.BLUE, linewidths=0, zorder=3)
+    for place, value in zip(across, values, strict=True):
+        charts.note(axes, form.format(value), (place, value), (0, 8), ha="center")

@@ -15,6 +15,7 @@ from benchmarks.contenders.base import ROOT
 from benchmarks.scale.fit import CONSTANT, Model, fit
 from benchmarks.scale.values import decode
 from benchmarks.values import encode
+from onceonly_proof import charts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,9 +86,8 @@ def fitted(points: Sequence[Point]) -> dict[str, Model]:
 def picture(results: Scale) -> str:
     """Draw the commit phase by its transactions. Pure."""
     points = {each.at["transactions"]: each.median for each in results.points if each.figure == "decide_ms"}
-    return plots.curve(
-        "From the last vote to all visible, noted and swept", "ms", "transactions of the epoch", points
-    )
+    title = "From the last vote to all visible, noted and swept"
+    return charts.svg(plots.curve(title, "ms", "transactions of the epoch", points))
 
 
 def write(root: Path, results: Scale) -> None:

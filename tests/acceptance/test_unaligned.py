@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from onceonly_proof.auditor.anomalies import Anomaly
 from onceonly_proof.campaign.unaligned_operator import FAST
 from onceonly_proof.campaign.unaligned_plan import UNDECIDED, draw_plan
-from onceonly_proof.campaign.unaligned_run import ShownOptions, decode, picture, run_shown
+from onceonly_proof.campaign.unaligned_run import ShownOptions, picture, run_shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,5 +43,5 @@ def test_aligned_each_row_is_counted_once_and_unaligned_what_overtook_a_barrier_
     assert (aligned.differing, unaligned.differing) == (0, len(decided)) == (0, 1)
     assert unaligned.windows.over == sum(again.values()) > 0
 
-    assert decode((tmp_path / "found.json").read_bytes()) == found
+    assert msgspec.json.decode((tmp_path / "found.json").read_bytes(), type=type(found)) == found
     assert (tmp_path / "found.svg").read_text(encoding="utf-8") == picture(found)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import msgspec
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 from rich.console import Console
 from tests.unit.benchmarks_sample import COSTS, PASS, results, run, runs
 
@@ -15,7 +19,11 @@ from benchmarks.ratios import EVERY
 from benchmarks.settings import MARK_FEW_ROWS
 from benchmarks.summary import lines
 from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, Work, decode, encode
+from onceonly_proof import charts
 from onceonly_proof.campaign import marks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[2]
 
@@ -226,9 +234,16 @@ def test_every_picture_that_the_page_shows_is_drawn_and_well_formed() -> None:
 
 def test_a_bar_is_as_long_as_its_median() -> None:
     found = [line for line in lines(runs(), ("records_per_s",)) if line.work == "pass-1kb-none"]
-    picture = ET.fromstring(plots.bars("speed", "records", found))  # noqa: S314  drawn here
-    widths = [float(each.get("width", "0")) for each in picture.iter() if each.get("rx") == "2"]
+    (axes,) = plots.bars("speed", "records", found).axes
+    widths = [each.get_width() for each in axes.patches if isinstance(each, Rectangle)]
     assert [round(width / widths[0], 2) for width in widths] == [1.0, 0.5, 0.4]
+
+
+def _dots(drawn: Figure) -> list[str]:
+    """Say of each dot what its colour says."""
+    names = {to_hex(charts.ORANGE): "missed", to_hex(charts.GREEN): "reached"}
+    (dots,) = drawn.axes[0].collections
+    return [names[to_hex(each)] for each in np.asarray(dots.get_facecolor())]
 
 
 def _past(started: str, **ratios: float) -> history.Past:
@@ -248,10 +263,10 @@ def test_full_benchmarks_stand_one_below_the_other_with_how_far_the_last_ones_ar
     assert "| | value | aim | last 5 | reached |" in text
     assert "| 100 B, against Spark (against spark-tuned) | **1.20** | ≥ 1.15 | 1.12 to 1.5 | 4 of 6 |" in text
     assert "| 100 B, against PyFlink | **2.00** | ≥ 1.25 |  | 0 of 0 |" in text
-    drawn = page.pictures(found, so_far)["benchmark-history.svg"]
-    picture = ET.fromstring(drawn)  # noqa: S314  drawn a line above
-    kinds = [each.get("class") for each in picture.iter() if each.tag.endswith("circle")]
-    assert kinds == ["missed", "reached", "missed", "reached", "reached", "reached"]
+    assert "benchmark-history.svg" in page.pictures(found, so_far)
+    asked = EVERY["throughput_100b_vs_spark"]
+    drawn = plots.panels("all", [(asked, history.known(so_far.runs, "throughput_100b_vs_spark"))])
+    assert _dots(drawn) == ["missed", "reached", "missed", "reached", "reached", "reached"]
     alone = history.History(runs=so_far.runs[:1])
     assert "so far" not in page.page(found, so_far=alone)
     assert "benchmark-history.svg" not in page.pictures(found, alone)
@@ -259,11 +274,11 @@ def test_full_benchmarks_stand_one_below_the_other_with_how_far_the_last_ones_ar
 
 def test_a_figure_that_is_to_be_low_is_reached_below_its_aim_and_drawn_there() -> None:
     asked = EVERY["commit_64_vs_4_transactions"]
-    picture = ET.fromstring(plots.panels("all", [(asked, (4.0, 2.0))]))  # noqa: S314  drawn here
-    circles = [each for each in picture.iter() if each.tag.endswith("circle")]
-    assert [each.get("class") for each in circles] == ["missed", "reached"]
-    aim = next(float(each.get("y1", "0")) for each in picture.iter() if each.get("class") == "aim")
-    assert float(circles[0].get("cy", "0")) < aim < float(circles[1].get("cy", "0"))
+    drawn = plots.panels("all", [(asked, (4.0, 2.0))])
+    assert _dots(drawn) == ["missed", "reached"]
+    line, aim = drawn.axes[0].lines
+    assert np.asarray(line.get_ydata()).tolist() == [4.0, 2.0]
+    assert np.asarray(aim.get_ydata()).tolist() == [asked.aim] * 2
 
 
 def test_nothing_to_draw_is_an_error() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.container import BarContainer
+from matplotlib.patches import Rectangle
 
+from onceonly_proof import charts
 from onceonly_proof.campaign.unaligned import Series, Window, draw
 
-SVG = "{http://www.w3.org/2000/svg}"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def series(name: str, *counted: int, expected: int = 100, killed: int = 1) -> Series:
@@ -22,74 +26,84 @@ def series(name: str, *counted: int, expected: int = 100, killed: int = 1) -> Se
     )
 
 
-def shapes(picture: str, kind: str) -> list[tuple[float, float]]:
-    """Return top and height of each rectangle of a kind."""
-    root = ET.fromstring(picture)  # noqa: S314  we have drawn it ourselves
-    found = [each for each in root.iter(f"{SVG}rect") if each.get("class") == kind]
-    return [(float(each.get("y", "")), float(each.get("height", ""))) for each in found]
+def shapes(figure: Figure, kind: str) -> list[tuple[float, float]]:
+    """Return bottom and height of each bar of a kind, in both panels."""
+    return [
+        (bar.get_y(), bar.get_height())
+        for axes in figure.axes
+        for each in axes.containers
+        if isinstance(each, BarContainer) and each.get_label() == kind
+        for bar in each
+    ]
 
 
 def test_what_is_counted_twice_stands_on_top() -> None:
-    picture = draw(series("aligned", 100, 100), series("unaligned", 100, 150))
-    heights = [height for _, height in shapes(picture, "right")]
-    assert len(set(heights)) == 1
-    ((top, height),) = shapes(picture, "over")
-    assert height == pytest.approx(heights[0] / 2, abs=0.1)
-    assert top + height == pytest.approx(shapes(picture, "right")[-1][0], abs=0.1)
+    figure = draw(series("aligned", 100, 100), series("unaligned", 100, 150))
+    assert [height for _, height in shapes(figure, "right")] == [100] * 4
+    assert shapes(figure, "over") == [(100, 50)]
+    picture = charts.svg(figure)
     assert ">+50</text>" in picture
     assert "200 rows, killed in 1 window: 50 counted twice" in picture
     assert "200 rows, killed in 1 window: each row counted once" in picture
 
 
 def test_what_is_missing_is_hollow() -> None:
-    picture = draw(series("aligned", 100), series("unaligned", 70))
-    assert len(shapes(picture, "missing")) == 1
-    assert not shapes(picture, "over")
+    figure = draw(series("aligned", 100), series("unaligned", 70))
+    assert shapes(figure, "missing") == [(70, 30)]
+    assert not figure.axes[1].patches[-1].get_fill()
+    assert not shapes(figure, "over")
+    picture = charts.svg(figure)
     assert ">-30</text>" in picture
     assert "30 missing" in picture
 
 
 def test_too_many_in_one_window_do_not_make_good_what_is_missing_in_another() -> None:
-    picture = draw(series("aligned", 90, 110), series("unaligned", 100, 100))
+    picture = charts.svg(draw(series("aligned", 90, 110), series("unaligned", 100, 100)))
     assert "10 counted twice, 10 missing" in picture
 
 
 def test_one_row_of_a_million_is_seen() -> None:
-    picture = draw(series("aligned", 10**6, expected=10**6), series("unaligned", 10**6 + 1, expected=10**6))
-    ((_, height),) = shapes(picture, "over")
-    assert height == 3
+    figure = draw(series("aligned", 10**6, expected=10**6), series("unaligned", 10**6 + 1, expected=10**6))
+    ((_, height),) = shapes(figure, "over")
+    axes = figure.axes[1]
+    assert height / axes.get_ylim()[1] * axes.get_window_extent().height == pytest.approx(3)
 
 
 def test_a_window_in_which_the_job_was_killed_is_marked() -> None:
-    picture = draw(series("aligned", 1, 1, 1, killed=2), series("unaligned", 1, killed=0))
-    assert picture.count('class="kill"') == 2
-    assert "&lt;1&gt;: 100 went in, 1 counted, the job was killed meanwhile" in picture
+    figure = draw(series("aligned", 1, 1, 1, killed=2), series("unaligned", 1, killed=0))
+    kills = [[each for each in axes.collections if each.get_label() == "kill"] for axes in figure.axes]
+    assert [len(each) for each in kills] == [2, 0]
+    assert ">&lt;1&gt;</text>" in charts.svg(figure)
 
 
 @pytest.mark.parametrize("windows", [1, 7, 20, 21, 500])
 @pytest.mark.parametrize("expected", [0, 1, 3, 999, 10**7])
 def test_any_run_is_drawn_inside_its_panel(windows: int, expected: int) -> None:
-    picture = draw(
+    figure = draw(
         series("aligned", *[expected] * windows, expected=expected),
         series("unaligned", *range(expected, expected + windows), expected=expected),
     )
-    places = [
-        (float(x), float(width))
-        for x, width in re.findall(r' x="([\d.]+)" y="[\d.-]+" width="([\d.]+)"', picture)
-    ]
-    assert len(places) >= 2 * windows
-    assert all(x >= 64 and x + width <= 1000 - 16 + 0.1 for x, width in places)
-    bottoms = [top + height for kind in ("right", "over") for top, height in shapes(picture, kind)]
-    assert max(bottoms) <= 518.1
-    assert min(top for kind in ("right", "over") for top, _ in shapes(picture, kind)) >= 52
-    names = picture.count("&lt;0&gt;</text>")
-    assert names == 2
+    for axes in figure.axes:
+        bars = [each for each in axes.patches if isinstance(each, Rectangle)]
+        assert len(bars) >= windows
+        assert axes.get_xlim()[0] <= min(each.get_x() for each in bars)
+        assert max(each.get_x() + each.get_width() for each in bars) <= axes.get_xlim()[1]
+        assert max(each.get_y() + each.get_height() for each in bars) <= axes.get_ylim()[1]
+    assert charts.svg(figure).count("&lt;0&gt;</text>") == 2
 
 
 def test_it_loads_nothing() -> None:
-    picture = draw(series("aligned", 1), series("unaligned", 1))
-    assert picture.count("http") == 1  # its own namespace
-    assert not re.search(r"url\(|href|@import|<script", picture)
+    picture = charts.svg(draw(series("aligned", 1), series("unaligned", 1)))
+    assert set(re.findall(r"http[^\"]*", picture)) == {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert not re.search(r"url\((?!#)|[^:]href|href=\"[^#]|@import|<script", picture)
+
+
+def test_the_same_run_gives_the_same_bytes_whenever_it_is_drawn() -> None:
+    runs = series("aligned", 1), series("unaligned", 1)
+    assert charts.svg(draw(*runs)) == charts.svg(draw(*runs))
 
 
 def test_a_run_without_a_window_is_refused() -> None:

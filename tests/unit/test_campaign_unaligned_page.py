@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from onceonly_proof.campaign.marks import placed
+from onceonly_proof.campaign.result import encode
 from onceonly_proof.campaign.unaligned_audit import Shown, conclude
 from onceonly_proof.campaign.unaligned_page import MARKS, PAGE, PICTURE, RECORD, figures
 from onceonly_proof.campaign.unaligned_plan import UNDECIDED, draw_plan
-from onceonly_proof.campaign.unaligned_run import EPOCHS, KILLS, decode, encode, picture
+from onceonly_proof.campaign.unaligned_run import EPOCHS, KILLS, picture
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def found() -> Shown:
-    return decode((ROOT / RECORD).read_bytes())
+    return msgspec.json.decode((ROOT / RECORD).read_bytes(), type=Shown)
 
 
 def test_page_and_picture_are_those_of_the_record(found: Shown) -> None:

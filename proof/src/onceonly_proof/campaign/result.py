@@ -106,9 +106,9 @@ def _figures(result: Result) -> tuple[object, ...]:
     return result.verdict, result.crashes, rows, [{name: n for name, n in each.items() if n} for each in sums]
 
 
-def encode(result: Result) -> bytes:
-    """Return the file's bytes. The same report always gives the same bytes."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
+def encode(value: msgspec.Struct) -> bytes:
+    """Return a file's bytes. The same value always gives the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 def write(path: Path, result: Result) -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import enum
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from onceonly_proof.campaign.unaligned_plan import Row
+from onceonly_proof.handover import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -98,20 +98,14 @@ class Snapshots:
         """Write the snapshot, and what is in hand after an epoch. Idempotent: a task may be run again."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if step.epoch >= 0:
-            _write(self._snapshot(step.epoch), step.snapshot)
-        _write(self._in_hand(epoch), step.state)
+            put(self._snapshot(step.epoch), msgspec.json.encode(step.snapshot))
+        put(self._in_hand(epoch), msgspec.json.encode(step.state))
 
     def _snapshot(self, epoch: int) -> Path:
         return self._folder / f"chk-{epoch}.json"
 
     def _in_hand(self, epoch: int) -> Path:
         return self._folder / f"life-{self._life}-{epoch}.json"
-
-
-def _write(path: Path, state: State) -> None:
-    written = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    written.write_bytes(msgspec.json.encode(state))
-    written.replace(path)
 
 
 def counting(folder: Path, mode: Mode, epoch: int, life: int) -> Callable[[pa.Table], pa.Table]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from onceonly_proof.campaign import marks
+from onceonly_proof.campaign.unaligned_audit import Shown
 from onceonly_proof.campaign.unaligned_plan import UNDECIDED
-from onceonly_proof.campaign.unaligned_run import decode, picture
+from onceonly_proof.campaign.unaligned_run import picture
 
 if TYPE_CHECKING:
-    from onceonly_proof.campaign.unaligned_audit import Counted, Shown
+    from onceonly_proof.campaign.unaligned_audit import Counted
 
 RECORD, PICTURE = Path("docs/proof/unaligned.json"), Path("docs/proof/unaligned.svg")
 PAGE = Path("docs/explanation/unaligned.md")
@@ -53,7 +56,7 @@ def _line(counted: Counted) -> str:
 
 def main() -> None:
     """Write page and picture."""
-    found = decode(RECORD.read_bytes())
+    found = msgspec.json.decode(RECORD.read_bytes(), type=Shown)
     PICTURE.write_text(picture(found), encoding="utf-8")
     marks.write(PAGE, figures(found), name=MARKS)
 

@@ -18,13 +18,15 @@ import msgspec
 from onceonly import events, failpoints
 from onceonly.errors import SetupError
 from onceonly.jars.locked import ensure_jars
+from onceonly_proof import charts
 from onceonly_proof.auditor.files import FilesReader
 from onceonly_proof.campaign import machine as host
-from onceonly_proof.campaign.result import save
+from onceonly_proof.campaign.result import encode, save
 from onceonly_proof.campaign.unaligned import draw
 from onceonly_proof.campaign.unaligned_audit import Shown, audit, conclude
 from onceonly_proof.campaign.unaligned_operator import Mode
 from onceonly_proof.campaign.unaligned_plan import draw_plan, write_input
+from onceonly_proof.handover import until
 from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.unaligned_plan import Kill
 
 _LIFE_TIMEOUT_S = 300.0
-_POLL_S = 0.02
 EPOCHS, KILLS = 36, 6
 """The size of the run that the docs show."""
 
@@ -87,19 +88,9 @@ def run_shown(options: ShownOptions, say: Callable[[str], None]) -> Shown:
     return found
 
 
-def encode(found: Shown) -> bytes:
-    """Return the bytes of the result's file."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-
-
-def decode(data: bytes) -> Shown:
-    """Read them again."""
-    return msgspec.json.decode(data, type=Shown)
-
-
 def picture(found: Shown) -> str:
     """Draw both operators' counts, as SVG. Pure."""
-    return draw(found.aligned.windows, found.unaligned.windows)
+    return charts.svg(draw(found.aligned.windows, found.unaligned.windows))
 
 
 def _output(world: Path, mode: Mode) -> list[Seen]:
@@ -126,12 +117,9 @@ def _live(world: Path, life: int, kill: Kill | None) -> None:
         "ONCEONLY_EVENTS": str(world / "events"),
     }
     process = JobProcess.start(command, log=folder / "job.log", env=env, cwd=folder)
-    deadline = time.monotonic() + _LIFE_TIMEOUT_S
     try:
-        while process.exit_code is None and not failpoints.fired(fired):
-            if time.monotonic() > deadline:
-                raise _wrong(process, f"was not done within {_LIFE_TIMEOUT_S:.0f} s")
-            time.sleep(_POLL_S)
+        if not until(lambda: process.exit_code is not None or failpoints.fired(fired), _LIFE_TIMEOUT_S):
+            raise _wrong(process, f"was not done within {_LIFE_TIMEOUT_S:.0f} s")
         if (process.exit_code is not None) if kill else (process.exit_code != 0):
             raise _wrong(process, f"ended by itself with status {process.exit_code}")
     finally:

@@ -2,19 +2,19 @@
 
 Above, the whole run: lives of the job, every epoch of both queries, kills, and what a ``read_committed``
 consumer saw. Below, for each kill, the last moments before it and the recovery after it, step by step. Every
-mark says what it is when the pointer rests on it.
+mark says what it is when the pointer rests on it. Here are the places; ``picture.html.jinja`` has the shapes.
 """
 
 from __future__ import annotations
 
-from html import escape
-from importlib import resources
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from onceonly_proof.demo.timeline import Life, Moment, Timeline, Try, build
+from onceonly_proof.pages import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from onceonly_proof.demo.follow import Event
@@ -25,23 +25,95 @@ _LEFT = 96.0  # names of the lanes
 _RIGHT = 12.0
 _BEFORE_MAX_S = 2.5
 _AFTER_MAX_S = 15.0
+_LANE = 46.0
+_VISIBLE = 90.0
 _ROW = 15.0
 _GAP = 64.0
 """Between the panel before a kill and the panel after it."""
-_LEGEND = (
-    ("run", "epoch, run"),
-    ("drain", "epoch, drained after recovery"),
-    ("tentative", "epoch, written tentatively"),
-    ("cut", "epoch cut off by a kill"),
-    ("slot", "slot: begun to prepared"),
-    ("vote", "VOTE_COMMIT"),
-    ("commit-link", "GLOBAL_COMMIT, durable"),
-    ("abort-link", "ABORT, durable"),
-    ("committed", "transaction committed"),
-    ("recovered", "transaction committed by recovery"),
-    ("swept", "transaction aborted by a sweep"),
-    ("receipt", "receipt"),
-)
+_STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 3600)
+_TICKS_MAX = 16
+_NAME_MIN = 60
+"""So wide is a try that has room for its name."""
+_LEGEND = {
+    "run": "epoch, run",
+    "drain": "epoch, drained after recovery",
+    "tentative": "epoch, written tentatively",
+    "cut": "epoch cut off by a kill",
+    "slot": "slot: begun to prepared",
+    "vote": "VOTE_COMMIT",
+    "commit-link": "GLOBAL_COMMIT, durable",
+    "abort-link": "ABORT, durable",
+    "committed": "transaction committed",
+    "recovered": "transaction committed by recovery",
+    "swept": "transaction aborted by a sweep",
+    "receipt": "receipt",
+    "kill": "kill",
+}
+_MARKS = {
+    "handle.committed": (1, "committed"),
+    "handle.resolved": (1, "recovered"),
+    "swept": (1, "swept"),
+    "receipt.persisted": (2, "receipt"),
+}
+"""Moments by the row below the slots, and the kind of mark. A link's depends on what it says."""
+
+
+class _Bar(NamedTuple):
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    note: str
+
+
+class _Mark(NamedTuple):
+    kind: str
+    x: float
+    y: float
+    note: str
+
+
+class _Label(NamedTuple):
+    kind: str
+    x: float
+    y: float
+    text: object
+
+
+class _Kill(NamedTuple):
+    number: int
+    x: float
+    bottom: float
+    note: str
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """The parts of one picture, by their shapes. ``lines`` have a height and two ends, ``curves`` kind, note, path."""
+
+    height: float = 0.0
+    lines: list[tuple[float, float, float]] = field(default_factory=list)
+    bars: list[_Bar] = field(default_factory=list)
+    marks: list[_Mark] = field(default_factory=list)
+    curves: list[tuple[str, str, str]] = field(default_factory=list)
+    labels: list[_Label] = field(default_factory=list)
+    kills: list[_Kill] = field(default_factory=list)
+
+    def bar(self, kind: str, ends: tuple[float, float], y: float, height: float, note: str) -> None:
+        """Add a rectangle that is wide enough to be seen."""
+        self.bars.append(_Bar(kind, ends[0], y, round(max(ends[1] - ends[0], 0.8), 1), height, note))
+
+
+class _Scale:
+    """Seconds to places, cut off at the edges of a panel."""
+
+    def __init__(self, begin: float, end: float, left: float, right: float) -> None:
+        self.begin, self.end, self._left, self._right = begin, end, left, right
+        self._unit = (right - left) / max(end - begin, 1e-6)
+
+    def __call__(self, t: float) -> float:
+        return round(min(max(self._left + (t - self.begin) * self._unit, self._left), self._right), 1)
 
 
 def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], result: Result) -> None:
@@ -51,180 +123,132 @@ def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], resul
 
 
 def draw(timeline: Timeline, result: Result) -> str:
-    """Return the page. Pure, but for the style sheet, which is read from beside this module."""
-    style = resources.files("onceonly_proof.demo").joinpath("picture.css").read_text(encoding="utf-8")
-    cards = "".join(_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1))
-    title = f"onceonly demo · {result.guarantee}"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(title)}</title><style>{style}</style></head><body>
-<header><h1>{escape(title)}</h1>{_verdict(result)}</header>
-{_tiles(result)}
-<section><h2>The whole run</h2>{_overview(timeline)}{_legend()}</section>
-<section><h2>Every kill and its recovery</h2>
-<p class="hint">Left of the gap: what the job did last. Right: what its next life did first.</p>
-{cards or "<p>There was none.</p>"}</section>
-</body></html>
-"""
-
-
-# --- the head ---------------------------------------------------------------------------------------------
-
-
-def _verdict(result: Result) -> str:
-    word, kind = ("clean", "good") if result.is_clean else ("not clean", "bad")
-    return f'<p class="verdict {kind}">Audit: {word} for {escape(result.guarantee)}</p>'
-
-
-def _tiles(result: Result) -> str:
-    audit, done = result.audit, result.transactions
-    tiles = [
-        ("events", audit.events, ""),
-        ("missing", audit.missing, "zero"),
-        ("duplicated", audit.duplicated, "zero"),
-        (f"wrong windows of {audit.windows:,}", audit.wrong_windows, "zero"),
-        ("kills", sum(result.kills.values()), ""),
-        ("epochs", sum(result.epochs.values()), ""),
-        ("transactions committed", done.committed, ""),
-        ("recovered", done.recovered, ""),
-        ("aborted", done.aborted, ""),
-        ("seconds", round(result.seconds), ""),
-    ]
-    cells = (
-        f'<div class="{_tone(kind, value)}"><b>{value:,}</b><span>{escape(name)}</span></div>'
-        for name, value, kind in tiles
+    """Return the page. Pure, but for the templates, which are read from beside this module."""
+    return render(
+        "onceonly_proof.demo",
+        "picture.html.jinja",
+        result=result,
+        tiles=_tiles(result),
+        width=_WIDTH,
+        overview=_overview(timeline),
+        legend=_LEGEND,
+        cards=[_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1)],
     )
-    return f'<div class="tiles">{"".join(cells)}</div>'
 
 
-def _tone(kind: str, value: int) -> str:
-    if kind != "zero":
-        return ""
-    return "bad" if value else "good"
-
-
-def _legend() -> str:
-    items = (f'<span><i class="{kind}"></i>{escape(name)}</span>' for kind, name in _LEGEND)
-    return f'<p class="legend">{"".join(items)}<span><i class="kill"></i>kill</span></p>'
+def _tiles(result: Result) -> list[tuple[str, int, str]]:
+    audit, done = result.audit, result.transactions
+    must_be_zero = {
+        "missing": audit.missing,
+        "duplicated": audit.duplicated,
+        f"wrong windows of {audit.windows:,}": audit.wrong_windows,
+    }
+    counts = {
+        "kills": sum(result.kills.values()),
+        "epochs": sum(result.epochs.values()),
+        "transactions committed": done.committed,
+        "recovered": done.recovered,
+        "aborted": done.aborted,
+        "seconds": round(result.seconds),
+    }
+    return [
+        ("events", audit.events, ""),
+        *((name, value, "bad" if value else "good") for name, value in must_be_zero.items()),
+        *((name, value, "") for name, value in counts.items()),
+    ]
 
 
 # --- the whole run ----------------------------------------------------------------------------------------
 
 
-def _overview(timeline: Timeline) -> str:
+def _overview(timeline: Timeline) -> _Drawing:
     end = max(timeline.end, 0.001)
     x = _Scale(0.0, end, _LEFT, _WIDTH - _RIGHT)
-    top, lane = 26.0, 46.0
-    parts: list[str] = []
+    top, drawn = 26.0, _Drawing()
     for life in timeline.lives:
         first = min((each.begin for each in timeline.tries if each.life == life.number), default=life.end)
-        parts.append(
-            _rect("starting", x(life.begin), x(first), top, lane * 2 + 6, f"life {life.number} starts")
-        )
-        parts.append(_rect("life", x(first), x(life.end), top, lane * 2 + 6, f"life {life.number}"))
+        name, high = f"life {life.number}", 2 * _LANE + 6
+        drawn.bar("starting", (x(life.begin), x(first)), top, high, f"{name} starts")
+        drawn.bar("life", (x(first), x(life.end)), top, high, name)
+    ends = {life.number: life.end for life in timeline.lives}
     for row, query in enumerate(timeline.queries):
-        y = top + row * (lane + 6)
-        parts.append(_label(y + lane / 2, query))
+        y = top + row * (_LANE + 6)
+        drawn.labels.append(_Label("lane", _LEFT - 10, y + _LANE / 2 + 4, query))
         for each in timeline.tries:
             if each.query == query:
-                stop = each.done if each.done is not None else _end_of(timeline, each.life)
-                parts.append(_rect(_kind(each), x(each.begin), x(stop), y + 4, lane - 8, _tell(each, stop)))
-    bottom = top + 2 * (lane + 6) + 8
-    height = 90.0
-    parts.append(_visibility(timeline, x, bottom, height))
-    base = bottom + height
-    parts.append(_axis(x, end, base))
-    for number, life in enumerate(timeline.kills, 1):
-        at = x(life.end)
-        parts.append(
-            f'<a href="#kill-{number}"><g class="kill"><line x1="{at:.1f}" x2="{at:.1f}" y1="18" y2="{base:.0f}"/>'
-            f'<circle cx="{at:.1f}" cy="11" r="9"/><text x="{at:.1f}" y="14.5">{number}</text>'
-            f"<title>kill {number} at {escape(life.step)}, {life.end:.1f} s</title></g></a>"
-        )
-    return _svg(base + 26, "".join(parts), "Time line of the whole run")
+                stop = ends[each.life] if each.done is None else each.done
+                drawn.bar(_kind(each), (x(each.begin), x(stop)), y + 4, _LANE - 8, _tell(each, stop))
+    bottom = top + 2 * (_LANE + 6) + 8
+    _visible(drawn, timeline, x, bottom)
+    base = bottom + _VISIBLE
+    step = next(step for step in _STEPS_S if end / step <= _TICKS_MAX)
+    drawn.lines.append((base, _LEFT, _WIDTH - _RIGHT))
+    drawn.labels += [_Label("time", x(t), base + 18, f"{t} s") for t in range(0, int(end) + 1, step)]
+    drawn.kills = [
+        _Kill(number, x(life.end), base, f"kill {number} at {life.step}, {life.end:.1f} s")
+        for number, life in enumerate(timeline.kills, 1)
+    ]
+    drawn.height = base + 26
+    return drawn
 
 
-def _visibility(timeline: Timeline, x: _Scale, top: float, height: float) -> str:
-    parts = [_label(top + height / 2 - 6, "visible"), _label(top + height / 2 + 8, "records", "dim")]
-    # One curve a topic, each on a scale of its own: what matters is when it stands still and that it ends full.
-    for topic, points in timeline.visible.items():
+def _visible(drawn: _Drawing, timeline: Timeline, x: _Scale, top: float) -> None:
+    """Draw one curve a topic, on a scale of its own: what matters is when it stands still and that it ends full."""
+    for place, name in enumerate(("visible", "records")):
+        kind = "lane dim" if place else "lane"
+        drawn.labels.append(_Label(kind, _LEFT - 10, top + _VISIBLE / 2 - 2 + 14 * place, name))
+    for place, (topic, points) in enumerate(timeline.visible.items()):
         most = max(count for _, count in points)
-        path = [f"M{x(0):.1f} {top + height:.1f}"]
-        for t, count in points:
-            path.append(f"H{x(t):.1f}V{top + height - (height - 6) * count / most:.1f}")
-        path.append(f"H{x(timeline.end):.1f}")
+        path = f"M{x(0)} {top + _VISIBLE}" + "".join(
+            f"H{x(t)}V{top + _VISIBLE - (_VISIBLE - 6) * count / most:.1f}" for t, count in points
+        )
         note = f"records of {topic} that a read_committed consumer had seen; {most:,} in the end"
-        shape = "".join(path)
-        parts.append(
-            f'<path class="visible {escape(topic)}" d="{shape}"><title>{escape(note)}</title></path>'
-        )
-        last = top + 14 + 14 * list(timeline.visible).index(topic)
-        parts.append(
-            f'<text class="visible-name {escape(topic)}" x="{_LEFT + 8}" y="{last:.1f}">{escape(topic)} {most:,}</text>'
-        )
-    return "".join(parts)
-
-
-def _axis(x: _Scale, end: float, y: float) -> str:
-    step = next(step for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 3600) if end / step <= 16)  # noqa: PLR2004
-    marks = (
-        f'<line class="tick" x1="{x(t):.1f}" x2="{x(t):.1f}" y1="{y:.1f}" y2="{y + 5:.1f}"/>'
-        f'<text class="time" x="{x(t):.1f}" y="{y + 18:.1f}">{t} s</text>'
-        for t in range(0, int(end) + 1, step)
-    )
-    return (
-        f'<line class="tick" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>{"".join(marks)}'
-    )
+        drawn.curves.append((f"visible {topic}", note, f"{path}H{x(timeline.end)}"))
+        name = f"{topic} {most:,}"
+        drawn.labels.append(_Label(f"visible-name {topic}", _LEFT + 8, top + 14 + 14 * place, name))
 
 
 # --- one kill ---------------------------------------------------------------------------------------------
 
 
-def _card(timeline: Timeline, number: int, life: Life) -> str:
+def _card(timeline: Timeline, number: int, life: Life) -> dict[str, object]:
     """Draw the moments around a kill: rows are the steps of each query's epoch, in the protocol's order."""
     following = next((each for each in timeline.lives if each.number == life.number + 1), None)
     before = [each for query in timeline.queries for each in timeline.tries_in(life.number, query)[-1:]]
-    after: list[Try] = []
-    if following is not None:
-        after = [
-            each for query in timeline.queries for each in timeline.tries_in(following.number, query)[:1]
-        ]
-    left = _panel_before(before, life)
-    right = _panel_after(after, following)
-    width = _WIDTH - _LEFT - _RIGHT - _GAP
-    middle = _LEFT + width * 0.5
-    x_before = _Scale(*left, _LEFT, middle)
-    x_after = _Scale(*right, middle + _GAP, _WIDTH - _RIGHT)
-    parts, y = [], 22.0
+    after = [
+        each
+        for query in timeline.queries
+        for each in timeline.tries_in(life.number + 1, query)[:1]
+        if following is not None
+    ]
+    middle = _LEFT + (_WIDTH - _LEFT - _RIGHT - _GAP) / 2
+    left = _Scale(*_panel_before(before, life), _LEFT, middle)
+    right = _Scale(*_panel_after(after, following), middle + _GAP, _WIDTH - _RIGHT)
+    drawn, y = _Drawing(), 22.0
     for query in timeline.queries:
-        slots = sorted({slot for each in (*before, *after) if each.query == query for slot in each.slots})
-        rows = ["epoch", *(f"slot {slot}" for slot in slots), "decision", "commits", "receipt"]
-        parts.append(f'<text class="query" x="0" y="{y + 10:.1f}">{escape(query)}</text>')
-        for place, row in enumerate(rows):
-            parts.append(_row(y + place * _ROW, row, middle))
-        for each, scale, stop in (
-            *((each, x_before, left[1]) for each in before),
-            *((each, x_after, right[1]) for each in after),
-        ):
-            if each.query == query:
-                parts.append(_try(each, scale, stop, y, slots))
-        y += len(rows) * _ROW + 12
-    kill = x_before(life.end)
-    parts.append(
-        f'<g class="kill"><line x1="{kill:.1f}" x2="{kill:.1f}" y1="16" y2="{y - 8:.1f}"/>'
-        f'<circle cx="{kill:.1f}" cy="9" r="8"/><text x="{kill:.1f}" y="12.5">{number}</text>'
-        f"<title>SIGKILL at {escape(life.step)}</title></g>"
-    )
-    down = f"{right[0] - life.end:.1f} s" if following is not None else ""
-    parts.append(f'<text class="gap" x="{middle + _GAP / 2:.1f}" y="12">{down}</text>')
-    parts.append(_span(x_before, left, y) + (_span(x_after, right, y) if after else ""))
+        own = [(each, left) for each in before if each.query == query]
+        own += [(each, right) for each in after if each.query == query]
+        slots = sorted({slot for each, _ in own for slot in each.slots})
+        drawn.labels.append(_Label("query", 0, y + 10, query))
+        for row in ("epoch", *(f"slot {slot}" for slot in slots), "decision", "commits", "receipt"):
+            drawn.labels.append(_Label("row", _LEFT - 10, y + 11, row))
+            y += _ROW
+            drawn.lines += [(y, _LEFT, middle), (y, middle + _GAP, _WIDTH - _RIGHT)]
+        for each, scale in own:
+            _try(drawn, each, scale, y - (len(slots) + 4) * _ROW, slots)
+        y += 12
+    drawn.kills.append(_Kill(number, left(life.end), y - 8, f"SIGKILL at {life.step}"))
+    down = f"{right.begin - life.end:.1f} s" if following is not None else ""
+    drawn.labels.append(_Label("gap", middle + _GAP / 2, 12, down))
+    for scale in (left, right) if after else (left,):
+        begin = f"{max(scale.begin, 0):.2f} s"
+        drawn.labels.append(_Label("time start", scale(scale.begin), y + 6, begin))
+        drawn.labels.append(_Label("time stop", scale(scale.end), y + 6, f"{scale.end:.2f} s"))
+    drawn.height = y + 16
     where = ", ".join(f"{each.query} chk-{each.epoch}" for each in before if each.done is None)
     seen = " · ".join(f"{timeline.visible_at(topic, life.end):,} in {topic}" for topic in timeline.visible)
-    return (
-        f'<article id="kill-{number}"><h3><span>{number}</span> {escape(life.step)}</h3>'
-        f'<p class="hint">{life.end:.1f} s · cut off: {escape(where) or "between epochs"} · visible: {escape(seen)}</p>'
-        f"{_svg(y + 16, ''.join(parts), f'Kill {number} at {life.step}')}</article>"
-    )
+    hint = f"{life.end:.1f} s · cut off: {where or 'between epochs'} · visible: {seen}"
+    return {"number": number, "step": life.step, "hint": hint, "parts": drawn}
 
 
 def _panel_before(tries: list[Try], life: Life) -> tuple[float, float]:
@@ -241,106 +265,37 @@ def _panel_after(tries: list[Try], life: Life | None) -> tuple[float, float]:
     return begin - 0.05, min(end, begin + _AFTER_MAX_S) + 0.05
 
 
-def _try(each: Try, x: _Scale, stop: float, y: float, slots: list[int]) -> str:
+def _try(drawn: _Drawing, each: Try, x: _Scale, y: float, slots: list[int]) -> None:
     """Draw one try in the rows of its query."""
-    end = each.done if each.done is not None else stop
-    parts = [_rect(_kind(each), x(each.begin), x(end), y + 2, _ROW - 4, _tell(each, end))]
-    if x(end) - x(each.begin) > 60:  # noqa: PLR2004  room for the name
-        parts.append(
-            f'<text class="name" x="{x(each.begin) + 4:.1f}" y="{y + 11:.1f}">chk-{each.epoch} {each.mode}</text>'
-        )
-    rows = {slot: y + (1 + place) * _ROW for place, slot in enumerate(slots)}
+    end = each.done if each.done is not None else x.end
+    drawn.bar(_kind(each), (x(each.begin), x(end)), y + 2, _ROW - 4, _tell(each, end))
+    if x(end) - x(each.begin) > _NAME_MIN:
+        drawn.labels.append(_Label("name", x(each.begin) + 4, y + 11, f"chk-{each.epoch} {each.mode}"))
     for number, slot in each.slots.items():
-        if slot.begun > stop:
-            continue
+        row = y + (1 + slots.index(number)) * _ROW
         until = slot.prepared if slot.prepared is not None else end
         note = f"slot {number}: {'prepared' if slot.prepared is not None else 'not prepared'}"
-        if slot.prepared is not None or slot.voted is None:  # a drain votes without having begun anything
-            parts.append(_rect("slot", x(slot.begun), x(until), rows[number] + 4, _ROW - 8, note))
-        if slot.voted is not None and slot.voted <= stop:
-            parts.append(
-                _mark("vote", x(slot.voted), rows[number], f"slot {number}: VOTE_COMMIT, {slot.rows} rows")
-            )
-    lines = y + (1 + len(slots)) * _ROW
-    for moment in each.moments:
-        place, kind = _place(moment)
-        if kind and moment.t <= stop:
+        # A drain votes without having begun anything.
+        if slot.begun <= x.end and (slot.prepared is not None or slot.voted is None):
+            drawn.bar("slot", (x(slot.begun), x(until)), row + 4, _ROW - 8, note)
+        if slot.voted is not None and slot.voted <= x.end:
+            note = f"slot {number}: VOTE_COMMIT, {slot.rows} rows"
+            drawn.marks.append(_Mark("vote", x(slot.voted), row + _ROW / 2, note))
+    for place, kind, moment in _marked(each):
+        if moment.t <= x.end:
             note = f"{moment.kind} {moment.note} at {moment.t:.3f} s"
             note = f"slot {moment.slot}: {note}" if moment.slot >= 0 else note
-            parts.append(_mark(kind, x(moment.t), lines + place * _ROW, note))
-    return "".join(parts)
+            row = y + (1 + len(slots) + place) * _ROW
+            drawn.marks.append(_Mark(kind, x(moment.t), row + _ROW / 2, note))
 
 
-def _place(moment: Moment) -> tuple[int, str]:
-    """Return the row below the slots, and the kind of mark; none for what the slots' votes show already."""
-    if moment.kind == "link.persisted":
-        return 0, "commit-link" if "COMMIT" in moment.note else "abort-link"
-    kinds = {"handle.committed": "committed", "handle.resolved": "recovered", "swept": "swept"}
-    if moment.kind in kinds:
-        return 1, kinds[moment.kind]
-    return 2, "receipt" if moment.kind == "receipt.persisted" else ""
-
-
-# --- pieces -----------------------------------------------------------------------------------------------
-
-
-class _Scale:
-    """Seconds to places, cut off at the edges of a panel."""
-
-    def __init__(self, begin: float, end: float, left: float, right: float) -> None:
-        self._begin, self._left, self._right = begin, left, right
-        self._unit = (right - left) / max(end - begin, 1e-6)
-
-    def __call__(self, t: float) -> float:
-        return min(max(self._left + (t - self._begin) * self._unit, self._left), self._right)
-
-
-def _svg(height: float, content: str, name: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(name)}">{content}</svg>'
-    )
-
-
-def _rect(kind: str, left: float, right: float, y: float, height: float, note: str) -> str:
-    width = max(right - left, 0.8)
-    return (
-        f'<rect class="{kind}" x="{left:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}">'
-        f"<title>{escape(note)}</title></rect>"
-    )
-
-
-def _mark(kind: str, x: float, y: float, note: str) -> str:
-    """Draw one moment: links as squares, votes as diamonds, the others as dots."""
-    middle = y + _ROW / 2
-    if kind in {"commit-link", "abort-link", "receipt"}:
-        shape = f'<rect class="{kind}" x="{x - 4:.1f}" y="{middle - 5:.1f}" width="8" height="10" rx="1">'
-        return f"{shape}<title>{escape(note)}</title></rect>"
-    if kind == "vote":
-        points = f"{x:.1f},{middle - 5:.1f} {x + 5:.1f},{middle:.1f} {x:.1f},{middle + 5:.1f} {x - 5:.1f},{middle:.1f}"
-        return f'<polygon class="vote" points="{points}"><title>{escape(note)}</title></polygon>'
-    return (
-        f'<circle class="{kind}" cx="{x:.1f}" cy="{middle:.1f}" r="4"><title>{escape(note)}</title></circle>'
-    )
-
-
-def _label(y: float, text: str, kind: str = "") -> str:
-    return f'<text class="lane {kind}" x="{_LEFT - 10}" y="{y + 4:.1f}">{escape(text)}</text>'
-
-
-def _row(y: float, name: str, middle: float) -> str:
-    line = y + _ROW
-    ends = ((_LEFT, middle), (middle + _GAP, _WIDTH - _RIGHT))
-    grid = (
-        f'<line class="grid" x1="{a:.1f}" x2="{b:.1f}" y1="{line:.1f}" y2="{line:.1f}"/>' for a, b in ends
-    )
-    return f'{"".join(grid)}<text class="row" x="{_LEFT - 10}" y="{y + 11:.1f}">{escape(name)}</text>'
-
-
-def _span(x: _Scale, panel: tuple[float, float], y: float) -> str:
-    return (
-        f'<text class="time start" x="{x(panel[0]):.1f}" y="{y + 6:.1f}">{max(panel[0], 0):.2f} s</text>'
-        f'<text class="time stop" x="{x(panel[1]):.1f}" y="{y + 6:.1f}">{panel[1]:.2f} s</text>'
-    )
+def _marked(each: Try) -> Iterator[tuple[int, str, Moment]]:
+    """Yield the moments that have a mark, each with its row below the slots and its kind."""
+    for moment in each.moments:
+        if moment.kind == "link.persisted":
+            yield 0, "commit-link" if "COMMIT" in moment.note else "abort-link", moment
+        elif moment.kind in _MARKS:
+            yield *_MARKS[moment.kind], moment
 
 
 def _kind(each: Try) -> str:
@@ -352,7 +307,3 @@ def _tell(each: Try, stop: float) -> str:
     end = f"done in {stop - each.begin:.3f} s" if each.done is not None else "cut off"
     mode = each.mode or "not planned yet"
     return f"{each.query} chk-{each.epoch}, {mode}: {len(each.slots)} slots, {rows:,} rows, {end}"
-
-
-def _end_of(timeline: Timeline, number: int) -> float:
-    return next(life.end for life in timeline.lives if life.number == number)
