@@ -7,9 +7,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from onceonly_proof.campaign import recovery, shape
+from onceonly_proof.campaign.recovery import Recovery
+from onceonly_proof.campaign.shape import Shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +47,7 @@ def test_each_message_is_there_once_though_broker_and_job_are_bounced_hard_and_c
     size = ("--messages", str(MESSAGES), "--transaction", str(TRANSACTION))
     shown = verify(tmp_path, "like-kafka", *size, "--json", str(report))
 
-    found = shape.decode(report.read_bytes())
+    found = msgspec.json.decode(report.read_bytes(), type=Shape)
     assert (found.verdict, found.why) == ("clean", ())
     assert found.bounces == dict.fromkeys(shape.KINDS, 1)
     assert found.rows == found.seen_meanwhile == MESSAGES
@@ -58,7 +61,7 @@ def test_recovery_is_measured_for_both_sinks(tmp_path: Path) -> None:
     report = tmp_path / "found.json"
     shown = verify(tmp_path, "recovery", "--kills", "1", "--json", str(report))
 
-    found = recovery.decode(report.read_bytes())
+    found = msgspec.json.decode(report.read_bytes(), type=Recovery)
     assert (found.verdict, found.why) == ("measured", ())
     assert [kill.sink for kill in found.kills] == list(recovery.SINKS)
     assert all(0 < kill.ready_s < kill.seconds for kill in found.kills)

@@ -92,7 +92,7 @@ class Spark:
     def format(self, _: str) -> Spark:
         return self
 
-    def option(self, *_: object) -> Spark:
+    def options(self, **_: object) -> Spark:
         return self
 
     def load(self) -> Spark:

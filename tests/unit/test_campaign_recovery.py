@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from onceonly import cli
@@ -18,11 +19,10 @@ from onceonly_proof.campaign.recovery import (
     Recovery,
     again,
     conclude,
-    decode,
-    encode,
     first_new,
     turns,
 )
+from onceonly_proof.campaign.result import encode
 from onceonly_proof.campaign.task import SPARK, Task
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_median_worst_and_ratio() -> None:
     assert (sparks.query_median_s, sparks.query_worst_s) == (1, 1.6)
     assert found.ratio == {"median_s": 1.25, "worst_s": 1.25, "query_median_s": 2.0, "query_worst_s": 2.5}
     assert (found.verdict, found.why) == ("measured", ())
-    assert decode(encode(found)) == found
+    assert msgspec.json.decode(encode(found), type=Recovery) == found
 
 
 def test_kills_that_were_not_measured_are_said() -> None:

@@ -230,7 +230,8 @@ def run(
     monkeypatch.setattr(Watch, "holds", lambda *_: shows)
     world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
     verdict = SimpleNamespace(anomalies={}, examples=("what the audit says",))
-    for name, given in (("_task", scene.task), ("_world", world), ("judge", verdict)):
+    monkeypatch.setattr("onceonly_proof.campaign.watch.world", lambda *_: world)
+    for name, given in (("_task", scene.task), ("judge", verdict)):
         monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
     for name in ("_keep", "_remove"):
         monkeypatch.setattr(rounds, name, lambda *_: None)

@@ -12,6 +12,7 @@ import pytest
 from onceonly import cli
 from onceonly.model import LinkKind
 from onceonly_proof.auditor import Decision, Slot
+from onceonly_proof.campaign.result import encode
 from onceonly_proof.campaign.shape import (
     KINDS,
     MESSAGES,
@@ -19,8 +20,6 @@ from onceonly_proof.campaign.shape import (
     Bounced,
     Shape,
     conclude,
-    decode,
-    encode,
     plan_bounces,
     sizes,
 )
@@ -89,7 +88,7 @@ def test_what_was_done_whole_and_shows_nothing_is_clean() -> None:
     found = run()
     assert (found.verdict, found.why) == ("clean", ())
     assert found.bounces == dict.fromkeys(KINDS, 1)
-    assert decode(encode(found)) == found
+    assert msgspec.json.decode(encode(found), type=Shape) == found
 
 
 @pytest.mark.parametrize(
@@ -171,4 +170,4 @@ def test_what_does_not_go_together_is_refused(
 
 def test_a_file_with_another_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="unknown field"):
-        decode(encode(run()).replace(b'"epochs"', b'"epoch"'))
+        msgspec.json.decode(encode(run()).replace(b'"epochs"', b'"epoch"'), type=Shape)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from onceonly_proof.campaign import recovery, shape
 from onceonly_proof.campaign.marks import NONE, placed
+from onceonly_proof.campaign.recovery import Recovery
+from onceonly_proof.campaign.result import encode
+from onceonly_proof.campaign.shape import Shape
 from onceonly_proof.campaign.shape_pages import (
     MARKS,
     RECOVERY_PAGE,
@@ -18,10 +22,6 @@ from onceonly_proof.campaign.shape_pages import (
     shape_figures,
     write,
 )
-
-if TYPE_CHECKING:
-    from onceonly_proof.campaign.recovery import Recovery
-    from onceonly_proof.campaign.shape import Shape
 
 BEGIN, END = f"<!-- {MARKS}: begin -->", f"<!-- {MARKS}: end -->"
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def test_the_recorded_shape_follows_from_its_run() -> None:
         assert NONE in (ROOT / SHAPE_PAGE).read_text(encoding="utf-8")
         return
     data = (ROOT / SHAPE_RECORD).read_bytes()
-    found = shape.decode(data)
+    found = msgspec.json.decode(data, type=Shape)
     assert (found.messages, found.transaction) == (shape.MESSAGES, shape.TRANSACTION)
     again = shape.conclude(
         seed=found.seed, messages=found.messages, transaction=found.transaction, started=found.started,
@@ -93,7 +93,7 @@ def test_the_recorded_shape_follows_from_its_run() -> None:
         epochs=found.epochs, transactions=found.transactions, anomalies=found.anomalies,
     )  # fmt: skip
     assert (again.verdict, again.why, again.bounces) == (found.verdict, found.why, found.bounces)
-    assert shape.encode(found) == data
+    assert encode(found) == data
     assert sum(size * count for size, count in found.transactions.items()) == found.messages
 
 
@@ -102,13 +102,13 @@ def test_the_recorded_times_sum_up_to_the_table() -> None:
         assert NONE in (ROOT / RECOVERY_PAGE).read_text(encoding="utf-8")
         return
     data = (ROOT / RECOVERY_RECORD).read_bytes()
-    found = recovery.decode(data)
+    found = msgspec.json.decode(data, type=Recovery)
     again = recovery.conclude(
         found.kills, {line.sink: line.again for line in found.table}, wanted=found.table[0].kills,
         seed=found.seed, started=found.started, seconds=found.seconds, per_epoch=found.per_epoch,
     )  # fmt: skip
     assert (again.table, again.ratio, again.verdict) == (found.table, found.ratio, found.verdict)
-    assert recovery.encode(found) == data
+    assert encode(found) == data
 
 
 def test_what_is_not_recorded_is_said_not_to_be(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_both_pages_are_written_from_their_records(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     for path in (SHAPE_PAGE, RECOVERY_PAGE):
         (tmp_path / path).write_text(f"# Page\n{BEGIN}\nold\n{END}\nrest\n", encoding="utf-8")
-    (tmp_path / SHAPE_RECORD).write_bytes(shape.encode(a_shape()))
-    (tmp_path / RECOVERY_RECORD).write_bytes(recovery.encode(a_recovery()))
+    (tmp_path / SHAPE_RECORD).write_bytes(encode(a_shape()))
+    (tmp_path / RECOVERY_RECORD).write_bytes(encode(a_recovery()))
     write(tmp_path)
     assert shape_figures(a_shape()) in (tmp_path / SHAPE_PAGE).read_text(encoding="utf-8")
     written = (tmp_path / RECOVERY_PAGE).read_text(encoding="utf-8")

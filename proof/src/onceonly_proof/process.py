@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from onceonly.errors import SetupError
+from onceonly_proof.handover import until
 from onceonly_proof.parent import PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+_READY_TIMEOUT_S = 240.0
 _END_TIMEOUT_S = 20.0
 _LINES_SHOWN = 15
 _PREFIX = "onceonly-job-"
@@ -67,28 +70,29 @@ class JobProcess:
         """The exit status, or None while it runs."""
         return self.root.poll()
 
+    def come_up(self, ready: Path) -> None:
+        """Wait for the file by which it says that it has started.
+
+        Raises:
+            SetupError: it has ended, or takes too long.
+        """
+        until(lambda: ready.exists() or self.exit_code is not None, _READY_TIMEOUT_S)
+        if not ready.exists():
+            raise SetupError(
+                f"the campaign's job did not come up; the last lines of its log:\n{self.last_lines()}",
+                next_step="see whether Java and PySpark work here, and whether memory is short",
+            )
+
     def kill(self) -> int:
         """SIGKILL the whole tree, remove its temporary files, and give the number of processes killed. Idempotent.
 
-        Every process is stopped before the first one is killed, parents first: so none can start another
-        that would be overlooked, and none can do anything on the death of another.
+        Processes of it that are left when a parent has died are found by the job's session.
         """
-        frozen: dict[int, psutil.Process] = {}
-        while True:
-            fresh = [process for process in self.members() if process.pid not in frozen]
-            if not fresh:
-                break
-            for process in fresh:
-                frozen[process.pid] = process
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.suspend()
-        for process in frozen.values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        killed = kill_session(self.root.pid)
         self.root.wait(_END_TIMEOUT_S)
-        psutil.wait_procs(list(frozen.values()), timeout=_END_TIMEOUT_S)
+        psutil.wait_procs(killed, timeout=_END_TIMEOUT_S)
         self.temporary.cleanup()
-        return len(frozen)
+        return len(killed)
 
     def last_lines(self) -> str:
         """Return the end of the log, for an error message."""
@@ -98,18 +102,39 @@ class JobProcess:
         return ""
 
     def members(self) -> list[psutil.Process]:
-        """List the tree, and what is left of it where a parent has died: it keeps the job's session."""
-        members: dict[int, psutil.Process] = {}
+        """List the tree, and what is left of it where a parent has died."""
+        return members(self.root.pid)
+
+
+def kill_session(session: int) -> list[psutil.Process]:
+    """SIGKILL all processes of a session and all that they have started, and return them.
+
+    Every process is stopped before the first one is killed, parents first: so none can start another
+    that would be overlooked, and none can do anything on the death of another.
+    """
+    frozen: dict[int, psutil.Process] = {}
+    while fresh := [process for process in members(session) if process.pid not in frozen]:
+        for process in fresh:
+            frozen[process.pid] = process
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+    for process in frozen.values():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if self.root.returncode is None:
-                process = psutil.Process(self.root.pid)
-                members[process.pid] = process
-                members |= {child.pid: child for child in process.children(recursive=True)}
-        for process in psutil.process_iter():
-            with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
-                if os.getsid(process.pid) == self.root.pid:
-                    members.setdefault(process.pid, process)
-        return [each for each in members.values() if _is_alive(each)]
+            process.kill()
+    return list(frozen.values())
+
+
+def members(session: int) -> list[psutil.Process]:
+    """List the processes of a session, and all that they have started, parents first."""
+    every = list(psutil.process_iter(["ppid"]))
+    found: dict[int, psutil.Process] = {}
+    for process in every:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == session:
+                found[process.pid] = process
+    while more := {each.pid: each for each in every if each.info["ppid"] in found and each.pid not in found}:
+        found |= more
+    return [each for each in found.values() if _is_alive(each)]
 
 
 def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:

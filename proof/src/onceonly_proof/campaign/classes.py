@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from onceonly.jars.locked import cache_folder
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from onceonly_proof.process import JobProcess
 
 _DUMP_TIMEOUT_S = 90.0
-_POLL_S = 0.05
 _WRITTEN = "classes.jsa"
 
 
@@ -48,10 +47,8 @@ class ClassArchive:
         """After a life has ended in order: if there is no archive yet, wait for its JVM's, and put it in place."""
         if self.path.exists():
             return
-        deadline = time.monotonic() + _DUMP_TIMEOUT_S
-        while process.members() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        if not process.members() and (life / _WRITTEN).exists():
+        ended = until(lambda: not process.members(), _DUMP_TIMEOUT_S, poll_s=0.05)
+        if ended and (life / _WRITTEN).exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             whole = self.path.with_name(f"{self.path.name}.{os.getpid()}")
             shutil.copyfile(life / _WRITTEN, whole)

@@ -117,43 +117,23 @@ class Fault(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtPoint:
-    """A Python process is killed, or raises, at a crash point; the query, or the task, is run again in its driver."""
+class _Fault:
+    """What most faults have in common: somebody dies, and the job recovers from it; there is nothing to heal."""
 
-    point: str
-    action: str = "kill"
-    nth: int = 1
+    __slots__ = ()
+    crashes: ClassVar[int] = 1
     measured: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return f"{self.action} {self.point}"
-
-    @property
-    def crashes(self) -> int:
-        return 1 if self.action == "kill" else 0
-
-    @property
-    def opener(self) -> AtPoint | None:
-        return _opener(self.point, self.action)
-
-    def arm(self, stage: Stage) -> str:
-        return stage.points.arm(self.point, self.action, self.nth)
-
-    def fired(self, stage: Stage, arming: str) -> float | None:
-        return stage.points.fired_at(arming)
 
     def heal(self, stage: Stage, arming: str) -> None:
         pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AtStep:
+class _AtStep(_Fault):
     """What begins when a process stands still at a crash point."""
 
     point: str
-    nth: int
+    nth: int = 1
 
     @property
     def opener(self) -> AtPoint | None:
@@ -167,7 +147,29 @@ class _AtStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AtMoment:
+class AtPoint(_AtStep):
+    """A Python process is killed, or raises, at a crash point; the query, or the task, is run again in its driver."""
+
+    action: str = "kill"
+
+    @property
+    def name(self) -> str:
+        return f"{self.action} {self.point}"
+
+    @property
+    def crashes(self) -> int:  # type: ignore[override]  # of all others it is known beforehand
+        return 1 if self.action == "kill" else 0
+
+    @property
+    def opener(self) -> AtPoint | None:
+        return _opener(self.point, self.action)
+
+    def arm(self, stage: Stage) -> str:
+        return stage.points.arm(self.point, self.action, self.nth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AtMoment(_Fault):
     """What begins a while after it was armed. ``arming`` is the moment."""
 
     delay_s: float
@@ -185,8 +187,7 @@ class Pause(_AtStep):
     """A process stands still at a crash point for a while, and goes on."""
 
     seconds: float
-    crashes: int = 0
-    measured: ClassVar[bool] = True
+    crashes: ClassVar[int] = 0
 
     @property
     def name(self) -> str:
@@ -201,9 +202,6 @@ class Pause(_AtStep):
 class KillDriverAt(_AtStep):
     """The whole process tree of the job dies while a step stands still."""
 
-    crashes: int = 1
-    measured: ClassVar[bool] = True
-
     @property
     def name(self) -> str:
         return f"kill driver at {self.point}"
@@ -217,7 +215,6 @@ class TakeFilesAt(_AtStep):
     """A consumer takes what it sees while a commit stands still; then the whole process tree of the job dies."""
 
     moves: bool
-    crashes: int = 1
     measured: ClassVar[bool] = False
 
     @property
@@ -233,9 +230,7 @@ class TakeFilesAt(_AtStep):
 class KillDriver(_AtMoment):
     """The whole process tree of the job dies at a random moment."""
 
-    name: str = "kill driver at a random moment"
-    crashes: int = 1
-    measured: ClassVar[bool] = True
+    name: ClassVar[str] = "kill driver at a random moment"
 
     def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
         stage.kill_driver()
@@ -246,15 +241,10 @@ class KillWorker(_AtMoment):
     """One of the job's Python workers dies at a random moment. ``which`` chooses, in [0, 1)."""
 
     which: float
-    name: str = "kill worker at a random moment"
-    crashes: int = 1
-    measured: ClassVar[bool] = True
+    name: ClassVar[str] = "kill worker at a random moment"
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         return _signal_worker(stage, arming, self.which, signal.SIGKILL) and stage.now()
-
-    def heal(self, stage: Stage, arming: str) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,9 +253,8 @@ class FreezeWorker(_AtMoment):
 
     which: float
     seconds: float
-    name: str = "freeze worker"
-    crashes: int = 0
-    measured: ClassVar[bool] = True
+    name: ClassVar[str] = "freeze worker"
+    crashes: ClassVar[int] = 0
 
     def fired(self, stage: Stage, arming: str) -> float | None:
         pid = _signal_worker(stage, arming, self.which, signal.SIGSTOP)
@@ -279,16 +268,12 @@ class FreezeWorker(_AtMoment):
                 os.kill(pid, signal.SIGCONT)
         return struck
 
-    def heal(self, stage: Stage, arming: str) -> None:
-        pass
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillBroker(_AtStep):
     """The broker gets SIGKILL while a step of the protocol stands still, and comes back."""
 
     down_s: float
-    crashes: int = 1
     measured: ClassVar[bool] = False
 
     @property
@@ -309,9 +294,8 @@ class StopBroker(_AtMoment):
     """The broker is shut down in order at a random moment, and comes back."""
 
     down_s: float
-    name: str = "stop broker"
-    crashes: int = 0
-    measured: ClassVar[bool] = True
+    name: ClassVar[str] = "stop broker"
+    crashes: ClassVar[int] = 0
 
     def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
         stage.kafka.stop()

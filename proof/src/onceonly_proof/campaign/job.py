@@ -8,10 +8,7 @@ until a file ``stop`` is in the folder.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import os
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +17,9 @@ import msgspec
 
 import onceonly
 from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.session import session
-from onceonly_proof.campaign.task import ERROR, EXIT_TYPED_ERROR, READY, SPARK, STOP, TASK, Task
-from onceonly_proof.parent import die_with_parent
+from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
+from onceonly_proof.campaign.task import ERROR, SPARK, STOP, TASK, Task
+from onceonly_proof.parent import die_with_parent, end_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,20 +34,10 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
     """Return key and value of the input, as texts; a query with state drops those that came before."""
     for name, value in queries.session(task.query).items():
         spark.conf.set(name, value)
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", task.servers)
-        .option("subscribe", task.source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", task.per_epoch)
-        .option("kafka.fetch.max.wait.ms", 20)
-        # A broker that is down is the query's failure, and answered by its restart, within seconds.
-        .option("kafka.default.api.timeout.ms", 10_000)
-        .option("kafka.request.timeout.ms", 5_000)
-        .load()
-    )
-    texts = source.selectExpr("cast(key as string) as key", "cast(value as string) as value")
-    return texts.dropDuplicates(["value"]) if task.query in queries.STATEFUL else texts
+    # A broker that is down is the query's failure, and answered by its restart, within seconds.
+    limits = {"default_api_timeout_ms": 10_000, "request_timeout_ms": 5_000}
+    found = texts(spark, task.servers, task.source, task.per_epoch, **limits)
+    return found.dropDuplicates(["value"]) if task.query in queries.STATEFUL else found
 
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:
@@ -70,30 +57,6 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
     return writer.foreachBatch(write).start()
 
 
-def run(spark: SparkSession, task: Task, folder: Path) -> None:
-    """Keep the query running until it shall end."""
-    running: list[StreamingQuery] = []
-    ended = threading.Event()
-
-    def build() -> StreamingQuery:
-        running[:] = [start(spark, task)]
-        return running[0]
-
-    def stop() -> None:
-        while not ended.wait(_POLL_S):
-            # Again and again: one may be in the middle of its restart.
-            if (folder / STOP).exists() and running:
-                running[0].stop()
-
-    stopper = threading.Thread(target=stop, name="stop", daemon=True)
-    stopper.start()
-    try:
-        onceonly.supervise(build, restart=_RESTART)
-    finally:
-        ended.set()
-        stopper.join()
-
-
 def main() -> None:
     """Wait for a task, run it, and leave a typed error as a JSON file."""
     die_with_parent()
@@ -104,9 +67,7 @@ def main() -> None:
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     spark = session(folder, java=args.java)
-    # Starts the workers, and loads what every query needs: a spare has the time for it.
-    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
-    (folder / READY).touch()
+    say_ready(spark, folder)
     while not (folder / TASK).exists():
         if (folder / STOP).exists():
             spark.stop()
@@ -114,13 +75,9 @@ def main() -> None:
         time.sleep(_POLL_S)
     task = msgspec.json.decode((folder / TASK).read_bytes(), type=Task)
     try:
-        run(spark, task, folder)
+        keep_running(lambda: start(spark, task), restart=_RESTART, shall_end=(folder / STOP).exists)
     except onceonly.OnceonlyError as error:
-        logging.getLogger("onceonly").error("%s", error)  # noqa: TRY400  the message says it all
-        failure = {"code": error.code, "what": error.what, "next_step": error.next_step}
-        (folder / ERROR).write_text(json.dumps(failure), encoding="utf-8")
-        logging.shutdown()
-        os._exit(EXIT_TYPED_ERROR)  # Spark's threads would keep the process alive
+        end_with(error, folder / ERROR)
     spark.stop()
 
 

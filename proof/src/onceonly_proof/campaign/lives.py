@@ -7,15 +7,14 @@ import json
 import os
 import shutil
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
-from onceonly.errors import SetupError
 from onceonly_proof.campaign.task import ERROR, READY, STOP, Task
+from onceonly_proof.handover import until
 from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
     from onceonly_proof.campaign.classes import ClassArchive
 
-_READY_TIMEOUT_S = 240.0
 _STOP_TIMEOUT_S = 60.0
-_POLL_S = 0.02
 _DAEMON = "pyspark.daemon"
 _WARM = Path(__file__).with_name("warm")
 
@@ -42,10 +39,6 @@ class Life:
     def events(self) -> Path:
         """Where it writes the event log."""
         return self.folder / "events"
-
-    def is_ready(self) -> bool:
-        """Say whether it waits for a task, or has one."""
-        return (self.folder / READY).exists()
 
     def workers(self) -> list[int]:
         """Return the pids of its Python workers, oldest first: those that Spark's daemons have forked."""
@@ -74,9 +67,7 @@ class Life:
     def stop(self) -> bool:
         """Let the query end in order; kill what is still there then. Say whether it did."""
         (self.folder / STOP).touch()
-        deadline = time.monotonic() + _STOP_TIMEOUT_S
-        while self.process.exit_code is None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        until(lambda: self.process.exit_code is not None, _STOP_TIMEOUT_S)
         ended = self.process.exit_code == 0
         if ended:
             self.classes.finish(self.process, self.folder)
@@ -113,14 +104,7 @@ class Lives:
         """
         life = self._spare or self._start()
         self._spare = None
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not life.is_ready():
-            if life.process.exit_code is not None or time.monotonic() > deadline:
-                raise SetupError(
-                    f"the campaign's job did not come up; the last lines of its log:\n{life.process.last_lines()}",
-                    next_step="see whether Java and PySpark work here, and whether memory is short",
-                )
-            time.sleep(_POLL_S)
+        life.process.come_up(life.folder / READY)
         task.give(life.folder)
         return life
 

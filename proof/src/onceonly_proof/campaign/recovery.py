@@ -135,16 +135,6 @@ def conclude(
     )
 
 
-def encode(found: Recovery) -> bytes:
-    """Return the bytes of the result's file."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-
-
-def decode(data: bytes) -> Recovery:
-    """Read them again."""
-    return msgspec.json.decode(data, type=Recovery)
-
-
 def _line(sink: str, kills: Sequence[Kill], repeated: int) -> Line:
     own = [kill for kill in kills if kill.sink == sink]
     whole = [kill.seconds for kill in own] or [0.0]

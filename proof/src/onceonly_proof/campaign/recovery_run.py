@@ -27,7 +27,7 @@ from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.feed import Feed
 from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.recovery import OURS, Kill, Recovery
-from onceonly_proof.campaign.result import save
+from onceonly_proof.campaign.result import encode, save
 from onceonly_proof.campaign.task import READY, SPARK, Task
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
@@ -109,7 +109,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
     )
     found = msgspec.structs.replace(found, machine=machine, versions=versions)
     if options.json is not None:
-        save(options.json, recovery.encode(found))
+        save(options.json, encode(found))
     return found
 
 

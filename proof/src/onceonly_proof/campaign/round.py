@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
-from onceonly_proof.auditor import collect, judge
+from onceonly_proof.auditor import judge
 from onceonly_proof.campaign import queries, result, watch
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.task import Task
@@ -48,7 +48,7 @@ _TRACE_TIMEOUT_S = 600.0
 _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
 _OWN_ENDS_MAX = 3
 _CREATE_ATTEMPTS_MAX = 3
-KEPT, _BLOWS, _EVENTS = "world.jsonl", "faults.jsonl", "events"
+KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
 
 
 @dataclass(slots=True)
@@ -286,12 +286,12 @@ def run_round(
             scene.end()
             reader.close()
             arena.display.step = "audit"
-            world = _world(task, reader, scene)
+            world = watch.world(task, reader, scene.lives)
             scene.trouble += reader.blind(world.at_end)
             verdict = judge(watch.judged(task, world), guarantee)
             if arena.trace:
                 arena.display.step = "trace"
-                trace, stuck = _held_against_the_model(folder / _EVENTS, scene)
+                trace, stuck = _held_against_the_model(folder / watch.EVENTS, scene)
         except OnceonlyError as error:
             not_audited = error.what
         finally:
@@ -372,22 +372,6 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int, configs: Mapping[
     raise UnavailableError(
         f"topic {topic} could not be created: {problem}",
         next_step="see whether the machine is too busy for a broker, then run the same command again",
-    )
-
-
-def _world(task: Task, reader: Watch, scene: Scene) -> World:
-    events = Path(task.checkpoint).parent / _EVENTS
-    events.mkdir()
-    for life in scene.lives:
-        life.kill()
-        for path in life.events.glob("*.jsonl"):
-            path.replace(events / path.name)
-    return collect(
-        watch.inputs(task),
-        sinks=watch.readers(task),
-        checkpoint=task.checkpoint,
-        events=events,
-        during=reader.seen(),
     )
 
 

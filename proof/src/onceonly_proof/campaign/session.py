@@ -1,19 +1,28 @@
-"""The Spark session of a campaign's job."""
+"""What the jobs of all campaigns have in common: their Spark session, their input, and a query that is kept running."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+import onceonly
 from onceonly.jars.locked import spark_jars
+from onceonly_proof.campaign.task import READY
 from onceonly_proof.local_session import local_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from onceonly.settings.restart import RestartStrategy
+
+_POLL_S = 0.01
 
 
-def session(folder: Path, *, java: str = "") -> SparkSession:
+def session(folder: Path, *, java: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver."""
     return local_session(
         folder,
@@ -26,6 +35,53 @@ def session(folder: Path, *, java: str = "") -> SparkSession:
             "spark.driver.memory": "700m",
             # The audit compares every epoch's log with Spark's; by default Spark forgets all but the last hundred.
             "spark.sql.streaming.minBatchesToRetain": "100000",
+            **(conf or {}),
         },
         java=java,
     )
+
+
+def say_ready(spark: SparkSession, folder: Path) -> None:
+    """Say that a task can be given, when the workers are up, and what every query needs is loaded."""
+    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
+    (folder / READY).touch()
+
+
+def texts(spark: SparkSession, servers: str, topic: str, per_epoch: int, **more: int) -> DataFrame:
+    """Return key and value of a topic, as texts. ``more`` are options of its consumers."""
+    options: dict[str, str | int] = {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": per_epoch,
+        "kafka.fetch.max.wait.ms": 20,
+        **{f"kafka.{name.replace('_', '.')}": value for name, value in more.items()},
+    }
+    found = spark.readStream.format("kafka").options(**options).load()
+    return found.selectExpr("cast(key as string) as key", "cast(value as string) as value")
+
+
+def keep_running(
+    build: Callable[[], StreamingQuery], *, restart: RestartStrategy, shall_end: Callable[[], bool]
+) -> None:
+    """Run a query, through its restarts, until it ends by itself or shall end."""
+    running: list[StreamingQuery] = []
+    ended = threading.Event()
+
+    def started() -> StreamingQuery:
+        running[:] = [build()]
+        return running[0]
+
+    def stop() -> None:
+        while not ended.wait(_POLL_S):
+            # Again and again: one may be in the middle of its restart.
+            if shall_end() and running:
+                running[0].stop()
+
+    stopper = threading.Thread(target=stop, name="stop", daemon=True)
+    stopper.start()
+    try:
+        onceonly.supervise(started, restart=restart)
+    finally:
+        ended.set()
+        stopper.join()

@@ -156,13 +156,3 @@ def conclude(  # noqa: PLR0913  what was found, each by its name
         anomalies=anomalies,
         examples=tuple(examples)[:_EXAMPLES_MAX],
     )
-
-
-def encode(found: Shape) -> bytes:
-    """Return the bytes of the result's file."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-
-
-def decode(data: bytes) -> Shape:
-    """Read them again."""
-    return msgspec.json.decode(data, type=Shape)

@@ -7,13 +7,15 @@ those of the records. A run that is not recorded is said not to be.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from onceonly_proof.campaign import marks, recovery, shape
+import msgspec
 
-if TYPE_CHECKING:
-    from onceonly_proof.campaign.recovery import Recovery
-    from onceonly_proof.campaign.shape import Shape
+from onceonly_proof.campaign import marks
+from onceonly_proof.campaign.recovery import Recovery
+from onceonly_proof.campaign.shape import Shape
+
+_Found = TypeVar("_Found")
 
 SHAPE_RECORD, SHAPE_PAGE = (
     Path("docs/proof/transactions-test.json"),
@@ -86,11 +88,14 @@ def write(root: Path) -> None:
 
 def blocks(root: Path) -> dict[Path, str]:
     """Return what belongs into each page, by the records of the project in ``root``."""
-    shapes, times = root / SHAPE_RECORD, root / RECOVERY_RECORD
     return {
-        SHAPE_PAGE: shape_figures(shape.decode(shapes.read_bytes()) if shapes.exists() else None),
-        RECOVERY_PAGE: recovery_figures(recovery.decode(times.read_bytes()) if times.exists() else None),
+        SHAPE_PAGE: shape_figures(_recorded(root / SHAPE_RECORD, Shape)),
+        RECOVERY_PAGE: recovery_figures(_recorded(root / RECOVERY_RECORD, Recovery)),
     }
+
+
+def _recorded(path: Path, kind: type[_Found]) -> _Found | None:
+    return msgspec.json.decode(path.read_bytes(), type=kind) if path.exists() else None
 
 
 def _worst(found: Shape, kind: str) -> str:

@@ -15,26 +15,25 @@ import msgspec
 
 from onceonly.jars.locked import ensure_jars
 from onceonly.model import Guarantee
-from onceonly_proof.auditor import collect, judge
+from onceonly_proof.auditor import judge
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign import shape, watch
 from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.feed import Feed
 from onceonly_proof.campaign.lives import Lives
-from onceonly_proof.campaign.result import save
+from onceonly_proof.campaign.result import encode, save
 from onceonly_proof.campaign.round import _newest
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.embedded.kafka import EmbeddedKafka
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly_proof.auditor import World
     from onceonly_proof.campaign.lives import Life
     from onceonly_proof.campaign.shape import Bounce, Bounced, Shape
 
-_POLL_S = 0.02
 _PROGRESS_TIMEOUT_S = 120.0
 _SETTLE_TIMEOUT_S = 30.0
 _OWN_ENDS_MAX = 3
@@ -79,7 +78,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         stand.run()
         seconds = time.monotonic() - begun
         reader.close()
-        world = _world(stand, folder)
+        world = watch.world(task, reader, stand.lived)
         verdict = judge(world, Guarantee.EXACTLY_ONCE)
         found = shape.conclude(
             seed=options.seed,
@@ -101,7 +100,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
             say(f"logs and checkpoint are kept in {folder}")
     found = msgspec.structs.replace(found, machine=machine, versions=versions)
     if options.json is not None:
-        save(options.json, shape.encode(found))
+        save(options.json, encode(found))
     return found
 
 
@@ -182,12 +181,10 @@ class _Stand:
     def _end(self) -> None:
         """Stop the job in order, when Spark has noted its last epoch."""
         checkpoint = Path(self.task.checkpoint)
-        deadline = time.monotonic() + _SETTLE_TIMEOUT_S
-        while _newest(checkpoint / "offsets") != _newest(checkpoint / "commits"):
-            if time.monotonic() > deadline:
-                self.trouble.append(f"the last epoch was not noted after {_SETTLE_TIMEOUT_S:g} s")
-                break
-            time.sleep(_POLL_S)
+        if not until(
+            lambda: _newest(checkpoint / "offsets") == _newest(checkpoint / "commits"), _SETTLE_TIMEOUT_S
+        ):
+            self.trouble.append(f"the last epoch was not noted after {_SETTLE_TIMEOUT_S:g} s")
         if not self.lived[-1].stop():
             self.trouble.append(f"the job did not stop in order: {self.lived[-1].error()}")
 
@@ -206,21 +203,3 @@ def _task(kafka: EmbeddedKafka, options: ShapeOptions, folder: Path) -> Task:
     kafka.create_topic(task.source, partitions=shape.SOURCE_PARTITIONS)
     kafka.create_topic(task.target, partitions=shape.TARGET_PARTITIONS)
     return task
-
-
-def _world(stand: _Stand, folder: Path) -> World:
-    """Read the outside world; the job is down after that."""
-    events = folder / "events"
-    events.mkdir()
-    for life in stand.lived:
-        life.kill()
-        for path in life.events.glob("*.jsonl"):
-            path.replace(events / path.name)
-    task = stand.task
-    return collect(
-        watch.inputs(task),
-        sinks=watch.readers(task),
-        checkpoint=task.checkpoint,
-        events=events,
-        during=stand.watch.seen(),
-    )

@@ -8,10 +8,10 @@ from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run tim
 import msgspec
 
 from onceonly_proof.campaign import queries
+from onceonly_proof.handover import put
 
 READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
 """Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
-EXIT_TYPED_ERROR = 3
 SPARK = "spark"
 """The connector that is Spark's own sink for Kafka, at least once: what recovery is compared with."""
 
@@ -73,6 +73,4 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def give(self, life: Path) -> None:
         """Give it to a job that waits for one."""
-        written = life / f"{TASK}.tmp"
-        written.write_bytes(msgspec.json.encode(self))
-        written.replace(life / TASK)
+        put(life / TASK, msgspec.json.encode(self))

@@ -16,6 +16,7 @@ from onceonly_proof.auditor import (
     KafkaWatcher,
     LettersReader,
     PollingWatcher,
+    collect,
     query_id,
     read_inputs,
 )
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onceonly_proof.auditor import Input, Reader, Seen, World
+    from onceonly_proof.campaign.lives import Life
     from onceonly_proof.campaign.task import Task
 
     AnyWatcher: TypeAlias = KafkaWatcher | PollingWatcher
 
 # So that a look at a quiet sink does not keep a round from its other business.
 _WAIT_S = 0.1
+EVENTS = "events"
+"""The folder of all event logs of a query, beside its checkpoint."""
 
 
 @dataclass(slots=True)
@@ -116,6 +120,19 @@ def readers(task: Task) -> dict[str, Reader]:
         "files": FilesReader("files", task.files, query=query, taken=taken(task)),
     }
     return {sink: every[sink] for sink in task.sinks} | _letters(task, query)
+
+
+def world(task: Task, reader: Watch, lives: Iterable[Life]) -> World:
+    """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
+    events = Path(task.checkpoint).parent / EVENTS
+    events.mkdir()
+    for life in lives:
+        life.kill()
+        for path in life.events.glob("*.jsonl"):
+            path.replace(events / path.name)
+    return collect(
+        inputs(task), sinks=readers(task), checkpoint=task.checkpoint, events=events, during=reader.seen()
+    )
 
 
 def _letters(task: Task, query: str = "") -> dict[str, Reader]:

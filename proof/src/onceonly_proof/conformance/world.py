@@ -15,6 +15,7 @@ from onceonly.settings.registry import build, settings_of, strongest
 from onceonly_proof.auditor.files import visible_files
 from onceonly_proof.conformance.query import Query, Work
 from onceonly_proof.conformance.workload import difference, read_rows, rows_of
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -262,12 +263,7 @@ class _Closing:
 
 def wait_for(condition: Callable[[], bool], *, seconds: float | None = None) -> bool:
     """Poll a condition until it holds; false where it did not in time."""
-    deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    return until(condition, PATIENCE_S if seconds is None else seconds, poll_s=0.01)
 
 
 def refused(action: Callable[[], object]) -> Exception | None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EVENTS_MAX = 336_776
+PARTITIONS = 4
+"""Of the topic that they are streamed into."""
 WINDOW = timedelta(days=1)
 WATERMARK = timedelta(hours=48)
 # The source takes the same share of every partition in each epoch, so neighbours change places only within
@@ -90,6 +92,16 @@ def flights(rows: pd.DataFrame) -> Iterator[Flight]:
     columns = (rows["id"].tolist(), rows["app_id"].tolist(), users.tolist(), rows["hour"].tolist())
     for number, app, user, hour in zip(*columns, strict=True):
         yield Flight(number, app, user, hour)
+
+
+def placed(rows: pd.DataFrame) -> Iterator[tuple[int, None, bytes]]:
+    """Yield each flight with its partition, all partitions in step.
+
+    Partition = place in the stream modulo ``PARTITIONS``: the source takes the same number of rows from each
+    partition, so that it reads them in nearly the order of the stream.
+    """
+    for place, flight in enumerate(flights(rows)):
+        yield place % PARTITIONS, None, flight.to_json()
 
 
 def lateness(hours: Sequence[int], *, displaced: int = 0) -> timedelta:

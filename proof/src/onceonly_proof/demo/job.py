@@ -23,9 +23,7 @@ checkpoints by the parent when killed, and by ``onceonly.supervise`` when a quer
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +33,7 @@ import onceonly
 from onceonly.jars.locked import spark_jars
 from onceonly_proof.demo.data import WATERMARK, WINDOW
 from onceonly_proof.local_session import local_session
-from onceonly_proof.parent import die_with_parent
+from onceonly_proof.parent import die_with_parent, end_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 EVENTS, CLEAN, RESULTS = "events", "clean", "results"
 QUERIES = (CLEAN, RESULTS)
 FILES = "results-files"
-EXIT_TYPED_ERROR = 3
 _SCHEMA = "id LONG, app_id STRING, user STRING, event_time LONG"
 
 
@@ -178,11 +175,7 @@ def main() -> None:
         )
         spark.stop()
     except onceonly.OnceonlyError as error:
-        logging.getLogger("onceonly").error("%s", error)  # noqa: TRY400  the message says it all
-        failure = {"code": error.code, "what": error.what, "next_step": error.next_step}
-        (options.folder / "job-error.json").write_text(json.dumps(failure), encoding="utf-8")
-        logging.shutdown()
-        os._exit(EXIT_TYPED_ERROR)  # Spark's threads would keep the process alive
+        end_with(error, options.folder / "job-error.json")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from onceonly import errors, events, failpoints
 from onceonly.model import Guarantee
 from onceonly_proof.demo.follow import Event, EventLog
-from onceonly_proof.demo.job import CLEAN, JobOptions
+from onceonly_proof.demo.job import JobOptions
 from onceonly_proof.demo.killer import RANDOM_MOMENT, Kill, plan_kills
 from onceonly_proof.demo.options import DemoError, DemoOptions
+from onceonly_proof.handover import until
 from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Lives:
         while not self._live(None):
             self._count_failure()
         if options.guarantee is not Guarantee.AT_MOST_ONCE:
-            self.watch.wait_for(CLEAN, options.events, timeout_s=2.0)
+            until(lambda: self.watch.count >= options.events, 2.0)
         self._follow()
 
     def _live(self, kill: Kill | None) -> bool:
@@ -148,7 +149,7 @@ class Lives:
                 self._done.add((line["query"], line["epoch"]))
                 self._done_in_life += 1
         self.display.epochs(len(self._done))
-        self.display.visible(self.watch.seen[CLEAN])
+        self.display.visible(self.watch.count)
 
     def _check_time(self, job: JobProcess) -> None:
         now = time.monotonic()

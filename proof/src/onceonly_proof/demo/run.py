@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.jars.locked import ensure_jars
-from onceonly_proof.demo import data, feed, picture
+from onceonly_proof.demo import data, picture
 from onceonly_proof.demo.audit import audit
 from onceonly_proof.demo.follow import count_epochs, count_transactions, query_ids
 from onceonly_proof.demo.job import CLEAN, EVENTS, FILES, QUERIES, RESULTS
 from onceonly_proof.demo.lives import Lives
 from onceonly_proof.demo.report import Display, Result
 from onceonly_proof.demo.watch import Watch
+from onceonly_proof.embedded.feeding import feed
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
@@ -43,16 +44,17 @@ def run_demo(options: DemoOptions, console: Console) -> Result:
     with _folder(options.keep) as folder, _events_to(folder / "events"):
         ensure_jars(console)
         with _broker(folder / "kafka", keep=options.keep is not None) as kafka:
-            for topic, partitions in ((EVENTS, feed.PARTITIONS), (CLEAN, 2), (RESULTS, 2)):
+            for topic, partitions in ((EVENTS, data.PARTITIONS), (CLEAN, 2), (RESULTS, 2)):
                 kafka.create_topic(topic, partitions=partitions)
             servers = kafka.bootstrap_servers
             with (
                 Display(
                     console, events=options.events, epochs=2 * options.epochs, kills=options.kills
                 ) as display,
-                Watch(servers, QUERIES) as watch,
+                Watch(servers, CLEAN) as watch,
+                Watch(servers, RESULTS),
             ):
-                feed.feed(servers, EVENTS, data.flights(rows), display.fed)
+                feed(servers, EVENTS, data.placed(rows), on_progress=display.fed)
                 run = Lives(options, folder, servers, display, watch, started)
                 run.to_the_end()
             found = audit(servers, rows, clean=CLEAN, results=RESULTS, files=folder / FILES)

@@ -10,14 +10,12 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from onceonly.errors import UnavailableError
-from onceonly_proof.embedded.kafka_settings import FEEDER
+from onceonly_proof.embedded.feeding import feed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PER_FILE = 6
-_FLUSH_TIMEOUT_S = 60.0
 _FIRST_S = 1_700_000_000
 
 
@@ -49,11 +47,6 @@ def produce(servers: str, topic: str, number: int, *, again: bool) -> list[str]:
     Raises:
         UnavailableError: it did not take them in time.
     """
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": servers, **FEEDER, "log_level": 0})
-    for value in values(number, again=again):
-        producer.produce(topic, value, key(value), partition=int(key(value)) % 2)
-    if producer.flush(_FLUSH_TIMEOUT_S):
-        raise UnavailableError("the broker did not take the rows of the campaign", next_step="read its log")
+    rows = [(int(key(value)) % 2, key(value), value.encode()) for value in values(number, again=again)]
+    feed(servers, topic, rows)
     return values(number, again=False)

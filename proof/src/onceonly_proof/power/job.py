@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import onceonly
-from onceonly.jars.locked import spark_jars
-from onceonly_proof.local_session import local_session
+from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
+from onceonly_proof.handover import put, until
 from onceonly_proof.parent import die_with_parent
-from onceonly_proof.power.task import READY, Done, Task
+from onceonly_proof.power.task import Done, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.01
-_STARTS_MAX = 6
+_RESTART = onceonly.FixedDelay(attempts=5, delay_s=0.02)
 _RATE_TICK_S = 1.1
 _UNLOAD_TIMEOUT_S = 60.0
 WITH_SUMS = "--with-sums"
@@ -46,15 +46,7 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
         rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S).option("numPartitions", 2)
         found = rate.load().selectExpr("cast(value % 3 as string) as key", "cast(value as string) as value")
     else:
-        kafka = {
-            "kafka.bootstrap.servers": task.servers,
-            "subscribe": task.input,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(task.per_epoch),
-            "kafka.fetch.max.wait.ms": "20",
-        }
-        texts = ("cast(key as string) as key", "cast(value as string) as value")
-        found = spark.readStream.format("kafka").options(**kafka).load().selectExpr(*texts)
+        found = texts(spark, task.servers, task.input, task.per_epoch)
     return found if pipeline.state == "none" else found.dropDuplicates(["value"])
 
 
@@ -79,46 +71,36 @@ def start(spark: SparkSession, task: Task) -> StreamingQuery:
 
 def run(spark: SparkSession, task: Task) -> Done:
     """Run the query to its end, through as many starts as a strategy would give it."""
-    running: list[StreamingQuery] = []
-    starts: list[float] = []
-    ended = threading.Event()
+    starts = 0
     late = threading.Event()
     begun = time.monotonic()
 
     def build() -> StreamingQuery:
-        starts.append(time.monotonic())
-        running[:] = [start(spark, task)]
-        return running[0]
+        nonlocal starts
+        starts += 1
+        return start(spark, task)
 
-    def watch() -> None:
-        while not ended.wait(_POLL_S):
-            is_late = time.monotonic() - begun > task.limit_s
-            if is_late:
-                late.set()
-            if running and is_late:
-                running[0].stop()
+    def is_late() -> bool:
+        if time.monotonic() - begun > task.limit_s:
+            late.set()
+        return late.is_set()
 
-    watcher = threading.Thread(target=watch, name="watch", daemon=True)
-    watcher.start()
     code = what = ""
     # A rate source has no end: it is read up to now, several times. Stopped, a query would leave what it has decided.
     times = task.epochs if task.pipeline.source == "rate" else 1
     try:
         _rescale(spark, task)
         for _ in range(times):
-            onceonly.supervise(build, restart=onceonly.FixedDelay(attempts=_STARTS_MAX - 1, delay_s=0.02))
+            keep_running(build, restart=_RESTART, shall_end=is_late)
             time.sleep(_RATE_TICK_S if times > 1 else 0)
     except onceonly.OnceonlyError as error:
         code, what = error.code, str(error)
     except Exception as error:  # noqa: BLE001  Spark's own: a person would have to look at it
         code, what = type(error).__name__, str(error).partition("\n\tat ")[0][:2_000]
-    finally:
-        ended.set()
-        watcher.join()
     if not code and late.is_set():
         code, what = "LATE", f"the query did not end within {task.limit_s:g} s"
     took = time.monotonic() - begun
-    return Done(ok=not code, code=code, what=what, starts=len(starts) - times + 1, took_s=took)
+    return Done(ok=not code, code=code, what=what, starts=starts - times + 1, took_s=took)
 
 
 def _rescale(spark: SparkSession, task: Task) -> None:
@@ -134,13 +116,8 @@ def _wait_unloaded(spark: SparkSession) -> None:
     field = stores.getDeclaredField("loadedProviders")
     field.setAccessible(True)
     loaded = field.get(stores.getField("MODULE$").get(None))
-    deadline = time.monotonic() + _UNLOAD_TIMEOUT_S
-    while loaded.size():
-        if time.monotonic() > deadline:
-            raise RuntimeError(
-                f"Spark still holds the state of a query that has ended: {loaded.size()} stores"
-            )
-        time.sleep(_POLL_S)
+    if not until(lambda: not loaded.size(), _UNLOAD_TIMEOUT_S, poll_s=_POLL_S):
+        raise RuntimeError(f"Spark still holds the state of a query that has ended: {loaded.size()} stores")
 
 
 def main() -> None:
@@ -148,15 +125,9 @@ def main() -> None:
     die_with_parent()
     folder = Path(sys.argv[1])
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    spark = local_session(
+    spark = session(
         folder,
-        name="onceonly power",
-        master="local[2,4]",
-        log_level="ERROR",
         conf={
-            "spark.jars": spark_jars(),
-            "spark.driver.memory": "700m",
-            "spark.sql.streaming.minBatchesToRetain": "100000",
             # Snapshots of the state are a part of the checkpoint, too.
             "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
             "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
@@ -169,8 +140,7 @@ def main() -> None:
             ),
         },
     )
-    spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
-    (folder / READY).touch()
+    say_ready(spark, folder)
     number = 0
     while True:
         given = folder / f"task-{number}.json"
@@ -179,9 +149,7 @@ def main() -> None:
             continue
         done = run(spark, msgspec.json.decode(given.read_bytes(), type=Task))
         _wait_unloaded(spark)
-        written = folder / "done.tmp"
-        written.write_bytes(msgspec.json.encode(done))
-        written.replace(folder / f"done-{number}.json")
+        put(folder / f"done-{number}.json", msgspec.json.encode(done))
         number += 1
 
 

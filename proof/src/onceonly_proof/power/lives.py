@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.errors import SetupError
-from onceonly_proof.power.task import READY, Done, Task
+from onceonly_proof.campaign.task import READY
+from onceonly_proof.handover import until
+from onceonly_proof.power.task import Done, Task
 from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_READY_TIMEOUT_S = 240.0
 _GRACE_S = 60.0
 _POLL_S = 0.01
 
@@ -40,19 +39,8 @@ class Life:
         return self.process.root.pid
 
     def wait_ready(self) -> None:
-        """Wait until it waits for a task.
-
-        Raises:
-            SetupError: Spark did not come up.
-        """
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not (self.folder / READY).exists():
-            if self.process.exit_code is not None or time.monotonic() > deadline:
-                raise SetupError(
-                    f"the campaign's job did not come up; the last lines of its log:\n{self.process.last_lines()}",
-                    next_step="see whether Java and PySpark work here, and whether memory is short",
-                )
-            time.sleep(_POLL_S)
+        """Wait until it waits for a task. Raises ``SetupError`` where Spark did not come up."""
+        self.process.come_up(self.folder / READY)
 
     def give(self, task: Task) -> None:
         """Give it the next task."""
@@ -72,12 +60,11 @@ class Life:
     def run(self, task: Task) -> Done:
         """Give it a task, and wait for the end of it."""
         self.give(task)
-        deadline = time.monotonic() + task.limit_s + _GRACE_S
-        while (done := self.done()) is None:
-            if not self.is_alive() or time.monotonic() > deadline:
-                what = f"the job hangs or has died; the last lines of its log:\n{self.process.last_lines()}"
-                return Done(ok=False, code="DEAD", what=what)
-            time.sleep(_POLL_S)
+        until(lambda: self.done() or not self.is_alive(), task.limit_s + _GRACE_S, poll_s=_POLL_S)
+        done = self.done()
+        if done is None:
+            what = f"the job hangs or has died; the last lines of its log:\n{self.process.last_lines()}"
+            return Done(ok=False, code="DEAD", what=what)
         return done
 
     def end(self) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly_proof.handover import put
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -113,6 +115,4 @@ def read(path: Path) -> Result:
 
 def write(path: Path, result: Result) -> None:
     """Write it, whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=1) + b"\n")
-    new.replace(path)
+    put(path, msgspec.json.format(msgspec.json.encode(result, order="sorted"), indent=1) + b"\n")

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import select
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from onceonly_proof.power import recording
 from onceonly_proof.power.fuse import BUFFER, RefusedError, Requests
 from onceonly_proof.power.mounting import mount, unmount
 from onceonly_proof.power.tree import Keep, Op, Tree, cut
+from onceonly_proof.process import kill_session
 
 _GONE = frozenset({errno.ENODEV, errno.ECONNABORTED})
 # A request was interrupted, or the reader was woken for nothing.
@@ -71,7 +71,7 @@ class Server:
     def _before(self, op: Op) -> None:  # noqa: ARG002  as Requests calls it
         if not self._is_off and self._strike is not None and len(self._requests.ops) >= self._strike[0]:
             self._is_off = True
-            _kill_session(self._strike[1])
+            kill_session(self._strike[1])
         if self._is_off:
             raise RefusedError(errno.EIO)
 
@@ -111,38 +111,6 @@ class Server:
     def _put_in(self, tree: Tree) -> None:
         self._requests.put_in(tree)
         self._strike, self._is_off = None, False
-
-
-def _kill_session(session: int) -> None:
-    """Stop all processes of a session and all they have started, then kill them: none acts on the death of another."""
-    found: set[int] = set()
-    while fresh := _members(session) - found:
-        for pid in fresh:
-            _signal(pid, signal.SIGSTOP)
-        found |= fresh
-    for pid in found:
-        _signal(pid, signal.SIGKILL)
-
-
-def _members(session: int) -> set[int]:
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError, ValueError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                pid = int(entry.name)
-                parents[pid] = int(fields[1])
-                if int(fields[3]) == session or pid == session:
-                    found.add(pid)
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return found
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 if __name__ == "__main__":

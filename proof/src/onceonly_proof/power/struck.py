@@ -6,9 +6,9 @@ One world goes through cut after cut. Between two of them the query runs to its 
 from __future__ import annotations
 
 import random
-import time
 from typing import TYPE_CHECKING
 
+from onceonly_proof.handover import until
 from onceonly_proof.power import plan, recording
 from onceonly_proof.power.audits import judge
 from onceonly_proof.power.tree import STYLES, Keep
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from onceonly_proof.power.task import Pipeline
 
 _WORLD_MAX = 40
-_POLL_S = 0.02
 
 
 def cuts(stage: Stage, pipeline: Pipeline, found: Found, *, seed: int) -> Iterator[bool]:
@@ -79,9 +78,7 @@ def _live(stage: Stage, world: World, at: int | None) -> int:
         stage.disk.strike(at, life.session)
     task = world.task(epochs=3)
     life.give(task)
-    deadline = time.monotonic() + task.limit_s
-    while life.done() is None and not stage.disk.is_off() and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+    until(lambda: life.done() or stage.disk.is_off(), task.limit_s)
     count = stage.disk.count() - begun
     if at is not None:
         # Also where it did less than that before it ended.

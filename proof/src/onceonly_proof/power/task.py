@@ -6,8 +6,7 @@ from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run tim
 
 import msgspec
 
-READY = "ready"
-"""The file in a life's folder by which a job says that it waits for ``task-N.json``, answered by ``done-N.json``."""
+from onceonly_proof.handover import put
 
 SOURCES = ("files", "kafka", "rate")
 STATES = ("none", "hdfs", "rocksdb", "changelog")
@@ -72,7 +71,7 @@ PIPELINES = (
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a query. ``limit_s`` bounds it; a rate source is read ``epochs`` times."""
+    """One run of a query, ``task-N.json``. ``limit_s`` bounds it; a rate source is read ``epochs`` times."""
 
     pipeline: Pipeline
     checkpoint: str
@@ -88,13 +87,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def give(self, life: Path, number: int) -> None:
         """Give it to a job that waits for one."""
-        written = life / "task.tmp"
-        written.write_bytes(msgspec.json.encode(self))
-        written.replace(life / f"task-{number}.json")
+        put(life / f"task-{number}.json", msgspec.json.encode(self))
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: by itself, or by an error that only a person can mend, or not at all in its time."""
+    """How a run ended, ``done-N.json``: by itself, by an error that only a person can mend, or not in its time."""
 
     ok: bool
     code: str = ""
