@@ -40,7 +40,7 @@ def producers(servers: str, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("epochs", [12, pytest.param(120, marks=pytest.mark.long)])
-@pytest.mark.parametrize("producer", ["direct", pytest.param("batch", marks=pytest.mark.long)])
+@pytest.mark.parametrize("producer", ["direct", pytest.param("row", marks=pytest.mark.long)])
 def test_ids_are_bounded_by_the_slots_where_every_worker_ends_after_its_task(
     kafka: EmbeddedKafka, tmp_path: Path, epochs: int, producer: str
 ) -> None:

@@ -119,7 +119,7 @@ def test_a_broker_that_cannot_be_asked_is_no_yes(
     query = Query(broker, **{TIMEOUT: "60000"})
     handle = query.prepare("a")
     monkeypatch.setattr(ageing, "_ASK_S", 0.1)
-    monkeypatch.setattr("onceonly.sinks.kafka.wire.client.CONNECT_S", 0.5)
+    monkeypatch.setattr("onceonly.sinks.kafka.wire.settings.CONNECT_S", 0.5)
     unreachable = KafkaSink({**query.options, "kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(UnavailableError, match=r"description of .* NoBrokersAvailable|did not answer"):
         unreachable.expiring([handle], query.facts, 31.0)

@@ -42,7 +42,7 @@ def in_both(query: Query, *, epoch: int = 0, run: str = "run") -> Handle:
     return handle
 
 
-@pytest.fixture(params=["direct", "batch", "row", "of an older version"])
+@pytest.fixture(params=["direct", "row", "of an older version"])
 def prepared(request: pytest.FixtureRequest, broker: EmbeddedKafka) -> tuple[Query, Handle]:
     """A prepared transaction, whose handle names its partitions or not."""
     is_older = str(request.param).startswith("of")

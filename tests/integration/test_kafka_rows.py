@@ -16,15 +16,15 @@ from onceonly.model import Guarantee
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.kafka import KafkaSink
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers.batch_producer import BatchProducer
-from onceonly.sinks.kafka.producers.pool import make_producer, transactional_client
-from onceonly.sinks.kafka.producers.row_producer import RowProducer
+from onceonly.sinks.kafka.producers.pool import transactional_client
+from onceonly.sinks.kafka.producers.reach import Reach
 from onceonly.sinks.kafka.records import record_batches
+from onceonly.sinks.kafka.wire.admin import Admin
 from onceonly_proof.embedded.jars import NEWEST
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.integration,
@@ -47,7 +47,7 @@ def strict() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(params=["direct", "direct, compiled", "batch", "row"])
+@pytest.fixture(params=["direct", "direct, compiled", "row"])
 def producer(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each way in which rows reach Kafka; what arrives is the same."""
     way, _, loops = str(request.param).partition(", ")
@@ -63,7 +63,6 @@ def write(
     broker: EmbeddedKafka,
     batch: pa.RecordBatch,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
-    written: Callable[[], None] = lambda: None,
     **options: str,
 ) -> None:
     named = {name.replace("__", "."): value for name, value in options.items()}
@@ -87,7 +86,6 @@ def write(
     )
     try:
         sink.write(transaction, batch)
-        written()
         handle = sink.pre_commit(transaction)
     except BaseException:
         sink.discard(transaction)
@@ -209,24 +207,6 @@ def test_a_topic_that_can_be_none_is_refused(kafka: EmbeddedKafka, producer: str
         write(kafka, batch, onceonly__marker__topic=topic, producer=producer)
 
 
-def test_rows_that_another_attempt_drops_are_missed_by_their_own(kafka: EmbeddedKafka, producer: str) -> None:
-    options = KafkaOptions.parse(
-        {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": new_topic(kafka), "kafka.linger.ms": "5000",
-         "onceonly.producer": producer}
-    )  # fmt: skip
-    shared = make_producer({"bootstrap.servers": options.servers, **options.client}, by=producer)
-    late, mine = shared.failures.begin(), shared.failures.begin()
-    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 10})
-    shared.write(batch, options.topic, 0, mark=mine, wait_s=5)
-    shared.purge()
-    shared.flush(10)
-    assert shared.failures.first(late) is None
-    failure = shared.failures.first(mine)
-    assert failure is not None
-    assert "PURGE" in failure.error.name()
-    shared.close()
-
-
 def test_rows_carry_their_topics(kafka: EmbeddedKafka, producer: str) -> None:
     first, second = new_topic(kafka), new_topic(kafka)
     batch = pa.RecordBatch.from_pydict({"value": ["1", "2"], "topic": [first, second]})
@@ -298,26 +278,6 @@ def test_columns_of_every_kind_of_text_are_written(
     assert [message.value() for message in read(kafka, topic, 1, 3)] == [b"a", None, "grüße".encode()]
 
 
-def test_rows_are_their_own_copies_once_they_are_written(kafka: EmbeddedKafka) -> None:
-    topic = new_topic(kafka)
-    memory = bytearray(b"as written")
-    offsets = pa.array([0, len(memory)], pa.int32()).buffers()[1]
-    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(memory)])
-
-    def overwrite() -> None:
-        memory[:] = b"overwritten"[: len(memory)]
-
-    write(
-        kafka,
-        pa.RecordBatch.from_arrays([column], names=["value"]),
-        topic=topic,
-        producer="batch",  # which is given addresses; the others hold what they were given
-        written=overwrite,
-        kafka__linger__ms="500",
-    )
-    assert read(kafka, topic, 1, 1)[0].value() == b"as written"
-
-
 def test_a_missing_topic_is_named_where_the_broker_creates_none(strict: EmbeddedKafka) -> None:
     sink = KafkaSink({"kafka.bootstrap.servers": strict.bootstrap_servers, "topic": "missing"})
     with pytest.raises(ConfigurationError, match=r"missing does not exist"):
@@ -374,6 +334,5 @@ def test_facts_and_identity_name_the_cluster(kafka: EmbeddedKafka) -> None:
 def test_librdkafka_takes_every_default_that_we_set(kafka: EmbeddedKafka) -> None:
     options = KafkaOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t"})
     for timeout_ms in (1000, 60_000, 900_000):
-        config = transactional_client(options, "x", timeout_ms)
-        assert isinstance(make_producer(config, by="batch"), BatchProducer)
-        assert isinstance(make_producer(config, by="row"), RowProducer)
+        here = Reach(options, Admin(options), Admin(options))
+        here.by_librdkafka(transactional_client(options, "x", timeout_ms)).close()

@@ -195,7 +195,7 @@ def test_a_marker_topic_that_may_not_be_read_is_named_before_the_first_record(
     assert "READ" in caught.value.next_step
 
 
-@pytest.mark.parametrize("producer", ["direct", "batch"])
+@pytest.mark.parametrize("producer", ["direct", "row"])
 def test_a_topic_of_markers_need_only_be_read(guarded: EmbeddedKafka, producer: str) -> None:
     """As their own one may be that an operator has made: writing to it is nobody's business."""
     prefix, topic = f"p-{uuid.uuid4().hex}", f"t-{uuid.uuid4().hex}"

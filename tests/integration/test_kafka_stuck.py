@@ -19,7 +19,8 @@ from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.model import AlreadyCommitted, Committed, RetryLater
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, NotAnsweredError
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 from onceonly.sinks.kafka.wire.client import Client
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 from onceonly_proof.embedded.kafka_cluster import EmbeddedCluster

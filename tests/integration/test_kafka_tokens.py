@@ -68,7 +68,7 @@ def guarded() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.mark.parametrize("producer", ["direct", "batch", "row"])
+@pytest.mark.parametrize("producer", ["direct", "row"])
 def test_a_function_gives_the_tokens_of_every_client_and_none_shows(
     guarded: EmbeddedKafka,
     producer: str,
@@ -89,7 +89,7 @@ def test_a_function_gives_the_tokens_of_every_client_and_none_shows(
     assert not [text for text in shown for token in GIVEN if token in text]
 
 
-@pytest.mark.parametrize("producer", ["direct", "batch", "row"])
+@pytest.mark.parametrize("producer", ["direct", "row"])
 def test_a_query_lives_longer_than_its_tokens(guarded: EmbeddedKafka, producer: str) -> None:
     GIVEN.clear()
     settings = f"life.seconds=12,claim_b={producer}"

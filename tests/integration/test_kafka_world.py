@@ -146,8 +146,9 @@ def test_a_topic_that_rows_name_and_that_was_made_anew_between_two_starts_is_tol
         caplog.clear()
         query.sink = KafkaSink(query.options)
         query.facts = dict(query.sink.check(query.context))
-        this_worker()._topics.clear()
         this_worker()._pools.clear()  # another start has other processes
+        for here in this_worker()._reaches.values():
+            here.topics._leaders.clear()
         at_work = coordinator(query, tmp_path)
         plan = at_work.plan(epoch, run=f"run-{epoch}")
         at_work.decide(plan, [vote(query, plan, rows)])
@@ -253,7 +254,7 @@ def abandon(query: Query, number: int) -> None:
     from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, InitProducerIdRequest
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
-    admin = this_worker().admin(KafkaOptions.parse(query.options))
+    admin = this_worker().reach(KafkaOptions.parse(query.options)).admin
     name = f"onceonly.{query.id}.kafka.dead.worker.{number}"
     got = admin.patiently(
         30, "a producer id", lambda: admin.to_coordinator(

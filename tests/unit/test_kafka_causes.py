@@ -19,7 +19,7 @@ from onceonly.sinks.kafka import writer
 from onceonly.sinks.kafka.checks import target
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers.failures import Failure
-from onceonly.sinks.kafka.producers.pool import make_producer
+from onceonly.sinks.kafka.producers.row_producer import RowProducer
 from onceonly.sinks.kafka.writer import PlainWrite, TransactionalWrite, fitted
 
 CONTEXT = WriteContext(
@@ -113,7 +113,9 @@ def test_batches_are_no_larger_than_the_topic_takes() -> None:
 
 def test_another_cluster_behind_an_executors_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SimpleNamespace(cluster_id="other", patiently=lambda _seconds, _thing, attempt: attempt())
-    monkeypatch.setattr(writer, "this_worker", lambda: SimpleNamespace(admin=lambda _options: here))
+    monkeypatch.setattr(
+        writer, "this_worker", lambda: SimpleNamespace(reach=lambda _options: SimpleNamespace(admin=here))
+    )
     with pytest.raises(ConfigurationError, match="leads this executor to Kafka cluster other"):
         writer._require_cluster(replace(CONTEXT, facts={"cluster_id": "ours"}), OPTIONS)
 
@@ -123,7 +125,9 @@ def test_no_attempt_begins_before_the_clusters_are_compared(
     monkeypatch: pytest.MonkeyPatch, guarantee: Guarantee
 ) -> None:
     here = SimpleNamespace(cluster_id="other", patiently=lambda _seconds, _thing, attempt: attempt())
-    monkeypatch.setattr(writer, "this_worker", lambda: SimpleNamespace(admin=lambda _options: here))
+    monkeypatch.setattr(
+        writer, "this_worker", lambda: SimpleNamespace(reach=lambda _options: SimpleNamespace(admin=here))
+    )
     context = replace(CONTEXT, guarantee=guarantee, facts={"cluster_id": "ours"})
     with pytest.raises(ConfigurationError, match="leads this executor to Kafka cluster other"):
         writer.begin(context, OPTIONS)
@@ -137,7 +141,6 @@ def test_an_attempt_that_cannot_begin_gives_its_id_back(monkeypatch: pytest.Monk
         raise KafkaException(KafkaError(53))
 
     producer = SimpleNamespace(
-        failures=SimpleNamespace(begin=lambda: 1),
         begin_transaction=begin,
         close=lambda: left.append("client"),
     )
@@ -166,7 +169,7 @@ def test_a_topic_whose_partitions_may_not_be_seen_is_named_with_the_permission()
 
 def test_a_full_buffer_says_why_it_is_full() -> None:
     made = attempt()
-    made.rows, made._mark = 0, 1
+    made.rows = 0
 
     def write(*_rows: object, **_more: object) -> None:
         raise BufferError("t-0: Broker: Not enough in-sync replicas")
@@ -179,16 +182,14 @@ def test_a_full_buffer_says_why_it_is_full() -> None:
 @pytest.mark.parametrize("said", ["broker 2: refused", ""])
 def test_rows_that_are_not_acknowledged_come_with_what_was_heard_last(said: str) -> None:
     made = attempt()
-    made._mark, made._timeout_s = 1, 120.0
-    made._give_up = lambda: None
-    failures = SimpleNamespace(first=lambda _mark: None, trouble=lambda: said)
+    made._timeout_s = 120.0
+    failures = SimpleNamespace(first=None, trouble=lambda: said)
     made.producer = SimpleNamespace(flush=lambda _timeout_s: 5, failures=failures)
     with pytest.raises(WriteFailedError, match=f"within 120 s(: {said}|, and no broker has said why)\\."):
         made._flush()
 
 
-@pytest.mark.parametrize("by", ["batch", "row"])
-def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard(by: str) -> None:
+def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
@@ -197,11 +198,10 @@ def test_a_buffer_of_librdkafka_that_stays_full_says_what_it_last_heard(by: str)
             "queue.buffering.max.messages": "5",
             "log_level": "0",
         }
-        made = make_producer(config, by=by)
+        made = RowProducer(config)
         batch = pa.record_batch({"value": ["x"] * 10})
         with pytest.raises(BufferError, match=rf"127\.0\.0\.1:{port} failed: Connection refused .* s ago"):
-            made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=1.0)
-        made.purge()
+            made.write(batch, "t", 0, wait_s=1.0)
         made.close()
 
 

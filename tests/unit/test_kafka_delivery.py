@@ -24,16 +24,18 @@ from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers import delivery, direct_producer
-from onceonly.sinks.kafka.producers import pool as producers
+from onceonly.sinks.kafka.producers import reach as reaches
 from onceonly.sinks.kafka.producers.direct_producer import DirectProducer
 from onceonly.sinks.kafka.producers.pool import Pool
+from onceonly.sinks.kafka.producers.reach import Reach
 from onceonly.sinks.kafka.records import record_batches
-from onceonly.sinks.kafka.wire.admin import NotAnsweredError, ThrottledError
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError, ThrottledError
 from onceonly.sinks.kafka.wire.produce import Produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceonly.sinks.kafka.producers.failures import Failure
     from onceonly.sinks.kafka.wire.admin import Admin
 
 PARTITIONS = 3
@@ -57,7 +59,10 @@ class Broker:
         self.bytes_max = bytes_max
         self.request_bytes_max = request_bytes_max
         self.rows: dict[int, list[Any]] = defaultdict(list)
-        self.batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.batches: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.in_transaction = True
+        self.ids = 0
+        """How many producer ids it has drawn."""
         self.added: set[int] = set()
         self.posted: list[str] = []
         self.group_codes: Iterator[int] = iter(())
@@ -85,6 +90,10 @@ class Broker:
 
     def send(self, request: Any, _node: int | None = None) -> Any:  # noqa: ANN401
         places = [SimpleNamespace(partition_index=number, leader_id=1) for number in range(self.partitions)]
+        if type(request).__name__ == "InitProducerIdRequest":
+            assert request.transactional_id is None
+            self.ids += 1
+            return SimpleNamespace(error_code=0, producer_id=5 + self.ids, producer_epoch=2)
         assert type(request).__name__ == "MetadataRequest"
         self.looked_up += 1
         return SimpleNamespace(
@@ -147,8 +156,9 @@ class Broker:
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])])
 
     def _produce(self, request: Any, fault: str | None) -> Any:  # noqa: ANN401
-        topics = []
-        for topic in _decoded(request).topic_data:
+        topics, decoded = [], _decoded(request)
+        self.in_transaction = decoded.transactional_id is not None
+        for topic in decoded.topic_data:
             places = [
                 SimpleNamespace(
                     index=place.index,
@@ -162,14 +172,16 @@ class Broker:
         return SimpleNamespace(responses=topics)
 
     def _append(self, partition: int, text: memoryview) -> int:
-        assert partition in self.added, "rows before their partition is in the transaction"
+        if self.in_transaction:
+            assert partition in self.added, "rows before their partition is in the transaction"
         if len(text) > self.bytes_max:
             return TOO_LARGE
         batch = cast("Any", MemoryRecords(bytes(text)).next_batch())
         assert batch.validate_crc()
-        assert (batch.producer_id, batch.producer_epoch) == (5, 2)
+        assert (batch.producer_id, batch.producer_epoch) == (5 + self.ids, 2)
+        assert batch.is_transactional == self.in_transaction
         found = (batch.base_sequence, batch.last_offset_delta + 1)
-        known = self.batches[partition]
+        known = self.batches[partition, batch.producer_id]
         if found in known:
             return 0
         if found[0] != (sum(known[-1]) if known else 0):
@@ -202,21 +214,30 @@ def _no_pauses() -> Iterator[None]:
 
 
 def producer(broker: Broker, **options: str) -> DirectProducer:
+    made = DirectProducer(reach(broker, **options), "id", 60_000)
+    made.take_id(1)
+    made.begin_transaction("group")
+    return made
+
+
+def reach(broker: Broker, **options: str) -> Reach:
     named = {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
     parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t", **named})
-    admin = cast("Admin", broker)
-    made = DirectProducer(admin, admin, delivery.Topics(admin, 300), parsed, "id", 60_000)
-    made.init_transactions(1)
-    made.begin_transaction("group")
+    return Reach(parsed, cast("Admin", broker), cast("Admin", broker))
+
+
+def at_least_once(here: Reach) -> DirectProducer:
+    made = here.take_plain()
+    assert isinstance(made, DirectProducer)
     return made
 
 
 Rows = list[tuple[bytes | None, bytes, int | None]]
 
 
-def write(made: DirectProducer, batches: list[Rows]) -> int:
-    """Write rows, with a column of partitions where a row names one; flush them, and give their mark."""
-    mark, first = made.failures.begin(), 0
+def write(made: DirectProducer, batches: list[Rows]) -> Failure | None:
+    """Write rows, with a column of partitions where a row names one; flush them, and give what failed."""
+    first = 0
     names = ["key", "value"]
     if any(named is not None for rows in batches for _, _, named in rows):
         names.append("partition")
@@ -228,10 +249,10 @@ def write(made: DirectProducer, batches: list[Rows]) -> int:
             "partition": pa.array(partitions, pa.int32()),
         }
         batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
-        made.write(batch, "t", first, mark=mark, wait_s=5)
+        made.write(batch, "t", first, wait_s=5)
         first += len(rows)
     assert made.flush(5) == 0
-    return mark
+    return made.failures.first
 
 
 def put_offset(made: DirectProducer) -> None:
@@ -253,9 +274,15 @@ ROWS = st.tuples(
     st.integers(1, 400),
     st.sampled_from([200, 1 << 30]),
     st.sampled_from(["as named", "by key"]),
+    st.sampled_from(Guarantee),
 )
 def test_every_row_is_there_once_and_in_order_whatever_befalls_the_requests(
-    batches: list[Rows], faults: list[str | None], batch_bytes: int, bytes_max: int, placed: str
+    batches: list[Rows],
+    faults: list[str | None],
+    batch_bytes: int,
+    bytes_max: int,
+    placed: str,
+    guarantee: Guarantee,
 ) -> None:
     numbers = itertools.count()
     batches = [
@@ -266,9 +293,17 @@ def test_every_row_is_there_once_and_in_order_whatever_befalls_the_requests(
         for rows in batches
     ]
     broker = Broker(faults, bytes_max)
-    made = producer(broker, batch_size=str(batch_bytes), buffer_memory="1024")
-    assert made.failures.first(write(made, batches)) is None
-    rows = [row for some in batches for row in some]
+    options = {"batch_size": str(batch_bytes), "buffer_memory": "1024"}
+    if guarantee is Guarantee.AT_LEAST_ONCE:  # one attempt after the other
+        here = reach(broker, **options)
+        for some in batches:
+            made = at_least_once(here)
+            assert write(made, [some]) is None
+            here.keep_plain(made)
+        assert broker.ids == 1
+    else:
+        assert write(producer(broker, **options), batches) is None
+    rows = [row for each in batches for row in each]
     found = {value: partition for partition, some in broker.rows.items() for _, value, _ in some}
     assert sum(map(len, broker.rows.values())) == len(rows), "each once"
     of_keys: dict[bytes, int] = {}
@@ -278,8 +313,8 @@ def test_every_row_is_there_once_and_in_order_whatever_befalls_the_requests(
             assert found[value] == named
         elif key is not None:
             assert of_keys.setdefault(key, found[value]) == found[value]
-    for some in broker.rows.values():
-        values = [value for _, value, _ in some]
+    for taken in broker.rows.values():
+        values = [value for _, value, _ in taken]
         assert values == sorted(values), "in order"
 
 
@@ -289,7 +324,7 @@ def test_what_befalls_one_request_costs_no_row(fault: str, place: int) -> None:
     broker = Broker([None] * place + [fault])
     made = producer(broker, batch_size="1")
     rows: Rows = [(None, b"%d" % number, 0) for number in range(4)]
-    assert made.failures.first(write(made, [rows[:2], rows[2:]])) is None
+    assert write(made, [rows[:2], rows[2:]]) is None
     assert [value for _, value, _ in broker.rows[0]] == [b"0", b"1", b"2", b"3"]
 
 
@@ -305,7 +340,7 @@ def test_rows_wait_until_their_partition_is_in_the_transaction_also_a_later_one(
         place: [(key, b"%d" % (place * count + number), None) for number in range(count)]
         for place, key in enumerate((b"f", b"a"))
     }
-    assert made.failures.first(write(made, [list(rows) for rows in given.values()])) is None
+    assert write(made, [list(rows) for rows in given.values()]) is None
     assert {number: [value for _, value, _ in some] for number, some in broker.rows.items()} == {
         place: [value for _, value, _ in rows] for place, rows in given.items()
     }
@@ -329,8 +364,8 @@ def test_batches_of_several_partitions_share_a_request_as_far_as_the_user_lets_i
 ) -> None:
     broker = Broker([])
     made = producer(broker, **options)
-    mark = write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
-    assert made.failures.first(mark) is None
+    write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
+    assert made.failures.first is None
     assert broker.posted.count("Produce") == requests
     assert sorted(broker.rows) == list(range(PARTITIONS))
 
@@ -338,8 +373,8 @@ def test_batches_of_several_partitions_share_a_request_as_far_as_the_user_lets_i
 def test_batches_go_alone_after_a_request_that_a_broker_hung_up_on_for_its_size() -> None:
     broker = Broker([], request_bytes_max=700_000)
     made = producer(broker)
-    mark = write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
-    assert made.failures.first(mark) is None
+    write(made, [[(None, b"v" * 600_000, number) for number in range(PARTITIONS)]])
+    assert made.failures.first is None
     assert broker.posted.count("Produce") == 1 + PARTITIONS
     assert sorted(broker.rows) == list(range(PARTITIONS))
 
@@ -373,8 +408,7 @@ def test_an_offset_and_its_group_are_sent_again_where_nothing_is_known_of_them(
 def test_a_marker_beside_rows_that_fail_is_not_waited_for(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker([], bytes_max=200 if what == "refused" else 1 << 30)
     made = producer(broker)
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 300]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 300]}), "t", 0, wait_s=5)
     offset = made.begin_offset("markers", 7, "token", 5)
     if what == "not acknowledged":
         monkeypatch.setattr(broker, "_produce", lambda _request, _fault: None)
@@ -386,7 +420,7 @@ def test_a_marker_beside_rows_that_fail_is_not_waited_for(what: str, monkeypatch
             made.flush(5)
     else:
         assert made.flush(5) == 0
-        assert made.failures.first(mark) is not None
+        assert made.failures.first is not None
     assert offset.done()
     with pytest.raises(NotAnsweredError):
         offset.result()
@@ -411,8 +445,7 @@ def test_the_marker_goes_out_while_the_partitions_of_the_rows_are_added(
 
     monkeypatch.setattr(broker, "post", late)
     made = producer(broker)
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"a"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"a"]}), "t", 0, wait_s=5)
     offset = made.begin_offset("markers", 7, "token", 5)
     assert made.flush(2) == 0
     assert slow.done(), "it waited for the partitions"
@@ -434,8 +467,7 @@ def test_rows_go_on_while_the_group_of_the_marker_is_put_off(monkeypatch: pytest
 
     monkeypatch.setattr(broker, "post", late)
     made = producer(broker, batch_size="1")
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"]}), "t", 0, wait_s=5)
     offset = made.begin_offset("markers", 7, "token", 2)
     assert made.flush(1) == 0
     assert sum(map(len, broker.rows.values())) == 3
@@ -457,13 +489,12 @@ def test_a_transaction_that_could_not_be_opened_is_heard_of_with_the_next_rows()
     )
     post = broker.post
     broker.post = lambda *_request: refused  # type: ignore[method-assign]
-    mark = made.failures.begin()
     batch = pa.RecordBatch.from_pydict({"value": [b"a"]})
-    made.write(batch, "t", 0, mark=mark, wait_s=5)
-    assert made.failures.first(mark) is None
+    made.write(batch, "t", 0, wait_s=5)
+    assert made.failures.first is None
     broker.post = post  # type: ignore[method-assign]
-    made.write(batch, "t", 1, mark=mark, wait_s=5)
-    failure = made.failures.first(mark)
+    made.write(batch, "t", 1, wait_s=5)
+    failure = made.failures.first
     assert failure is not None
     assert failure.error.code() == FENCED
 
@@ -513,7 +544,7 @@ def test_a_batch_that_is_held_back_by_a_quota_is_sealed_once_and_nobody_else_is_
         return answer
 
     monkeypatch.setattr(broker, "post", post)
-    assert made.failures.first(write(made, [[(b"k", b"v", None)]])) is None
+    assert write(made, [[(b"k", b"v", None)]]) is None
     assert held == [0]
     assert sealed == [0], "it goes out as it is, once it may"
     assert broker.looked_up == 1, "who leads is known"
@@ -523,7 +554,7 @@ def test_a_batch_that_is_held_back_by_a_quota_is_sealed_once_and_nobody_else_is_
 def test_a_row_that_the_topic_does_not_take_is_named_by_its_size() -> None:
     broker = Broker([], bytes_max=200)
     made = producer(broker)
-    failure = made.failures.first(write(made, [[(b"k", b"v", 0), (b"key", b"v" * 300, 0), (b"k", b"v", 0)]]))
+    failure = write(made, [[(b"k", b"v", 0), (b"key", b"v" * 300, 0), (b"k", b"v", 0)]])
     assert failure is not None
     assert (failure.error.code(), failure.row_bytes) == (TOO_LARGE, 303)
 
@@ -533,13 +564,12 @@ def test_a_partition_with_few_rows_does_not_keep_the_memory_of_all_others(
 ) -> None:
     monkeypatch.setattr(direct_producer, "_ROWS_AT_ONCE", 100)
     made = producer(Broker([]))
-    mark = made.failures.begin()
     for _ in range(10):
         partitions = pa.array([1] + [0] * 99, pa.int32())
         batch = pa.RecordBatch.from_arrays(
             [pa.array([b"v" * 50] * 100), partitions], names=["value", "partition"]
         )
-        made.write(batch, "t", 0, mark=mark, wait_s=5)
+        made.write(batch, "t", 0, wait_s=5)
     pieces = {queue.partition: batch.records for queue, batch in made._batches._open.items()}
     assert len(pieces[1]) == 10
     assert {type(piece) for piece in pieces[1]} == {bytes}
@@ -550,27 +580,20 @@ def test_after_a_batch_that_was_too_large_the_next_ones_are_smaller() -> None:
     broker = Broker([], bytes_max=2_000)
     made = producer(broker)
     rows: Rows = [(b"k", b"%04d" % number + b"v" * 96, 0) for number in range(1_000)]
-    assert (
-        made.failures.first(write(made, [rows[begin : begin + 100] for begin in range(0, 1_000, 100)]))
-        is None
-    )
+    assert write(made, [rows[begin : begin + 100] for begin in range(0, 1_000, 100)]) is None
     assert [value for _, value, _ in broker.rows[0]] == [value for _, value, _ in rows]
     assert 0 < made._delivery.limits["t"] < 4_000
     made = producer(broker)
     made._delivery.limits["t"] = 1_000
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 96] * 100}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v" * 96] * 100}), "t", 0, wait_s=5)
     assert {batch.size <= 1_000 for queue in made._delivery._queues for batch in queue.waiting} == {True}
 
 
 def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() -> None:
     broker = Broker([])
     made = producer(broker)
-    mark = made.failures.begin()
     topics = ["t", "u", "v"]
-    made.write(
-        pa.RecordBatch.from_pydict({"value": [b"v"] * 3, "topic": topics}), None, 0, mark=mark, wait_s=5
-    )
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"] * 3, "topic": topics}), None, 0, wait_s=5)
     made._encode(5)
     made._batches.close_all()
     asked = []
@@ -590,12 +613,10 @@ def test_who_leads_is_asked_once_and_not_for_every_topic_where_nobody_answers() 
 
 
 def pool_of(broker: Broker) -> Pool:
-    admin = cast("Admin", broker)
-    parsed = KafkaOptions.parse({"kafka.bootstrap.servers": "none:1", "topic": "t"})
     context = WriteContext(
         query="q", sink="s", run="r", epoch=0, plan="p", slot=0, attempt="1", guarantee=Guarantee.EXACTLY_ONCE
     )
-    return Pool(context, parsed, admin, admin, 60_000)
+    return Pool(context, reach(broker), 60_000)
 
 
 def test_what_is_known_of_a_topic_serves_all_producers_of_a_run() -> None:
@@ -630,7 +651,7 @@ def test_what_was_known_of_a_topic_outlives_no_attempt_whose_partitions_are_not_
         made = pool.take(epoch).producer
         broker.batches.clear()
         made.begin_transaction("group")
-        made.write(rows, "t", 0, mark=made.failures.begin(), wait_s=5)
+        made.write(rows, "t", 0, wait_s=5)
         assert made.flush(5) == 0
 
     attempt(0)
@@ -674,36 +695,33 @@ def test_a_producer_that_was_replaced_stops_and_says_so() -> None:
     broker = Broker([])
     broker._append = lambda *_: FENCED  # type: ignore[method-assign]
     made = producer(broker)
-    failure = made.failures.first(write(made, [[(b"k", b"v", None)]]))
+    failure = write(made, [[(b"k", b"v", None)]])
     assert failure is not None
     assert failure.error.fatal()
 
 
 def test_a_broker_that_never_takes_a_row_is_named_by_its_reason_when_the_time_is_over() -> None:
     made = producer(Broker([None] + ["not enough replicas"] * 10_000))
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, wait_s=5)
     assert made.flush(0.05) == 1
-    failure = made.failures.first(mark)
+    failure = made.failures.first
     assert failure is not None
     assert failure.error.name() == "NOT_ENOUGH_REPLICAS"
 
 
 def test_a_broker_that_never_answers_leaves_rows_of_which_nothing_is_known() -> None:
     made = producer(Broker([None] + ["answer lost"] * 10_000))
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, wait_s=5)
     assert made.flush(0.05) == 1
-    assert made.failures.first(mark) is None
+    assert made.failures.first is None
     assert made.failures.trouble().startswith("answer lost"), "what the attempt's error will say"
 
 
 def test_a_broker_that_is_silent_now_is_not_blamed_for_what_it_once_said() -> None:
     made = producer(Broker([None, "moved"] + ["lost"] * 10_000))
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, wait_s=5)
     assert made.flush(0.05) == 1
-    assert made.failures.first(mark) is None
+    assert made.failures.first is None
     assert made.failures.trouble().startswith("lost")
 
 
@@ -716,10 +734,9 @@ def test_a_partition_that_nobody_leads_is_named_as_such_when_the_time_is_over() 
             return answer
 
     made = producer(Leaderless([]))
-    mark = made.failures.begin()
-    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, mark=mark, wait_s=5)
+    made.write(pa.RecordBatch.from_pydict({"value": [b"v"]}), "t", 0, wait_s=5)
     assert made.flush(0.05) == 1
-    failure = made.failures.first(mark)
+    failure = made.failures.first
     assert failure is not None
     assert failure.error.name() == "LEADER_NOT_AVAILABLE"
 
@@ -728,17 +745,17 @@ def test_a_partition_that_nobody_leads_is_named_as_such_when_the_time_is_over() 
 def test_open_batches_and_those_on_their_way_have_one_bound(fault: str | None) -> None:
     broker = Broker([fault, None] * 10_000)
     made = producer(broker, batch_size="300", buffer_memory="2048")
-    mark, most = made.failures.begin(), 0
+    most = 0
     for number in range(60):
         batch = pa.RecordBatch.from_pydict(
             {"key": [b"%d" % key for key in range(4)], "value": [b"v" * 50] * 4}
         )
-        made.write(batch, "t", 4 * number, mark=mark, wait_s=5)
+        made.write(batch, "t", 4 * number, wait_s=5)
         made._encode(5)
         made._bound(5)
         most = max(most, made._delivery.bytes + made._batches.bytes)
     assert made.flush(5) == 0
-    assert made.failures.first(mark) is None
+    assert made.failures.first is None
     assert sum(map(len, broker.rows.values())) == 240
     assert most <= 2048
 
@@ -747,7 +764,7 @@ def test_a_buffer_that_stays_full_ends_the_wait() -> None:
     made = producer(Broker([None] + ["lost"] * 100_000), batch_size="100", buffer_memory="1024")
     batch = pa.RecordBatch.from_pydict({"value": [b"v" * 50] * 100})
     with pytest.raises(BufferError, match="lost"):
-        made.write(batch, "t", 0, mark=made.failures.begin(), wait_s=0.05)
+        made.write(batch, "t", 0, wait_s=0.05)
 
 
 @pytest.mark.parametrize(("version", "lacks"), [("17.0.0", "pyarrow 18"), ("18.0.0", ""), ("26.0.1", "")])
@@ -762,12 +779,12 @@ def test_an_arrow_that_casts_nothing_to_views_makes_no_batches(
 def test_the_way_back_to_librdkafka_is_told_once_with_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    producers._tell_once.cache_clear()
-    assert pool_of(Broker([]))._is_direct
+    reaches._tell_once.cache_clear()
+    assert pool_of(Broker([]))._reach.is_direct()
     assert caplog.messages == []
     monkeypatch.setattr(google_crc32c, "implementation", "python")
     for _ in range(3):
-        assert not pool_of(Broker([]))._is_direct
+        assert not pool_of(Broker([]))._reach.is_direct()
     (told,) = caplog.messages
     assert "through librdkafka" in told
     assert "google-crc32c with its part in C" in told
@@ -795,3 +812,53 @@ def test_rows_without_a_key_take_turns_in_each_topic_by_itself() -> None:
             assert partitions is not None
             seen.add(int(partitions[0]))
     assert all(seen == set(range(PARTITIONS)) for seen in found.values())
+
+
+def test_at_least_once_one_attempt_after_the_other_goes_on_under_one_producer_id() -> None:
+    broker = Broker([])
+    here = reach(broker)
+    for value in (b"a", b"b", b"c"):
+        made = at_least_once(here)
+        assert write(made, [[(None, value, 0)]]) is None
+        here.keep_plain(made)
+    assert broker.ids == 1
+    assert [value for _, value, _ in broker.rows[0]] == [b"a", b"b", b"c"]
+
+
+def test_an_attempt_at_least_once_that_fails_leaves_its_producer_id_behind() -> None:
+    """What it has sent is not known; the next one's rows must not be taken for that."""
+    broker = Broker([])
+    here = reach(broker)
+    made = at_least_once(here)
+    assert write(made, [[(None, b"a", 0)]]) is None
+    here.keep_plain(made)
+    made = at_least_once(here)
+    append, broker._append = broker._append, lambda *_: OUT_OF_ORDER  # type: ignore[method-assign]
+    failure = write(made, [[(None, b"b", 0)]])
+    assert failure is not None
+    assert failure.error.code() == OUT_OF_ORDER
+    made.close()
+    broker._append = append  # type: ignore[method-assign]
+    assert write(at_least_once(here), [[(None, b"b", 0)]]) is None
+    assert broker.ids == 2
+    assert [value for _, value, _ in broker.rows[0]] == [b"a", b"b"]
+
+
+def test_two_attempts_at_a_time_have_no_producer_in_common() -> None:
+    """A late one, which nobody waits for any more, may still write when the next one begins."""
+    here = reach(Broker([]))
+    late, mine = at_least_once(here), at_least_once(here)
+    assert late is not mine
+    here.keep_plain(mine)
+    late.close()
+    assert here.take_plain() is mine
+    assert here.take_plain() is not mine
+
+
+def test_a_producer_id_that_is_refused_says_so() -> None:
+    broker = Broker([])
+    refused = SimpleNamespace(error_code=31, producer_id=-1, producer_epoch=-1)
+    broker.send = lambda *_: refused  # type: ignore[method-assign]
+    with pytest.raises(KafkaException) as caught:
+        reach(broker).take_plain()
+    assert caught.value.args[0].code() == 31

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,13 +13,10 @@ from onceonly.errors import WriteFailedError
 from onceonly.model import Guarantee
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.producers import librdkafka
-from onceonly.sinks.kafka.producers.batch_producer import _Reports
 from onceonly.sinks.kafka.producers.row_producer import RowProducer
 from onceonly.sinks.kafka.writer import TransactionalWrite
 
 FENCED = KafkaError._FENCED
-PURGED = [KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE]
 
 
 class Client:
@@ -36,9 +32,6 @@ class Client:
         if self._errors:
             raise self._errors.pop()
         return 0
-
-    def purge(self) -> None:
-        pass
 
 
 def fenced() -> KafkaException:
@@ -66,30 +59,12 @@ def test_an_attempt_whose_client_was_fenced_says_so(error: Any) -> None:  # noqa
     )
     made.options = KafkaOptions.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
-    made._began, made._timeout_ms, made._timeout_s, made._mark = time.monotonic(), 60_000, 1.0, 1
+    made._began, made._timeout_ms, made._timeout_s = time.monotonic(), 60_000, 1.0
     made.producer = by_row(error())
     with pytest.raises(WriteFailedError, match="somebody else has ended the transaction or taken its id"):
         made._flush()
 
 
-def test_what_is_dropped_of_a_client_that_has_failed_hides_no_other_error() -> None:
-    by_row(fenced()).purge()
+def test_what_else_goes_wrong_in_a_client_is_raised_as_it_is() -> None:
     with pytest.raises(SystemError):
         by_row(SystemError("of another cause")).flush(1)
-
-
-@pytest.mark.parametrize("code", [librdkafka.FATAL, *PURGED])
-@pytest.mark.parametrize("cause", [FENCED, 0])
-def test_rows_that_were_purged_are_told_with_what_their_client_has_failed_of(code: int, cause: int) -> None:
-    def fatal_error(_client: int, text: Any, _size: int) -> int:  # noqa: ANN401  ctypes
-        text.value = b"fenced by a newer instance" if cause else b""
-        return cause
-
-    library = SimpleNamespace(fatal_error=fatal_error, err2str=lambda _code: b"Purged")
-    reports = _Reports(cast("Any", library))
-    row = librdkafka.Message(err=code, _private=7, len=3, key_len=2)
-    reports.take(1, ctypes.pointer(row), None)
-    failure = reports.failures.first(7)
-    assert failure is not None
-    assert failure.error.code() == (cause or code)
-    assert failure.error.fatal() == (bool(cause) or code == librdkafka.FATAL)

@@ -16,7 +16,7 @@ from onceonly.errors import ConfigurationError, SetupError
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire import logins, tokens
 from onceonly.sinks.kafka.wire.answers import NotAnsweredError
-from onceonly.sinks.kafka.wire.security import security
+from onceonly.sinks.kafka.wire.settings import security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

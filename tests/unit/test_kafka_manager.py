@@ -27,11 +27,15 @@ from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire import admin as admins
 from onceonly.sinks.kafka.wire import client as clients
+from onceonly.sinks.kafka.wire import coordinators
 from onceonly.sinks.kafka.wire import plain_client as plain_clients
-from onceonly.sinks.kafka.wire.admin import Admin, NotAnsweredError, PutOffError
-from onceonly.sinks.kafka.wire.client import Client, limits
+from onceonly.sinks.kafka.wire import settings as kafka_settings
+from onceonly.sinks.kafka.wire.admin import Admin
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError, PutOffError
+from onceonly.sinks.kafka.wire.client import Client
 from onceonly.sinks.kafka.wire.manager import Manager
 from onceonly.sinks.kafka.wire.plain_client import PlainClient
+from onceonly.sinks.kafka.wire.settings import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,12 +205,18 @@ def test_a_client_that_does_not_come_up_says_what_befell_its_last_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Kafka-python says only that it could not bootstrap."""
-    monkeypatch.setattr(clients, "CONNECT_S", 0.3)
+    monkeypatch.setattr(kafka_settings, "CONNECT_S", 0.3)
     with pytest.raises(NotAnsweredError, match=r"Unable to bootstrap .*127\.0\.0\.1:1: .*ECONNREFUSED"):
         Client(KafkaOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}))
 
 
 # --- one client gives way to another -----------------------------------------------------------------------------
+
+
+def _by(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
+    """Have both clients go by a clock."""
+    for module in (clients, plain_clients, coordinators):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
 
 
 def _unconnected() -> Client:
@@ -220,7 +230,7 @@ def test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    _by(monkeypatch, clock)
     client = _unconnected()
     clock.now += 3600
     assert client.is_usable(), "nobody was asked"
@@ -238,7 +248,7 @@ def test_one_broker_that_was_silent_for_long_does_not_hide_that_others_have_answ
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    _by(monkeypatch, clock)
     client = _unconnected()
     began = clock.now
     clock.now += 9.9
@@ -254,8 +264,7 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(plain_clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    _by(monkeypatch, clock)
 
     class Turn:
         def __enter__(self) -> None:
@@ -278,7 +287,7 @@ def test_who_waits_for_his_turn_at_a_plain_client_was_not_left_without_an_answer
 def test_a_client_whose_brokers_answer_with_an_error_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """So they do while the topic of transactions is made; its other connections would be closed each time."""
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    _by(monkeypatch, clock)
     client = _unconnected()
     client._coordinators = {}
     failure: list[Exception] = [CoordinatorNotAvailableError("not yet")]

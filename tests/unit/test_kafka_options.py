@@ -250,6 +250,14 @@ def test_options_of_sparks_source_are_ignored_and_named() -> None:
     KafkaSink({"kafka.bootstrap.servers": "h:1", "topic": "t", "subscribe": "in", "kafka.group.id": "g"})
 
 
+@pytest.mark.parametrize(("given", "meant"), [("direct", "direct"), ("Row", "row"), ("batch", "row")])
+def test_there_are_two_producers_and_a_former_name_of_one(given: str, meant: str) -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "onceonly.producer": given}
+    assert KafkaOptions.parse(options).producer == meant
+    with pytest.raises(ConfigurationError, match="must be direct or row"):
+        KafkaOptions.parse({**options, "onceonly.producer": "java"})
+
+
 def test_no_option_of_the_producer_is_taken_for_the_consumers() -> None:
     assert not CONSUMER_OPTIONS & OPTIONS.keys()
     assert not SOURCE_OPTIONS & {name.lower() for name in OWN_OPTIONS}

@@ -25,9 +25,11 @@ from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers import pool as producers
 from onceonly.sinks.kafka.producers import transaction
 from onceonly.sinks.kafka.producers.pool import Pool, Ready
+from onceonly.sinks.kafka.producers.reach import Reach
 from onceonly.sinks.kafka.producers.transaction import StillEndingError
 from onceonly.sinks.kafka.records.record_batches import Identity
-from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, NotAnsweredError, transaction_partition
+from onceonly.sinks.kafka.wire.admin import TRANSACTION, Admin, transaction_partition
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 from onceonly.sinks.kafka.wire.client import Selector
 from onceonly.sinks.kafka.wire.end_txn import EndTxn
 
@@ -242,7 +244,7 @@ class Initialised(Pool):
 
     def __init__(self) -> None:
         super().__init__(
-            replace(CONTEXT, run=uuid.uuid4().hex), OPTIONS, Admin(OPTIONS), Admin(OPTIONS), 60_000
+            replace(CONTEXT, run=uuid.uuid4().hex), Reach(OPTIONS, Admin(OPTIONS), Admin(OPTIONS)), 60_000
         )
         self.initialised: list[str] = []
 
@@ -382,7 +384,7 @@ def test_a_worker_of_more_queries_than_it_keeps_clients_for_closes_the_one_that_
 
     def query(name: str) -> tuple[Admin, Pool]:
         options = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9092", "topic": name})
-        return worker.admin(options), worker.pool(replace(CONTEXT, query=name), options, 60_000)
+        return worker.reach(options).admin, worker.pool(replace(CONTEXT, query=name), options, 60_000)
 
     first, second = query("one"), query("two")
     assert query("one") == first
@@ -411,7 +413,8 @@ def test_an_id_whose_last_transaction_never_ends_is_left_alone_and_another_one_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     admin = Admin(OPTIONS)
-    pool, asked = Pool(replace(CONTEXT, run=uuid.uuid4().hex), OPTIONS, admin, admin, 60_000), list[str]()
+    pool = Pool(replace(CONTEXT, run=uuid.uuid4().hex), Reach(OPTIONS, admin, admin), 60_000)
+    asked = list[str]()
     stuck = ""
 
     def direct(name: str, ending_s: float) -> Any:  # noqa: ANN401  a producer that does nothing
@@ -420,7 +423,7 @@ def test_an_id_whose_last_transaction_never_ends_is_left_alone_and_another_one_i
             raise StillEndingError("It does not end")
         return object(), Identity(1, len(asked))
 
-    monkeypatch.setattr(pool, "_is_direct", True)
+    monkeypatch.setattr(pool._reach, "is_direct", lambda: True)
     monkeypatch.setattr(pool, "_direct", direct)
     first = pool.take(0)
     first.lease.give_back()

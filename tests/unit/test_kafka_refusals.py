@@ -13,7 +13,7 @@ from onceonly.sinks.kafka.producers.delivery import Topics
 from onceonly.sinks.kafka.records import compression, record_batches, refusals
 from onceonly.sinks.kafka.records.columns import rows
 from onceonly.sinks.kafka.records.refusals import Sieve, Told
-from onceonly.sinks.kafka.wire.admin import NotAnsweredError
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -13,8 +13,9 @@ from kafka.protocol.producer.transaction import EndTxnRequest
 
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.producers.transaction import init_request
-from onceonly.sinks.kafka.wire.client import Client, settings
+from onceonly.sinks.kafka.wire.client import Client
 from onceonly.sinks.kafka.wire.plain_client import PlainClient
+from onceonly.sinks.kafka.wire.settings import settings
 
 INIT_PRODUCER_ID, END_TXN = 22, 26
 NEW, OLD = 1, 2

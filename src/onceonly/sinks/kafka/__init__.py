@@ -1,4 +1,4 @@
-"""The Kafka sink: prepared by librdkafka on executors, committed by kafka-python from the driver."""
+"""The Kafka sink: rows are prepared on executors, and committed from the driver."""
 
 from onceonly.sinks.kafka.sink import KafkaSink
 

@@ -17,16 +17,17 @@ from onceonly.sinks.kafka import marker, standing
 from onceonly.sinks.kafka.prepared import Prepared
 from onceonly.sinks.kafka.producers.transaction import init_request
 from onceonly.sinks.kafka.wire import names
-from onceonly.sinks.kafka.wire.admin import (
-    COORDINATOR_CODES,
+from onceonly.sinks.kafka.wire.admin import TRANSACTION
+from onceonly.sinks.kafka.wire.answers import (
+    INVALID_TIMEOUT,
+    LEADERLESS,
     NONE,
-    NOT_YET_CODES,
-    TRANSACTION,
+    STILL_ENDING,
     NotAnsweredError,
     PutOffError,
     refuse_forbidden,
+    says_later,
 )
-from onceonly.sinks.kafka.wire.answers import LEADERLESS, STILL_ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -150,9 +151,7 @@ def _judge(admin: Admin, prepared: Prepared, answer: Any) -> Outcome:  # noqa: A
     refuse_forbidden(code, prepared.transactional_id)
     if code == NONE:
         return Committed()
-    if code in NOT_YET_CODES:
-        if code in COORDINATOR_CODES:
-            admin.forget(TRANSACTION, prepared.transactional_id)
+    if says_later(admin, TRANSACTION, prepared.transactional_id, code):
         if code == STILL_ENDING and _shows_its_token(admin, prepared):
             return AlreadyCommitted()
         return RetryLater(f"{prepared.transactional_id}: error {code}")
@@ -184,17 +183,11 @@ def fence(admin: Admin, transactional_id: str, timeout_ms: int) -> int:
     def attempt() -> int:
         code: int = admin.to_coordinator(TRANSACTION, transactional_id, request).error_code
         refuse_forbidden(code, transactional_id)
-        if code in COORDINATOR_CODES:
-            admin.forget(TRANSACTION, transactional_id)
-        if code not in {NONE, INVALID_TIMEOUT}:
+        if says_later(admin, TRANSACTION, transactional_id, code) or code not in {NONE, INVALID_TIMEOUT}:
             raise PutOffError(code)
         return code
 
     return admin.patiently(_FENCE_S, f"fencing {transactional_id}", attempt)
-
-
-INVALID_TIMEOUT = 50
-"""INVALID_TRANSACTION_TIMEOUT: above the broker's ``transaction.max.timeout.ms``."""
 
 
 def recover(admin: Admin, prefix: str) -> list[Leftover]:
@@ -206,15 +199,9 @@ def recover(admin: Admin, prefix: str) -> list[Leftover]:
 
 
 def _recover(admin: Admin, prefix: str) -> list[Leftover]:
-    from onceonly.sinks.kafka.wire.requests import ListTransactionsRequest, MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import ListTransactionsRequest, metadata
 
-    topology = admin.send(
-        MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name="__transaction_state")],
-            allow_auto_topic_creation=False,
-            max_version=9,
-        )
-    )
+    topology = admin.send(metadata(["__transaction_state"]))
     brokers = {broker.node_id for broker in topology.brokers}
     # Each broker lists the ids that it coordinates. One that is down takes its ids along unseen, unless
     # another has taken over; without permission to see the topic, this cannot be told.

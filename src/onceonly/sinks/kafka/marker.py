@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly import background
 from onceonly.errors import UnavailableError
-from onceonly.sinks.kafka.wire.admin import (
-    COORDINATOR_CODES,
-    GROUP,
-    NONE,
-    NOT_YET_CODES,
-    UNKNOWN_TOPIC,
-    PutOffError,
-    refuse_forbidden,
-)
+from onceonly.sinks.kafka.wire.admin import GROUP
+from onceonly.sinks.kafka.wire.answers import NONE, UNSTABLE, PutOffError, refuse_forbidden, says_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +28,6 @@ _SEED = "seed"
 _STABLE_S = 2.0
 _PLAIN_S = 10.0
 _NO_OFFSET = -1
-# UNSTABLE_OFFSET_COMMIT of the protocol.
-_UNSTABLE = 88
 # An answer of some 150 KB; a broker looks all groups of a request up before it answers.
 _GROUPS_A_REQUEST_MAX = 1000
 _BROKERS_MAX = 8
@@ -90,7 +81,7 @@ def is_pending(admin: Admin, group: str, topic: str) -> bool:
     """Say whether a transaction that has not ended holds a marker of the group. Raises ``NotAnsweredError``."""
     answer = admin.to_coordinator(GROUP, group, _request([group], topic, stable=True)).groups[0]
     codes = [answer.error_code, *(each.error_code for entry in answer.topics for each in entry.partitions)]
-    if _UNSTABLE in codes:
+    if UNSTABLE in codes:
         return True
     _token(admin, answer, topic)
     return False
@@ -135,8 +126,8 @@ def _former(admin: Admin, group: str) -> str:
 
     def look(*, stable: bool) -> list[str]:
         answer = admin.to_coordinator(GROUP, group, _request([group], None, stable=stable)).groups[0]
-        if any(each.error_code == _UNSTABLE for entry in answer.topics for each in entry.partitions):
-            raise PutOffError(_UNSTABLE)
+        if any(each.error_code == UNSTABLE for entry in answer.topics for each in entry.partitions):
+            raise PutOffError(UNSTABLE)
         return _tokens(admin, answer)
 
     what = f"the former marker of group {group}"
@@ -149,9 +140,9 @@ def _former(admin: Admin, group: str) -> str:
 
 
 def _all_tokens(admin: Admin, groups: str) -> list[str]:
-    from onceonly.sinks.kafka.wire.requests import ListGroupsRequest, MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import ListGroupsRequest, metadata
 
-    topology = admin.send(MetadataRequest(topics=[], allow_auto_topic_creation=False, max_version=9))
+    topology = admin.send(metadata())
 
     def of_broker(node: int) -> list[str]:
         answer = admin.send(ListGroupsRequest(max_version=2), node)
@@ -241,9 +232,9 @@ def _judge(admin: Admin, group: str, code: int, topic: str = "") -> None:
     if code == NONE:
         return
     refuse_forbidden(code, group, topic=topic)
-    if code in COORDINATOR_CODES:
-        admin.forget(GROUP, group)
-    if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
+    if says_later(
+        admin, GROUP, group, code
+    ):  # also of a topic just created, which is not known everywhere at once
         raise PutOffError(code)
     raise UnavailableError(
         f"Kafka answers error {code} for the marker of group {group}.",

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.sinks.kafka.options import MARKER_OPTION
-from onceonly.sinks.kafka.wire.answers import NONE, UNKNOWN_TOPIC, PutOffError
+from onceonly.sinks.kafka.wire.answers import (
+    NONE,
+    READ,
+    TOPIC_EXISTS,
+    UNKNOWN_TOPIC,
+    Meaning,
+    PutOffError,
+    is_allowed,
+    meaning,
+)
 
 if TYPE_CHECKING:
     from onceonly.sinks.kafka.options import KafkaOptions
@@ -22,11 +31,6 @@ log = logging.getLogger("onceonly")
 
 _PATIENCE_S = 10.0
 _CREATE_MS = 5_000
-_READ = 3  # of "authorized operations": org.apache.kafka.common.acl.AclOperation
-_UNTOLD = -(2**31)
-# Error codes of the protocol: somebody was quicker, and the topic is not known everywhere yet.
-_EXISTS = 36
-_NOT_YET = frozenset({5, 7, UNKNOWN_TOPIC, 41, 89})
 _LENGTH_MAX = 249
 
 
@@ -63,48 +67,33 @@ def choose(admin: Admin, options: KafkaOptions) -> str:
 
 def _ready(admin: Admin, name: str) -> str:
     """See that the topic is there, and may be read; make it if it is not. Gives why it cannot be had."""
-    topic = _look(admin, name)
+    from onceonly.sinks.kafka.wire.requests import metadata
+
+    # Not to be created by that: a broker would give it its usual number of partitions.
+    topic = admin.send(metadata([name], operations=True)).topics[0]
     if topic.error_code == UNKNOWN_TOPIC:
         code, message = _create(admin, name)
-        if code not in {NONE, _EXISTS}:
-            if code in _NOT_YET:
+        if code not in {NONE, TOPIC_EXISTS}:  # somebody was quicker
+            if meaning(code) is Meaning.LATER:
                 raise PutOffError(code)
             return f"it does not exist, and to make it is refused: error {code}" + (
                 f", {message}" if message else ""
             )
         raise PutOffError(UNKNOWN_TOPIC, "a topic that was just made")
-    if topic.error_code in _NOT_YET:
+    if meaning(topic.error_code) is Meaning.LATER:
         raise PutOffError(topic.error_code)
     if topic.error_code != NONE:
         return f"error {topic.error_code}"
-    operations = topic.authorized_operations
-    if isinstance(operations, int):
-        may_read = operations == _UNTOLD or bool(operations >> _READ & 1)
-    else:
-        may_read = not operations or _READ in operations
-    return "" if may_read else "it may not be read"
-
-
-def _look(admin: Admin, name: str) -> Any:  # noqa: ANN401  kafka-python is untyped
-    from onceonly.sinks.kafka.wire.requests import MetadataRequest
-
-    request = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=name)],
-        allow_auto_topic_creation=False,  # a broker would give it its usual number of partitions
-        include_topic_authorized_operations=True,
-        min_version=8,
-        max_version=9,
-    )
-    return admin.send(request).topics[0]
+    return "" if is_allowed(topic.authorized_operations, READ) else "it may not be read"
 
 
 def _create(admin: Admin, name: str) -> tuple[int, str]:
-    from onceonly.sinks.kafka.wire.requests import CreateTopicsRequest, MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import CreateTopicsRequest, metadata
 
     wanted = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=1, replication_factor=-1, assignments=[], configs=[]
     )
-    controller = admin.send(MetadataRequest(topics=[], max_version=9)).controller_id
+    controller = admin.send(metadata()).controller_id
     request = CreateTopicsRequest(
         topics=[wanted], timeout_ms=_CREATE_MS, validate_only=False, min_version=4, max_version=5
     )

@@ -20,7 +20,9 @@ MARKER_OPTION = "onceonly.marker.topic"
 PRODUCER_OPTION = "onceonly.producer"
 TOKEN_OPTION = "onceonly.token.provider"  # noqa: S105  a name
 TOKEN_CONFIG_OPTION = "onceonly.token.config"  # noqa: S105  as above
-BY_DIRECT, BY_BATCH, BY_ROW = "direct", "batch", "row"
+BY_DIRECT, BY_ROW = "direct", "row"
+_BY_ROW_TOO = "batch"
+"""What a producer was called that gave whole batches to librdkafka."""
 OWN_OPTIONS = {
     "topic": "the topic of all rows; without it, a column 'topic' gives each row's",
     "includeheaders": "accepted, no effect: as in Spark's own sink, a column 'headers' is written "
@@ -29,9 +31,9 @@ OWN_OPTIONS = {
     MARKER_OPTION: "the topic whose partition 0 the markers name; default `{prefix}.markers`, which is made where it "
     "is not there, and the option topic where that is refused",
     behind.OPTION: behind.DOC,
-    PRODUCER_OPTION: f"{BY_DIRECT}: record batches are made out of Arrow's memory and sent as they are, the default in "
-    f"transactions; {BY_BATCH}: librdkafka takes the rows out of Arrow's memory, the default at least once; {BY_ROW}: "
-    "librdkafka takes one Python object a row. What cannot be had here gives way to the next",
+    PRODUCER_OPTION: f"{BY_DIRECT}, the default: record batches are made out of Arrow's memory and sent as they are; "
+    f"{BY_ROW}: librdkafka takes one Python object a row, several times more slowly, also where what the first needs "
+    f"cannot be had; {_BY_ROW_TOO}: another name of {BY_ROW}",
     TOKEN_OPTION: "with kafka.sasl.mechanism=OAUTHBEARER: package.module:function, which driver and executors "
     "call with a dict of settings, and which gives (token, Unix time of its expiry), and a dict of extensions behind "
     "them if it wants; "
@@ -177,9 +179,9 @@ class KafkaOptions:
                 f"The option {PREFIX_OPTION} is empty.", next_step="leave it out or give it a name"
             )
         producer = own.get(PRODUCER_OPTION, BY_DIRECT).strip().lower()
-        if producer not in {BY_DIRECT, BY_BATCH, BY_ROW}:
+        if producer not in {BY_DIRECT, BY_ROW, _BY_ROW_TOO}:
             raise ConfigurationError(
-                f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_DIRECT}, {BY_BATCH} or {BY_ROW}.",
+                f"The option {PRODUCER_OPTION} is {producer!r}, and must be {BY_DIRECT} or {BY_ROW}.",
                 next_step="leave it out",
             )
         if_behind = own.get(behind.OPTION, behind.STOP).strip().lower()
@@ -199,7 +201,7 @@ class KafkaOptions:
             marker_is_given=bool(own.get(MARKER_OPTION)),
             transaction_timeout_ms=None if timeout is None else int(timeout),
             max_block_ms=int(read.pop("max.block.ms", "60000")),
-            producer=producer,
+            producer=BY_DIRECT if producer == BY_DIRECT else BY_ROW,
             ignored=tuple(sorted(ignored)),
             goes_on_behind=if_behind == behind.GO_ON,
             request_bytes_max=int(read.get("max.request.size", _REQUEST_BYTES)),

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.prepared import read_places
-from onceonly.sinks.kafka.wire.admin import NONE, TRANSACTION, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
-from onceonly.sinks.kafka.wire.answers import LEADERLESS
+from onceonly.sinks.kafka.wire.admin import TRANSACTION
+from onceonly.sinks.kafka.wire.answers import (
+    ID_NOT_FOUND,
+    LEADERLESS,
+    NONE,
+    TOPIC_FORBIDDEN,
+    UNKNOWN_TOPIC,
+    PutOffError,
+    refuse_forbidden,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,10 +37,7 @@ log = logging.getLogger("onceonly")
 
 ONGOING = "Ongoing"
 """The only state in which a transaction can still be committed: org.apache.kafka TransactionState.ONGOING."""
-# TRANSACTIONAL_ID_NOT_FOUND of the protocol: the id has expired, or the broker has lost it.
-NOT_FOUND = 105
 
-_FORBIDDEN = 29
 _OFFSETS = "__consumer_offsets"
 _NOT_OPEN = -1
 # A broker may be late to know a topic.
@@ -46,14 +51,14 @@ Places = dict[tuple[str, int], int]
 def describe(admin: Admin, transactional_id: str) -> Any:  # noqa: ANN401  kafka-python is untyped
     """Ask the coordinator of an id what it shows of it; for people, and where no proof is needed. Any process.
 
-    ``error_code`` of the answer is 0 or ``NOT_FOUND``. Raises ``NotAnsweredError``, ``ConfigurationError``.
+    ``error_code`` of the answer is 0 or ``ID_NOT_FOUND``. Raises ``NotAnsweredError``, ``ConfigurationError``.
     """
     from onceonly.sinks.kafka.wire.requests import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     state = admin.to_coordinator(TRANSACTION, transactional_id, request).transaction_states[0]
     refuse_forbidden(state.error_code, transactional_id)
-    if state.error_code not in {NONE, NOT_FOUND}:
+    if state.error_code not in {NONE, ID_NOT_FOUND}:
         admin.forget(TRANSACTION, transactional_id)
         raise PutOffError(state.error_code)
     return state
@@ -123,7 +128,7 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
             for place, answer in _ask(admin, leader, some).items():
                 if answer.error_code == NONE:
                     starts[place] = _start(answer, prepared)
-                elif answer.error_code == _FORBIDDEN:
+                elif answer.error_code == TOPIC_FORBIDDEN:
                     forbidden.add(place[0])
                 elif answer.error_code != UNKNOWN_TOPIC:
                     raise PutOffError(answer.error_code, f"topic {place[0]}, partition {place[1]}")
@@ -145,16 +150,13 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
 
 def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
     """Deal partitions out to their leaders; those of topics that are not known go nowhere."""
-    from onceonly.sinks.kafka.wire.requests import MetadataRequest
+    from onceonly.sinks.kafka.wire.requests import metadata
 
     wanted = set(places)
-    topics = [
-        MetadataRequest.MetadataRequestTopic(name=name) for name in sorted({name for name, _ in wanted})
-    ]
-    answer = admin.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False, max_version=9))
+    answer = admin.send(metadata(sorted({name for name, _ in wanted})))
     leaders: dict[int, list[tuple[str, int]]] = {}
     for topic in answer.topics:
-        if topic.error_code not in {NONE, UNKNOWN_TOPIC, _FORBIDDEN}:
+        if topic.error_code not in {NONE, UNKNOWN_TOPIC, TOPIC_FORBIDDEN}:
             raise PutOffError(topic.error_code, f"topic {topic.name}")
         for each in topic.partitions:
             place = (topic.name, each.partition_index)

@@ -6,7 +6,7 @@ import time
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onceonly.errors import (
     ConfigurationError,
@@ -26,7 +26,13 @@ from onceonly.sinks.kafka.producers.pool import this_worker
 from onceonly.sinks.kafka.records import named_partitions, refusals
 from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
 from onceonly.sinks.kafka.records.record_batches import BATCH_BYTES as EMPTY_BATCH_BYTES
-from onceonly.sinks.kafka.wire.answers import refuse_forbidden
+from onceonly.sinks.kafka.wire.answers import (
+    GROUP_FORBIDDEN,
+    ID_FORBIDDEN,
+    Meaning,
+    meaning,
+    refuse_forbidden,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,15 +41,10 @@ if TYPE_CHECKING:
 
     from onceonly.ports import Refused, WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.producers.pool import Pool, Producer, Ready
+    from onceonly.sinks.kafka.producers.pool import Pool, Ready
+    from onceonly.sinks.kafka.producers.reach import Producer
 
-# KafkaError codes: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE and rd_kafka's own _QUEUE_FULL.
-_TOO_LARGE = 10
-_INVALID_RECORD = 87
-_GROUP_FORBIDDEN, _ID_FORBIDDEN = 30, 53
 _CLUSTER_S = 10.0
-# Of a transaction that is open no more: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED, rd_kafka's _FENCED.
-_ENDED = frozenset({47, 48, 90, -144})
 
 
 def expect(context: WriteContext, options: KafkaOptions) -> None:
@@ -54,7 +55,7 @@ def expect(context: WriteContext, options: KafkaOptions) -> None:
             context,
             partial(
                 marker.read_once,
-                this_worker().admin(options),
+                this_worker().reach(options).admin,
                 _group(context, options),
                 _marker_topic(context, options),
             ),
@@ -85,10 +86,14 @@ class PlainWrite:
         self.context = context
         self.options = options
         self.rows = 0
+        self._reach = this_worker().reach(options)
         self._timeout_s = options.delivery_timeout_ms / 1000
-        self.producer = self._take_producer()
-        self._mark = self.producer.failures.begin()
-        self._sieve = refusals.sieve(options, this_worker().told(options)) if context.gives_back else None
+        self._released = False
+        self._sieve = refusals.sieve(options, self._reach.told) if context.gives_back else None
+        try:
+            self.producer = self._take_producer()
+        except import_confluent().KafkaException as error:
+            self._raise_failure(Failure(error.args[0]))
 
     @property
     def name(self) -> str:
@@ -112,9 +117,7 @@ class PlainWrite:
     def _produce(self, batch: pa.RecordBatch) -> None:
         try:
             named_partitions.refuse_unknown(batch, self.options.topic, self.rows, self._partitions)
-            self.producer.write(
-                batch, self.options.topic, self.rows, mark=self._mark, wait_s=self.options.max_block_ms / 1000
-            )
+            self.producer.write(batch, self.options.topic, self.rows, wait_s=self.options.max_block_ms / 1000)
         except BufferError as error:
             why = f": {error}" if str(error) else ", and no broker has said why"
             raise WriteFailedError(
@@ -130,18 +133,18 @@ class PlainWrite:
     def pre_commit(self) -> Handle | None:
         """Wait until every row is acknowledged by all in-sync replicas."""
         self._flush()
+        self._released = True
+        self._reach.keep_plain(self.producer)
         return None
 
     def discard(self) -> None:
-        """Drop what is still buffered, so that the next attempt does not wait for it.
-
-        The next one takes another producer: what a late attempt drops must not be its rows.
-        """
-        self._give_up()
-        self.producer.purge()
+        """Drop what is still buffered, so that the next attempt does not wait for it; that one has another producer."""
+        if not self._released:
+            self._released = True
+            self.producer.close()
 
     def _partitions(self, topic: str, at_least: int) -> int:
-        topics, admin = this_worker().topics(self.options), this_worker().rows(self.options)
+        topics, admin = self._reach.topics, self._reach.rows
         wait_s = self.options.max_block_ms / 1000
         count = len(admin.patiently(wait_s, f"topic {topic}", lambda: topics.leaders(topic)))
         if count < at_least:
@@ -150,11 +153,7 @@ class PlainWrite:
         return count
 
     def _take_producer(self) -> Producer:
-        return this_worker().plain_producer(self.options)
-
-    def _give_up(self) -> None:
-        """This producer is not used again."""
-        this_worker().forget_plain_producer(self.options)
+        return self._reach.take_plain()
 
     def _flush(self) -> None:
         try:
@@ -163,7 +162,6 @@ class PlainWrite:
             self._raise_failure(Failure(error.args[0]))
         self._raise_failed()
         if left:
-            self._give_up()
             trouble = self.producer.failures.trouble()
             why = f": {trouble}" if trouble else ", and no broker has said why"
             raise WriteFailedError(
@@ -172,15 +170,12 @@ class PlainWrite:
             )
 
     def _raise_failed(self) -> None:
-        failure = self.producer.failures.first(self._mark)
-        if failure is not None:
-            self._raise_failure(failure)
+        if self.producer.failures.first is not None:
+            self._raise_failure(self.producer.failures.first)
 
-    def _raise_failure(self, failure: Failure) -> None:
+    def _raise_failure(self, failure: Failure) -> NoReturn:
         error = failure.error
-        if error.fatal():
-            self._give_up()
-        if error.code() in {_TOO_LARGE, _INVALID_RECORD}:
+        if meaning(error.code()) in {Meaning.TOO_LARGE, Meaning.REFUSED}:
             self._refuse_row(failure)
         # What only a person can mend is not for a restart.
         self._refuse_forbidden(error.code())
@@ -189,7 +184,7 @@ class PlainWrite:
             next_step="Spark runs the task again; if it goes on, look at the brokers' logs",
         )
 
-    def _refuse_row(self, failure: Failure) -> None:
+    def _refuse_row(self, failure: Failure) -> NoReturn:
         ours, batch_bytes = (
             self.options.record_bytes_max,
             int(self.options.client.get("batch.size", BATCH_BYTES)),
@@ -204,7 +199,7 @@ class PlainWrite:
         # As it is stored, alone in a batch, where it has no headers.
         stored = size + RECORD_BYTES_MAX + EMPTY_BATCH_BYTES
         is_the_row = failure.is_alone or size > ours or stored > (limit or batch_bytes // 2)
-        if failure.error.code() != _TOO_LARGE or is_the_row:
+        if is_the_row or meaning(failure.error.code()) is Meaning.REFUSED:
             raise RecordRefusedError(
                 f"{self.name}: a row of {size} bytes is refused ({failure.error.str()}); the limits are "
                 f"kafka.max.request.size, {ours}, and max.message.bytes of the topic, {of_topic}, which counts "
@@ -242,11 +237,10 @@ class TransactionalWrite(PlainWrite):
         self._group = _group(context, options)
         # Before anything is begun: the token that ours will replace is half of a proof of loss.
         self._predecessor = self._pool.expected(context) or marker.read_or_seed(
-            this_worker().admin(options), self._group, self._marker_topic
+            this_worker().reach(options).admin, self._group, self._marker_topic
         )
         _refuse_older_checkpoint(context, marker.epoch_of(self._predecessor))
         self._ready: Ready = self._pool.take(context.epoch)
-        self._released = False
         self._began = time.monotonic()
         self._marking: Future[None] = Future()
         self._marking.set_result(None)
@@ -302,12 +296,8 @@ class TransactionalWrite(PlainWrite):
     def _take_producer(self) -> Producer:
         return self._ready.producer
 
-    def _give_up(self) -> None:
-        pass  # it carries no second transaction anyway
-
-    def _raise_failure(self, failure: Failure) -> None:
-        code = failure.error.code()
-        if code in _ENDED:
+    def _raise_failure(self, failure: Failure) -> NoReturn:
+        if meaning(failure.error.code()) is Meaning.ENDED:
             lived_s = time.monotonic() - self._began
             what = f"{self.name}: {failure.error.name()} after {lived_s:.1f} s"
             if lived_s * 1000 >= self._timeout_ms:
@@ -335,7 +325,7 @@ class TransactionalWrite(PlainWrite):
         self._ready.lease.give_back()
 
     def _refuse_forbidden(self, code: int) -> None:
-        things = {_GROUP_FORBIDDEN: self._group, _ID_FORBIDDEN: self._ready.transactional_id}
+        things = {GROUP_FORBIDDEN: self._group, ID_FORBIDDEN: self._ready.transactional_id}
         refuse_forbidden(code, things.get(code, self.options.topic or "the topics of its rows"))
 
     def _call(self, method: Any, *arguments: Any) -> None:  # noqa: ANN401
@@ -365,7 +355,7 @@ def _group(context: WriteContext, options: KafkaOptions) -> str:
 
 def _require_cluster(context: WriteContext, options: KafkaOptions) -> None:
     """Refuse to write where this machine's names lead to another cluster than the driver's."""
-    admin = this_worker().admin(options)
+    admin = this_worker().reach(options).admin
     found = admin.patiently(_CLUSTER_S, "cluster id", lambda: admin.cluster_id)
     if found != context.facts["cluster_id"]:
         raise ConfigurationError(

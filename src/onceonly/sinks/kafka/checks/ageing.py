@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from onceonly import background
 from onceonly.errors import UnavailableError
 from onceonly.sinks.kafka.prepared import Prepared
-from onceonly.sinks.kafka.standing import NOT_FOUND, describe, fallen, is_open
+from onceonly.sinks.kafka.standing import describe, fallen, is_open
+from onceonly.sinks.kafka.wire.answers import ID_NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ def _why(admin: Admin, prepared: Prepared, timeout_s: float, age_s: float, deadl
             next_step="see that the brokers are not overloaded; the query may be restarted",
         )
     state = admin.patiently(left_s, f"description of {name}", lambda: describe(admin, name))
-    if state.error_code == NOT_FOUND:
+    if state.error_code == ID_NOT_FOUND:
         return f"{name} is not known to Kafka any more"
     if not is_open(state, prepared):
         return f"{name} is not open any more: Kafka shows {state.transaction_state}"

@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.sinks.kafka import marker, marker_topic
-from onceonly.sinks.kafka.checks.topic_ids import spelled_id, topics_request
-from onceonly.sinks.kafka.committer import INVALID_TIMEOUT, fence
+from onceonly.sinks.kafka.checks.topic_ids import spelled_id
+from onceonly.sinks.kafka.committer import fence
 from onceonly.sinks.kafka.options import TRANSACTION_TIMEOUT_MS
 from onceonly.sinks.kafka.records.columns import check_columns
 from onceonly.sinks.kafka.records.refusals import limit_of
-from onceonly.sinks.kafka.wire.admin import GROUP, NONE, UNKNOWN_TOPIC, PutOffError, refuse_forbidden
-from onceonly.sinks.kafka.wire.answers import TOPIC_FORBIDDEN
+from onceonly.sinks.kafka.wire.admin import GROUP
+from onceonly.sinks.kafka.wire.answers import (
+    GROUP_FORBIDDEN,
+    INVALID_TIMEOUT,
+    INVALID_TOPIC,
+    NONE,
+    READ,
+    TOPIC_FORBIDDEN,
+    UNKNOWN_TOPIC,
+    WRITE,
+    PutOffError,
+    is_allowed,
+    refuse_forbidden,
+)
 
 if TYPE_CHECKING:
     from onceonly.ports import QueryContext
@@ -24,9 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _PATIENCE_S = 10.0
-# Bits of "authorized operations": org.apache.kafka.common.acl.AclOperation.
-_READ, _WRITE = 3, 4
-_UNTOLD = -(2**31)  # the broker did not say
 
 Facts = dict[str, str | int]
 
@@ -83,10 +92,9 @@ def _check_internal_topics(admin: Admin, settings: dict[str, str]) -> None:
     """
 
     def attempt() -> Any:  # noqa: ANN401  kafka-python is untyped
-        from onceonly.sinks.kafka.wire.requests import MetadataRequest
+        from onceonly.sinks.kafka.wire.requests import metadata
 
-        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in _INTERNAL]
-        return admin.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False, max_version=9))
+        return admin.send(metadata(_INTERNAL))
 
     answer = admin.patiently(_PATIENCE_S, "internal topics", attempt)
     absent = {topic.name for topic in answer.topics if topic.error_code == UNKNOWN_TOPIC}
@@ -105,20 +113,14 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
 
     One that holds markers must be readable instead: an offset is committed by who may read what it is of.
     """
+    of_markers = name if holds_markers else ""
 
     def attempt(*, create: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
-        from onceonly.sinks.kafka.wire.requests import MetadataRequest
+        from onceonly.sinks.kafka.wire.requests import metadata
 
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name)],
-            allow_auto_topic_creation=create,
-            include_topic_authorized_operations=True,
-            min_version=8,
-            max_version=9,
-        )
-        topic = admin.send(request).topics[0]
-        refuse_forbidden(topic.error_code, name, topic=name if holds_markers else "")
-        if topic.error_code not in {NONE, UNKNOWN_TOPIC, 17}:
+        topic = admin.send(metadata([name], create=create, operations=True)).topics[0]
+        refuse_forbidden(topic.error_code, name, topic=of_markers)
+        if topic.error_code not in {NONE, UNKNOWN_TOPIC, INVALID_TOPIC}:
             raise PutOffError(topic.error_code)
         return topic
 
@@ -140,10 +142,8 @@ def _check_topic(admin: Admin, name: str, *, holds_markers: bool = False) -> Non
         raise ConfigurationError(
             f"Topic {name} {wrong}.", next_step=f"create it: kafka-topics.sh --create --topic {name}"
         )
-    if holds_markers:
-        _check_operation(topic.authorized_operations, _READ, TOPIC_FORBIDDEN, name, topic=name)
-    else:
-        _check_operation(topic.authorized_operations, _WRITE, TOPIC_FORBIDDEN, name)
+    if not is_allowed(topic.authorized_operations, READ if holds_markers else WRITE):
+        refuse_forbidden(TOPIC_FORBIDDEN, name, topic=of_markers)
 
 
 def topic_id(admin: Admin, name: str) -> str:
@@ -153,7 +153,9 @@ def topic_id(admin: Admin, name: str) -> str:
     """
 
     def attempt() -> str:
-        topic = admin.send(topics_request([name], create=False)).topics[0]
+        from onceonly.sinks.kafka.wire.requests import metadata
+
+        topic = admin.send(metadata([name])).topics[0]
         refuse_forbidden(topic.error_code, name)
         if topic.error_code != NONE:
             raise PutOffError(topic.error_code)
@@ -165,17 +167,6 @@ def topic_id(admin: Admin, name: str) -> str:
 def _creates_topics(admin: Admin) -> bool:
     # Not told without DESCRIBE_CONFIGS; then the time-out tells.
     return _broker_settings(admin).get("auto.create.topics.enable", "true") == "true"
-
-
-def _check_operation(operations: Any, operation: int, code: int, thing: str, *, topic: str = "") -> None:  # noqa: ANN401
-    """Refuse if the broker says which operations are allowed, and this one is not among them."""
-    if isinstance(operations, int):
-        told = operations != _UNTOLD
-        allowed = bool(operations >> operation & 1)
-    else:
-        told, allowed = bool(operations), operation in (operations or ())
-    if told and not allowed:
-        refuse_forbidden(code, thing, topic=topic)
 
 
 def _check_group(admin: Admin, group: str) -> None:
@@ -193,16 +184,17 @@ def _check_group(admin: Admin, group: str) -> None:
         return answer
 
     answer = admin.patiently(_PATIENCE_S, f"group {group}", attempt)
-    _check_operation(answer.authorized_operations, _READ, 30, group)
+    if not is_allowed(answer.authorized_operations, READ):
+        refuse_forbidden(GROUP_FORBIDDEN, group)
 
 
 def _broker_settings(admin: Admin) -> dict[str, str]:
     """Read some settings of a broker; empty where this user may not see them."""
 
     def attempt() -> dict[str, str]:
-        from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest, MetadataRequest
+        from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest, metadata
 
-        node = admin.send(MetadataRequest(topics=[], max_version=9)).brokers[0].node_id
+        node = admin.send(metadata()).brokers[0].node_id
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsRequest.DescribeConfigsResource(

@@ -12,24 +12,13 @@ from typing import TYPE_CHECKING, Any
 from onceonly.sinks.kafka.wire.answers import NONE, UNKNOWN_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from onceonly.sinks.kafka.wire.admin import Admin
 
 _PATIENCE_S = 10.0
 TOPICS_MAX = 64
 """Of so many topics a handle has the ids; of more, none. A link holds all handles of its epoch."""
-
-
-def topics_request(names: Iterable[str], *, create: bool) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Return a request for what a cluster says of topics, their ids among it. Pure."""
-    from uuid import UUID
-
-    from onceonly.sinks.kafka.wire.requests import MetadataRequest
-
-    # By name; the id of zeros says so.
-    wanted = [MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name) for name in names]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=create, min_version=10, max_version=12)
 
 
 def spelled_id(topic: Any) -> str:  # noqa: ANN401  kafka-python is untyped
@@ -54,7 +43,9 @@ def changed(admin: Admin, ids: Mapping[str, str]) -> list[str]:
     """
 
     def attempt() -> list[str]:
-        topics = admin.send(topics_request(sorted(ids), create=False)).topics
+        from onceonly.sinks.kafka.wire.requests import metadata
+
+        topics = admin.send(metadata(sorted(ids))).topics
         gone = [each.name for each in topics if each.error_code == UNKNOWN_TOPIC]
         there = [each for each in topics if each.error_code == NONE]
         return sorted([*gone, *(each.name for each in there if spelled_id(each) != ids[each.name])])

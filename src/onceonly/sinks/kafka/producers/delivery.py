@@ -14,13 +14,21 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onceonly.sinks.kafka.checks.topic_ids import spelled_id, topics_request
+from onceonly.sinks.kafka.checks.topic_ids import spelled_id
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.producers.failures import Failure
 from onceonly.sinks.kafka.records import columns, record_batches
 from onceonly.sinks.kafka.records.fields import Fields
-from onceonly.sinks.kafka.wire.admin import NONE, UNKNOWN_TOPIC, NotAnsweredError, PutOffError, ThrottledError
-from onceonly.sinks.kafka.wire.answers import LEADERLESS, is_retriable
+from onceonly.sinks.kafka.wire.answers import (
+    LEADERLESS,
+    NONE,
+    UNKNOWN_TOPIC,
+    Meaning,
+    NotAnsweredError,
+    PutOffError,
+    ThrottledError,
+    meaning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,12 +39,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.records.record_batches import Codec, Identity, Sealed
     from onceonly.sinks.kafka.wire.admin import Admin
 
-# Error codes of the protocol: org.apache.kafka.common.protocol.Errors.
-TOO_LARGE = 10
-_TOO_MANY = 18
-_DUPLICATE = 46
-# Of a producer that somebody else has replaced.
-_FENCED = frozenset({47, 90})
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 1.0
 _NO_LEADER = -1
@@ -110,9 +112,11 @@ class Topics:
         return self._ids.get(name, "")
 
     def _ask(self, name: str) -> list[int]:
-        topic = self._admin.send(topics_request([name], create=True)).topics[0]
+        from onceonly.sinks.kafka.wire.requests import metadata
+
+        topic = self._admin.send(metadata([name], create=True)).topics[0]
         if topic.error_code != NONE:
-            if is_retriable(topic.error_code):
+            if meaning(topic.error_code) is Meaning.LATER:
                 raise PutOffError(topic.error_code, f"topic {name}")
             kafka = import_confluent()
             raise kafka.KafkaException(kafka.KafkaError(topic.error_code))
@@ -139,7 +143,7 @@ class Delivery:
         admin: Admin,
         topics: Topics,
         *,
-        transactional_id: str,
+        transactional_id: str | None,
         by: Identity,
         codec: Codec,
         request_bytes: int,
@@ -270,6 +274,7 @@ class Delivery:
                     sequence=queue.sequence,
                     time_ms=time_ms,
                     codec=self._codec,
+                    in_transaction=self._transactional_id is not None,
                 )
             sealed.setdefault(queue.topic, []).append((queue.partition, queue.sealed))
         request = Produce(sealed, transactional_id=self._transactional_id, timeout_ms=self._request_ms)
@@ -311,8 +316,8 @@ class Delivery:
 
     def _judge(self, queue: Queue, answer: Any) -> None:  # noqa: ANN401  kafka-python is untyped
         code: int = answer.error_code
-        batch = queue.waiting[0]
-        if code in {NONE, _DUPLICATE}:
+        batch, found = queue.waiting[0], meaning(code)
+        if found in {Meaning.DONE, Meaning.KNOWN}:
             queue.waiting.popleft()
             queue.sealed = None
             if not queue.sequence and queue.start < 0:
@@ -320,12 +325,12 @@ class Delivery:
             queue.sequence = record_batches.next_sequence(queue.sequence, batch.count)
             queue.pause_s, queue.not_before, queue.trouble, self._silence = _PAUSE_S, 0.0, None, ""
             self.bytes -= batch.size
-        elif code in {TOO_LARGE, _TOO_MANY} and batch.count > 1:
+        elif found is Meaning.TOO_LARGE and batch.count > 1:
             self.limits[queue.topic] = min(self.limits.get(queue.topic, batch.size), batch.size // 2)
             queue.waiting.popleft()
             queue.sealed = None
             queue.waiting.extendleft(reversed(_halves(batch)))
-        elif is_retriable(code):
+        elif found in {Meaning.LATER, Meaning.ELSEWHERE}:
             self._put_off(queue, code)
         else:
             self._fail(queue, code, [each.batch_index for each in answer.record_errors or ()])
@@ -348,7 +353,7 @@ class Delivery:
         if places or batch.count == 1:
             key, value, headers = _rows(batch)[places[0] if places else 0]
             size = columns.size((queue.topic, value, key, queue.partition, headers))
-        error = import_confluent().KafkaError(code, fatal=code in _FENCED)
+        error = import_confluent().KafkaError(code, fatal=meaning(code) is Meaning.ENDED)
         self.failure = Failure(error, size, is_alone=batch.count == 1)
 
 

@@ -1,7 +1,8 @@
 """A producer that makes the record batches itself, out of Arrow's memory, and sends them as they are. Executor.
 
-librdkafka keeps an entry for each row and copies it twice; here a row is a few bytes in numpy's arrays (ADR 11). It
-writes in transactions only, and one of them: then whatever goes wrong for good costs one attempt, which Spark repeats.
+librdkafka keeps an entry for each row and copies it twice; here a row is a few bytes in numpy's arrays (ADR 11).
+Whatever goes wrong for good costs one attempt, which Spark repeats. In a transaction, nobody sees what it has sent; at
+least once, its rows may be there, and its producer id is not used again.
 """
 
 from __future__ import annotations
@@ -14,33 +15,31 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from onceonly.sinks.kafka.options import BATCH_BYTES
 from onceonly.sinks.kafka.producers.confluent import import_confluent
-from onceonly.sinks.kafka.producers.delivery import TOO_LARGE, Delivery
+from onceonly.sinks.kafka.producers.delivery import Delivery
 from onceonly.sinks.kafka.producers.failures import Failure, Failures
 from onceonly.sinks.kafka.producers.transaction import Transaction, take_id
 from onceonly.sinks.kafka.records import columns, compression, partitioner, record_batches
-from onceonly.sinks.kafka.records.fields import Fields, spelled
 from onceonly.sinks.kafka.records.open_batches import OpenBatches
 from onceonly.sinks.kafka.wire import names
-from onceonly.sinks.kafka.wire.admin import NotAnsweredError
+from onceonly.sinks.kafka.wire.answers import TOO_LARGE, NotAnsweredError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.producers.delivery import Topics
+    from onceonly.sinks.kafka.producers.reach import Reach
     from onceonly.sinks.kafka.producers.transaction import Sent
-    from onceonly.sinks.kafka.records.open_batches import Dealt
+    from onceonly.sinks.kafka.records.fields import Fields
+    from onceonly.sinks.kafka.records.open_batches import Dealt, Place
     from onceonly.sinks.kafka.records.record_batches import Identity
-    from onceonly.sinks.kafka.wire.admin import Admin
 
     Numbers = npt.NDArray[np.int64]
 
-_BATCH_BYTES = "1000000"
 _REQUEST_MS_MAX = 30_000
 # The first that casts binaries to views.
 _ARROW_MIN = 18
@@ -80,37 +79,25 @@ class _Offset:
 
 
 class DirectProducer:
-    """One transaction's producer, in one thread.
+    """The producer of one transaction, or, without an id, of one attempt after the other. In one thread."""
 
-    It uses what its process keeps: connections, ``rows`` for rows and ``admin`` for all else, and what is known of
-    ``topics``.
-    """
-
-    def __init__(
-        self,
-        admin: Admin,
-        rows: Admin,
-        topics: Topics,
-        options: KafkaOptions,
-        transactional_id: str,
-        timeout_ms: int,
-    ) -> None:
-        self._admin = admin
-        self._rows = rows
+    def __init__(self, reach: Reach, transactional_id: str | None, timeout_ms: int) -> None:
+        options = reach.options
+        self._admin = reach.admin
+        self._rows = reach.rows
+        self._topics = reach.topics
+        # The most bytes of a batch for a topic that rows name, where that is known.
+        self._limit_of = reach.told.limit if options.topic is None else None
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._topics = topics
         self._request_ms = min(int(options.client.get("socket.timeout.ms", _REQUEST_MS_MAX)), timeout_ms)
         self._record_bytes = options.record_bytes_max
         self._request_bytes = options.request_bytes_max
-        self._batch_bytes = min(int(options.client.get("batch.size", _BATCH_BYTES)), self._record_bytes)
+        self._batch_bytes = min(int(options.client.get("batch.size", BATCH_BYTES)), self._record_bytes)
         self._buffer_bytes = int(options.client["queue.buffering.max.kbytes"]) * 1024
-        level = options.client.get("compression.level")
-        self._codec = compression.codec(
-            options.client.get("compression.type", "none"), None if level is None else int(level)
-        )
-        self._topic: str | None = None
-        self._mark = 0
+        self._codec = compression.codec_of(options.client)
+        self._topic = options.topic
+        self._transaction: Transaction | None = None
         self._offset: _Offset | None = None
         # Batches that no records were made of so far, and the number of their first row in the slot.
         self._gathered: list[pa.RecordBatch] = []
@@ -118,32 +105,21 @@ class DirectProducer:
         # Rows without keys go to one partition of their topic after the other, a batch of Arrow's each.
         self._turns: dict[str, int] = {}
         self._first_turn = random.randrange(1 << 16)  # noqa: S311  to spread load
+        # Of the next row of each partition that a former attempt has written to.
+        self._sequences: dict[Place, int] = {}
         self.failures = Failures()
-        self.limit_of: Callable[[str], int | None] | None = None
-        """Gives the most bytes of a batch for a topic that rows name, where that is known."""
 
-    def connect(self, topic: str | None, timeout_s: float) -> None:
+    def connect(self) -> None:
         """Ask for the topic's metadata where it is not known, best effort."""
-        del timeout_s  # kafka-python's own bounds it
         with contextlib.suppress(NotAnsweredError, import_confluent().KafkaException):
-            if topic is not None:
-                self._topics.leaders(topic)
+            if self._topic is not None:
+                self._topics.leaders(self._topic)
 
-    def init_transactions(self, timeout_s: float, ending_s: float = math.inf) -> Identity:
-        """Take the transactional id. Raises as ``take_id`` does."""
-        by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s, ending_s)
-        self._by = by
-        self._delivery = Delivery(
-            self._rows,
-            self._topics,
-            transactional_id=self._transactional_id,
-            by=by,
-            codec=self._codec,
-            request_bytes=self._request_bytes,
-            request_ms=self._request_ms,
-        )
-        self._batches = OpenBatches(self._delivery, self._batch_bytes)
-        return by
+    def take_id(self, timeout_s: float, ending_s: float = math.inf) -> Identity:
+        """Take the transactional id, or draw a producer id. Raises as ``transaction.take_id`` does."""
+        self._by = take_id(self._admin, self._transactional_id, self._timeout_ms, timeout_s, ending_s)
+        self._open()
+        return self._by
 
     def begin_transaction(self, group: str) -> None:
         """Begin, for rows that are there; ``group`` is whose offset will be in it.
@@ -151,24 +127,40 @@ class DirectProducer:
         The request goes out that opens it: from then on a sweep finds it, and fences an attempt that sleeps. The answer
         is not waited for here.
         """
+        assert self._transactional_id is not None  # noqa: S101  the pool gives it one
         self._transaction = Transaction(self._admin, self._transactional_id, self._by, group)
         self._transaction.add_group()
 
-    def write(
-        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
-    ) -> None:
+    def again(self) -> None:
+        """Go on with another attempt, when all rows of the one before are acknowledged; not in a transaction."""
+        self._sequences |= {place: queue.sequence for place, queue in self._batches.queues.items()}
+        self._open()
+
+    def _open(self) -> None:
+        self._delivery = Delivery(
+            self._rows,
+            self._topics,
+            transactional_id=self._transactional_id,
+            by=self._by,
+            codec=self._codec,
+            request_bytes=self._request_bytes,
+            request_ms=self._request_ms,
+        )
+        self._batches = OpenBatches(self._delivery, self._batch_bytes, self._sequences)
+
+    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, *, wait_s: float) -> None:
         """Take the rows of a batch, in its order, and send batches that are full; ends early with a ``failure``.
 
         Raises ``BufferError`` if more than the buffer holds stays unacknowledged for ``wait_s``,
         ``RecordRefusedError`` for a malformed row, ``UnavailableError`` for a topic that does not show itself so long.
         """
-        self._mark, self._topic = mark, topic
+        self._topic = topic
         if not self._gathered:
             self._first = first
         # What the rows before it have opened is most often answered by now.
         with self._noted():
             self._settle(time.monotonic() + wait_s)
-        if self.failures.first(mark) is not None:
+        if self.failures.first is not None:
             return
         batch = batch.select([name for name in batch.schema.names if name in columns.NAMES])
         is_simple = set(batch.schema.names) <= _SIMPLE
@@ -184,14 +176,14 @@ class DirectProducer:
                 with self._noted():
                     self._encode(wait_s)
                     self._bound(wait_s)
-                if self.failures.first(self._mark) is not None:
+                if self.failures.first is not None:
                     return
 
     def flush(self, timeout_s: float) -> int:
         """Wait until every row is acknowledged or failed; gives how many are neither. The offset goes beside them."""
         try:
             left = self._flush(timeout_s)
-            if not left and self.failures.first(self._mark) is None:
+            if not left and self.failures.first is None:
                 self._end_offset()
         finally:
             if self._offset is not None and not self._offset.done.done():
@@ -211,11 +203,11 @@ class DirectProducer:
         delivery = self._delivery
         with self._noted():
             self._encode(timeout_s)
-            if self.failures.first(self._mark) is not None:
+            if self.failures.first is not None:
                 return 0
             self._batches.close_all()
             # The marker's group was added before the partitions, so the offset goes out before the rows.
-            if asked := self._send_offset():
+            if (asked := self._send_offset()) and self._transaction is not None:
                 self._transaction.wait_with(asked, end)
                 self._send_offset()
             self._settle(end)
@@ -233,20 +225,21 @@ class DirectProducer:
 
     def _send_offset(self) -> list[Future[Any]]:
         """Send the offset if its group is in the transaction by now; else give what to wait for, beside rows."""
-        offset = self._offset
-        if offset is None or offset.sent is not None:
+        offset, transaction = self._offset, self._transaction
+        if offset is None or offset.sent is not None or transaction is None:
             return []
-        group = self._transaction.add_group()
+        group = transaction.add_group()
         if group.is_taken():
-            offset.sent = self._transaction.begin_offset(*offset.place, offset.deadline)
+            offset.sent = transaction.begin_offset(*offset.place, offset.deadline)
         return [] if group.answer.done() else [group.answer]
 
     def _end_offset(self) -> None:
         """Wait until the offset is in the transaction, which may take more than one try."""
-        if (offset := self._offset) is not None:
+        offset, transaction = self._offset, self._transaction
+        if offset is not None and transaction is not None:
             try:
-                sent = offset.sent or self._transaction.begin_offset(*offset.place, offset.deadline)
-                self._transaction.end_offset(sent, offset.deadline)
+                sent = offset.sent or transaction.begin_offset(*offset.place, offset.deadline)
+                transaction.end_offset(sent, offset.deadline)
             except Exception as error:  # noqa: BLE001  it is raised where it is waited for
                 offset.done.set_exception(error)
             else:
@@ -260,10 +253,6 @@ class DirectProducer:
         """Return the ids of the topics that rows were sent to."""
         return {topic: self._topics.id_of(topic) for topic, _ in self._batches.queues}
 
-    def purge(self) -> None:
-        """Drop what is still buffered."""
-        self.close()
-
     def close(self) -> None:
         """Send nothing more; the transaction stays open, and the connection belongs to the process. Idempotent."""
         self._gathered.clear()
@@ -276,10 +265,10 @@ class DirectProducer:
         try:
             yield
         except import_confluent().KafkaException as error:
-            self.failures.note(self._mark, Failure(error.args[0]))
+            self.failures.note(Failure(error.args[0]))
         finally:
             if self._delivery.failure is not None:
-                self.failures.note(self._mark, self._delivery.failure)
+                self.failures.note(self._delivery.failure)
 
     def _encode(self, wait_s: float) -> None:
         """Make records of what was gathered, and begin to add partitions that are new to the transaction."""
@@ -291,12 +280,7 @@ class DirectProducer:
         self._first += self._gathered_rows
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
         batch = batches[0]  # the only one, if there is more than keys and values
-        headers, named = columns.header_lists(batch, first), columns.partitions(batch)
-        fields = Fields.of(
-            [each.column("value") for each in batches],
-            [each.column("key") for each in batches] if "key" in batch.schema.names else None,
-            None if headers is None else [spelled(each) for each in headers],
-        )
+        fields, named = columns.fields(batches, first), columns.partitions(batch)
         hashes = None
         if fields.keys is not None:
             hashes = np.concatenate([partitioner.hashes(each) for each in fields.keys.pieces])
@@ -309,10 +293,10 @@ class DirectProducer:
                 None if named is None else named[rows],
                 wait_s,
             )
-            for name, rows in _topics(batch, self._topic, first, len(fields))
+            for name, rows in columns.by_topic(batch, self._topic, first, len(fields))
         ]
-        # Under way while the records are made.
-        self._transaction.add(self._batches.queues)
+        if self._transaction is not None:  # under way while the records are made
+            self._transaction.add(self._batches.queues)
         records = record_batches.records(fields)
         for each in dealt:
             if each is not None:
@@ -332,25 +316,20 @@ class DirectProducer:
         if not count:
             return None
         if int(sizes.max()) > self._record_bytes:
-            self._refuse(TOO_LARGE, int(sizes[sizes > self._record_bytes][0]))
+            size = int(sizes[sizes > self._record_bytes][0])
+            self.failures.note(Failure(import_confluent().KafkaError(TOO_LARGE), size))
             return None
-        if self.limit_of is not None and topic not in self._delivery.limits:
-            self._delivery.limits[topic] = self.limit_of(topic) or self._batch_bytes
-        partitions = self._partitions(topic, count, hashes, named, wait_s)
-        if partitions is None:
-            return None
-        return self._batches.deal(topic, rows, sizes, partitions)
+        if self._limit_of is not None and topic not in self._delivery.limits:
+            self._delivery.limits[topic] = self._limit_of(topic) or self._batch_bytes
+        return self._batches.deal(topic, rows, sizes, self._partitions(topic, count, hashes, named, wait_s))
 
     def _partitions(
         self, topic: str, rows: int, hashes: Numbers | None, named: Numbers | None, wait_s: float
-    ) -> Numbers | None:
-        """Return each row's partition; None where one is not there, which is noted."""
+    ) -> Numbers:
+        """Return each row's partition. Those that rows name are there (``named_partitions``)."""
         import numpy as np
 
-        count = len(self._leaders(topic, wait_s))
-        if named is not None and int(named.max()) >= count:
-            self._topics.forget(topic)  # partitions may have been added
-            count = len(self._leaders(topic, wait_s))
+        count = len(self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic)))
         # Topics begin at different places: what comes first is not all for the same number of partition.
         turn = self._turns.get(topic, self._first_turn + len(self._turns)) + 1
         self._turns[topic] = turn
@@ -360,18 +339,12 @@ class DirectProducer:
         else:
             partitions = hashes % count
             partitions[hashes == partitioner.NO_KEY] = without_key
-        if named is not None:
-            if int(named.max()) >= count or int(named.min()) < columns.BY_KEY:
-                self._refuse(import_confluent().KafkaError._UNKNOWN_PARTITION, None)  # noqa: SLF001  its public name
-                return None
-            partitions = np.where(named == columns.BY_KEY, partitions, named)
-        return partitions
-
-    def _leaders(self, topic: str, wait_s: float) -> Any:  # noqa: ANN401
-        return self._rows.patiently(wait_s, f"topic {topic}", lambda: self._topics.leaders(topic))
+        return partitions if named is None else np.where(named == columns.BY_KEY, partitions, named)
 
     def _settle(self, deadline: float) -> None:
         """Wait until the partitions are in the transaction. Raises as ``Transaction.until_added`` does."""
+        if self._transaction is None:
+            return
         try:
             self._transaction.until_added(deadline)
         except Exception:
@@ -401,9 +374,6 @@ class DirectProducer:
             if delivery.bytes < before:
                 before, end = delivery.bytes, time.monotonic() + wait_s
 
-    def _refuse(self, code: int, row_bytes: int | None) -> None:
-        self.failures.note(self._mark, Failure(import_confluent().KafkaError(code), row_bytes))
-
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Cut a batch to what a cache holds, and give how many bytes each piece has, about."""
@@ -412,17 +382,3 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
     for begin in range(0, count, step):
         piece = batch.slice(begin, step)
         yield piece, size * piece.num_rows // count
-
-
-def _topics(
-    batch: pa.RecordBatch, topic: str | None, first: int, count: int
-) -> Iterator[tuple[str, Numbers]]:
-    """Yield each topic and the numbers of its rows, which are all where it is one for all."""
-    import numpy as np
-
-    if topic is not None:
-        yield topic, np.arange(count)
-        return
-    names, codes = columns.topic_codes(batch, first)
-    for code, name in enumerate(names):
-        yield name, np.flatnonzero(codes == code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -21,27 +20,15 @@ class Failure:
 
 
 class Failures:
-    """The first failure of each attempt: the cause; later ones are its followers.
-
-    Any thread: a late attempt may share its client with the next one.
-    """
+    """The first failure of an attempt: the cause; later ones are its followers."""
 
     def __init__(self) -> None:
-        self._marks = itertools.count(1)
-        self._first: dict[int, Failure] = {}
+        self.first: Failure | None = None
         self._heard: tuple[float, str] | None = None
 
-    def begin(self) -> int:
-        """Return an attempt the mark of its rows."""
-        return next(self._marks)
-
-    def first(self, mark: int) -> Failure | None:
-        """Return what befell an attempt's rows first."""
-        return self._first.get(mark)
-
-    def note(self, mark: int, failure: Failure) -> None:
+    def note(self, failure: Failure) -> None:
         """Keep it, if it is the first."""
-        self._first.setdefault(mark, failure)
+        self.first = self.first or failure
 
     def hear(self, trouble: str) -> None:
         """Keep what the client says of a broker that it does not reach, or that puts it off; the last word stays."""

@@ -11,52 +11,44 @@ epoch is resolved. A machine thus needs as many ids as it runs slots in an epoch
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import math
 import os
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import WriteFailedError
 from onceonly.events import record
 from onceonly.sinks.kafka.checks.target import id_prefix
 from onceonly.sinks.kafka.marker import part
-from onceonly.sinks.kafka.options import BY_DIRECT, BY_ROW
-from onceonly.sinks.kafka.producers import direct_producer, librdkafka
-from onceonly.sinks.kafka.producers.batch_producer import BatchProducer
 from onceonly.sinks.kafka.producers.confluent import import_confluent
-from onceonly.sinks.kafka.producers.delivery import Topics
 from onceonly.sinks.kafka.producers.direct_producer import DirectProducer
 from onceonly.sinks.kafka.producers.leases import Leases
-from onceonly.sinks.kafka.producers.row_producer import RowProducer
+from onceonly.sinks.kafka.producers.reach import Reach
 from onceonly.sinks.kafka.producers.transaction import ENDING_S, StillEndingError
 from onceonly.sinks.kafka.records.record_batches import Identity
-from onceonly.sinks.kafka.records.refusals import Told
 from onceonly.sinks.kafka.standing import describe
-from onceonly.sinks.kafka.wire.admin import NONE, Admin, PutOffError, refuse_forbidden
-from onceonly.sinks.kafka.wire.tokens import tokens
+from onceonly.sinks.kafka.wire.admin import Admin
+from onceonly.sinks.kafka.wire.answers import NONE, PutOffError, refuse_forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from onceonly.ports import WriteContext
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.producers.leases import Lease
-    from onceonly.sinks.kafka.wire.tokens import Tokens
-
-Producer = DirectProducer | BatchProducer | RowProducer
+    from onceonly.sinks.kafka.producers.reach import Producer
 
 log = logging.getLogger("onceonly")
 
 _DESCRIBE_S = 10.0
 _CONNECT_S = 2.0
-_METADATA_MS = 300_000
 # Kafka forgets idle transactional ids after 7 days, brokers are moved; a spare is not kept for long.
 _SPARE_AGE_S_MAX = 600.0
 # Rows wait for votes, decision and commits, and a spare would take their processor, and the broker's. Most often that
@@ -81,7 +73,7 @@ def transactional_client(options: KafkaOptions, transactional_id: str, timeout_m
 
     librdkafka refuses a delivery or socket time-out longer than the transaction's.
     """
-    client = {"bootstrap.servers": options.servers, **_SHORT_LIVED, **options.client}
+    client = {**_SHORT_LIVED, **options.client}
     client["transactional.id"] = transactional_id
     client["transaction.timeout.ms"] = str(timeout_ms)
     client["delivery.timeout.ms"] = str(min(options.delivery_timeout_ms, timeout_ms))
@@ -128,24 +120,11 @@ class _Expected:
 class Pool:
     """The producers of one (query, sink, run) in this process. Executor; thread-safe."""
 
-    def __init__(
-        self, context: WriteContext, options: KafkaOptions, admin: Admin, rows: Admin, timeout_ms: int
-    ) -> None:
-        prefix = id_prefix(options, context.query, context.sink)
-        self._leases = Leases(f"{prefix}{part(context.run)}.")
+    def __init__(self, context: WriteContext, reach: Reach, timeout_ms: int) -> None:
+        self._leases = Leases(f"{id_prefix(reach.options, context.query, context.sink)}{part(context.run)}.")
         self._context = context
-        self._options = options
-        self._admin = admin
-        self._rows = rows
-        self._topics = Topics(rows, int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000)
+        self._reach = reach
         self._timeout_ms = timeout_ms
-        lacks = direct_producer.lacks()
-        self._is_direct = options.producer == BY_DIRECT and not lacks
-        if options.producer == BY_DIRECT and lacks:
-            _tell_once(
-                f"Rows go through librdkafka, more slowly: batches of our own need {lacks} "
-                "(pip install 'onceonly[kafka]' on the executors brings what they need)."
-            )
         self._lock = threading.Lock()
         # How many transactions were begun for an epoch.
         self._taken: Counter[int] = Counter()
@@ -266,7 +245,7 @@ class Pool:
 
     def _initialise(self, lease: Lease, ending_s: float = math.inf) -> Ready:
         """Take the id; what is still open on it was voted void, and is aborted."""
-        begin = self._direct if self._is_direct else self._by_librdkafka
+        begin = self._direct if self._reach.is_direct() else self._by_librdkafka
         kafka = import_confluent()
         transactional_id = lease.transactional_id
         try:
@@ -294,32 +273,28 @@ class Pool:
         )
 
     def _direct(self, transactional_id: str, ending_s: float) -> tuple[Producer, Identity]:
-        producer = DirectProducer(
-            self._admin, self._rows, self._topics, self._options, transactional_id, self._timeout_ms
-        )
-        if self._options.topic is None:
-            producer.limit_of = this_worker().told(self._options).limit
-        producer.connect(self._options.topic, _CONNECT_S)
-        return producer, producer.init_transactions(self._options.max_block_ms / 1000, ending_s)
+        producer = DirectProducer(self._reach, transactional_id, self._timeout_ms)
+        producer.connect()
+        return producer, producer.take_id(self._reach.options.max_block_ms / 1000, ending_s)
 
     def _by_librdkafka(self, transactional_id: str, _ending_s: float) -> tuple[Producer, Identity]:
-        config = transactional_client(self._options, transactional_id, self._timeout_ms)
-        producer = make_producer(config, by=self._options.producer, login=login_of(self._options))
+        options, admin = self._reach.options, self._reach.admin
+        producer = self._reach.by_librdkafka(
+            transactional_client(options, transactional_id, self._timeout_ms)
+        )
         # The first metadata replaces the bootstrap connection by the broker's own; a search for the coordinator that
         # is in flight then fails, and librdkafka repeats it after 500 ms (in 16 of 120 clients; with the second
         # request, which waits for the new connection, in 0 of 120).
         for _ in range(2):
-            producer.connect(self._options.marker_topic, _CONNECT_S)
+            producer.connect(options.marker_topic, _CONNECT_S)
         try:
-            producer.init_transactions(self._options.max_block_ms / 1000)
+            producer.init_transactions(options.max_block_ms / 1000)
         except import_confluent().KafkaException:
             producer.close()
             raise
         # librdkafka tells its producer id only in statistics, which would pile up in an idle spare.
-        return producer, self._admin.patiently(
-            _DESCRIBE_S,
-            f"description of {transactional_id}",
-            lambda: _describe(self._admin, transactional_id),
+        return producer, admin.patiently(
+            _DESCRIBE_S, f"description of {transactional_id}", lambda: _describe(admin, transactional_id)
         )
 
 
@@ -327,32 +302,6 @@ def _give_back(spare: Future[Ready | None]) -> None:
     ready = spare.result()
     if ready is not None:
         ready.lease.give_back()
-
-
-@functools.cache
-def _tell_once(message: str) -> None:
-    log.warning(message)
-
-
-def login_of(options: KafkaOptions) -> Tokens | None:
-    """Return the tokens that the options name; None where nobody logs in by one."""
-    return tokens(options.token_provider, options.token_settings) if options.token_provider else None
-
-
-def make_producer(
-    config: Mapping[str, str], *, by: str, login: Tokens | None = None
-) -> BatchProducer | RowProducer:
-    """Make a producer of librdkafka: by batch where that can be had and is not unwanted.
-
-    Raises ``ConfigurationError`` for a configuration that librdkafka refuses: the user's to change.
-    """
-    library = None if by == BY_ROW else librdkafka.load()
-    if library is None and by != BY_ROW:
-        _tell_once(
-            "Rows go to librdkafka one Python object each, more slowly: the library that confluent-kafka brings "
-            "cannot be called directly here."
-        )
-    return RowProducer(config, login) if library is None else BatchProducer(library, config, login)
 
 
 def _describe(admin: Admin, transactional_id: str) -> Identity:
@@ -370,93 +319,45 @@ class Worker:
         self.pid = os.getpid()
         self._lock = threading.Lock()
         # In each, the longest unused first.
-        self._admins: dict[object, Admin] = {}
-        self._rows: dict[object, Admin] = {}
+        self._reaches: dict[object, Reach] = {}
         self._pools: dict[tuple[str, str], tuple[object, Pool]] = {}
-        self._plain: dict[object, Producer] = {}
-        self._topics: dict[object, tuple[Admin, Topics]] = {}
-        self._told: dict[object, Told] = {}
 
-    def admin(self, options: KafkaOptions) -> Admin:
-        """Return this process's connection for these options."""
-        admin: Admin = self._cached(self._admins, _key(options), lambda: Admin(options))
-        return admin
+    def reach(self, options: KafkaOptions) -> Reach:
+        """Return how this process reaches the brokers; of too many, the longest unused one is closed.
 
-    def rows(self, options: KafkaOptions) -> Admin:
-        """Return the connection for rows: a broker carries out the requests of one connection in their order."""
-        rows: Admin = self._cached(self._rows, _key(options), lambda: Admin(options))
-        return rows
-
-    def topics(self, options: KafkaOptions) -> Topics:
-        """Return what is known of topics by the connection for rows."""
-        rows = self.rows(options)
-        age_s = int(options.client.get("metadata.max.age.ms", _METADATA_MS)) / 1000
-        known = self._topics.get(_key(options))
-        if known is None or known[0] is not rows:
-            known = self._topics[_key(options)] = (rows, Topics(rows, age_s))
-            while len(self._topics) > _CLIENTS_MAX:
-                self._topics.pop(next(iter(self._topics)))
-        return known[1]
+        Its threads would stay.
+        """
+        key = _key(options)
+        with self._lock:
+            found = self._reaches.pop(key, None) or Reach(options, Admin(options), Admin(options))
+            self._reaches[key] = found
+            is_full = len(self._reaches) > _CLIENTS_MAX
+            surplus = self._reaches.pop(next(iter(self._reaches))) if is_full else None
+        if surplus is not None:
+            surplus.close()
+        return found
 
     def pool(self, context: WriteContext, options: KafkaOptions, timeout_ms: int) -> Pool:
         """Return the pool of a run; the pool of the query's former run is dropped."""
         place = (context.query, context.sink)
         key = (context.run, _key(options), timeout_ms)
-        admin, rows = self.admin(options), self.rows(options)
+        reach = self.reach(options)
         with self._lock:
             known = self._pools.pop(place, None)
             if known is not None and known[0] != key:
                 known[1].drop()
                 known = None
-            pool = Pool(context, options, admin, rows, timeout_ms) if known is None else known[1]
+            pool = Pool(context, reach, timeout_ms) if known is None else known[1]
             self._pools[place] = (key, pool)
             if len(self._pools) > _POOLS_MAX:
                 self._pools.pop(next(iter(self._pools)))[1].drop()
             return pool
 
-    def plain_producer(self, options: KafkaOptions) -> Producer:
-        """Return the living producer without transactions, for at-least-once."""
-        config = {"bootstrap.servers": options.servers, **options.client}
-        producer: Producer = self._cached(
-            self._plain,
-            _key(options),
-            lambda: make_producer(config, by=options.producer, login=login_of(options)),
-        )
-        return producer
-
-    def told(self, options: KafkaOptions) -> Told:
-        """Return what is known of topics, by which rows are refused before they are sent."""
-        admin = self.admin(options)
-        told: Told = self._cached(self._told, _key(options), lambda: Told(admin))
-        return told
-
-    def forget_plain_producer(self, options: KafkaOptions) -> None:
-        """Drop a producer that has failed for good."""
-        with self._lock:
-            self._plain.pop(_key(options), None)
-
-    def _cached(self, cache: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Return the client of a key; the longest unused of too many is closed, or its threads would stay."""
-        with self._lock:
-            client = cache.pop(key) if key in cache else make()
-            cache[key] = client
-            surplus = cache.pop(next(iter(cache))) if len(cache) > _CLIENTS_MAX else None
-        if surplus is not None:
-            surplus.close()
-        return client
-
 
 def _key(options: KafkaOptions) -> object:
-    return (
-        options.servers,
-        options.prefix,
-        options.topic,
-        options.producer,
-        options.request_bytes_max,
-        options.token_provider,
-        tuple(sorted(options.token_settings.items())),
-        tuple(sorted(options.client.items())),
-    )
+    """Return what is equal where options say the same."""
+    values = (getattr(options, each.name) for each in fields(options))
+    return tuple(frozenset(each.items()) if isinstance(each, Mapping) else each for each in values)
 
 
 _worker: Worker | None = None

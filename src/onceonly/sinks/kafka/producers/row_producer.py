@@ -1,6 +1,6 @@
 """A producer that is handed one Python object for each row, through confluent-kafka. Executor.
 
-``BatchProducer`` does the same for whole Arrow batches, and is taken where it can be had.
+It is taken where record batches cannot be made here, and where ``onceonly.producer`` asks for librdkafka.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.wire.tokens import Tokens
 
-POLL_S = 0.005
-"""Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it."""
-POLL_EVERY = 1000
-"""How many rows go out one by one between two looks at the reports."""
+# Between two looks at a full buffer: librdkafka sends a megabyte in about as much, and wakes nobody after it.
+_POLL_S = 0.005
+# How many rows go out between two looks at the reports.
+_POLL_EVERY = 1000
 
 
 class RowProducer:
@@ -49,7 +49,10 @@ class RowProducer:
                 }
             )
         except kafka.KafkaException as error:
-            raise refused(error.args[0].str()) from None
+            raise ConfigurationError(
+                f"librdkafka refuses the configuration of the Kafka sink: {error.args[0].str()}.",
+                next_step="change the kafka. option that it names",
+            ) from None
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -65,9 +68,7 @@ class RowProducer:
         self._group = group
         self._producer.begin_transaction()
 
-    def write(
-        self, batch: pa.RecordBatch, topic: str | None, first: int, *, mark: int, wait_s: float
-    ) -> None:
+    def write(self, batch: pa.RecordBatch, topic: str | None, first: int, *, wait_s: float) -> None:
         """Buffer a batch, in its order; ends early with a ``failure``.
 
         Raises ``BufferError`` if the buffer stays full for ``wait_s``, ``RecordRefusedError`` for a malformed row,
@@ -77,22 +78,20 @@ class RowProducer:
         def report(error: Any, message: Any) -> None:  # noqa: ANN401  confluent-kafka has no types here
             if error is not None:
                 size = len(message.value() or b"") + len(message.key() or b"")
-                self.failures.note(mark, Failure(error, size))
+                self.failures.note(Failure(error, size))
 
         for number, row in enumerate(columns.rows(batch, topic, first), 1):
-            self._produce(row, report, mark, wait_s)
-            if not number % POLL_EVERY:
+            self._produce(row, report, wait_s)
+            if not number % _POLL_EVERY:
                 self._poll(0)
-            if self.failures.first(mark) is not None:
+            if self.failures.first is not None:
                 return
 
-    def _produce(
-        self, row: columns.Row, report: Callable[[Any, Any], None], mark: int, wait_s: float
-    ) -> None:
+    def _produce(self, row: columns.Row, report: Callable[[Any, Any], None], wait_s: float) -> None:
         """Buffer a row; where the buffer is full, let it drain for a time, as Java's producer would."""
         topic, value, key, partition, headers = row
         deadline: float | None = None
-        while self.failures.first(mark) is None:
+        while self.failures.first is None:
             try:
                 self._producer.produce(topic, value, key, partition, report, None, 0, headers)
             except BufferError as error:
@@ -100,9 +99,9 @@ class RowProducer:
                 deadline = deadline or now + wait_s
                 if now >= deadline:
                     raise BufferError(self.failures.trouble()) from error
-                self._poll(POLL_S)
+                self._poll(_POLL_S)
             except import_confluent().KafkaException as error:
-                self.failures.note(mark, Failure(error.args[0], columns.size(row)))
+                self.failures.note(Failure(error.args[0], columns.size(row)))
             else:
                 return
 
@@ -132,14 +131,11 @@ class RowProducer:
         """Return none, as above."""
         return {}
 
-    def purge(self) -> None:
-        """Drop what is still buffered."""
-        self._producer.purge()
-        with contextlib.suppress(import_confluent().KafkaException):  # told before
-            self._poll(0)
+    def again(self) -> None:
+        """Do nothing: librdkafka goes on by itself."""
 
     def close(self) -> None:
-        """Destroy the client; an open transaction stays open."""
+        """Destroy the client, with what is still buffered; an open transaction stays open."""
         self._producer = None
 
     def _poll(self, seconds: float) -> None:
@@ -159,14 +155,6 @@ def _serving() -> Iterator[None]:
         if isinstance(error.__cause__, import_confluent().KafkaException):
             raise error.__cause__ from None
         raise
-
-
-def refused(reason: str) -> ConfigurationError:
-    """Say that librdkafka does not take a configuration, which is the user's to change."""
-    return ConfigurationError(
-        f"librdkafka refuses the configuration of the Kafka sink: {reason}.",
-        next_step="change the kafka. option that it names",
-    )
 
 
 @functools.lru_cache(maxsize=1024)

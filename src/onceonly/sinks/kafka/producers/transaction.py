@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.records.record_batches import Identity
-from onceonly.sinks.kafka.wire.admin import (
-    COORDINATOR_CODES,
-    GROUP,
+from onceonly.sinks.kafka.wire.admin import GROUP, TRANSACTION
+from onceonly.sinks.kafka.wire.answers import (
     NONE,
-    NOT_YET_CODES,
-    TRANSACTION,
-    UNKNOWN_TOPIC,
+    NOT_ATTEMPTED,
+    STILL_ENDING,
     NotAnsweredError,
     PutOffError,
+    says_later,
 )
-from onceonly.sinks.kafka.wire.answers import STILL_ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -48,8 +46,11 @@ class StillEndingError(Exception):
     """The last transaction of a transactional id does not come to its end. Never leaves the pool of ids."""
 
 
-def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
-    """Return the InitProducerId that takes an id, whoever has it: it aborts what is open and outdates that producer."""
+def init_request(transactional_id: str | None, timeout_ms: int) -> Any:  # noqa: ANN401  kafka-python is untyped
+    """Return the InitProducerId that takes an id, whoever has it: it aborts what is open and outdates that producer.
+
+    Without one, it asks for a producer id that nobody has.
+    """
     from onceonly.sinks.kafka.wire.requests import InitProducerIdRequest
 
     return InitProducerIdRequest(
@@ -62,9 +63,9 @@ def init_request(transactional_id: str, timeout_ms: int) -> Any:  # noqa: ANN401
 
 
 def take_id(
-    admin: Admin, transactional_id: str, timeout_ms: int, wait_s: float, ending_s: float = math.inf
+    admin: Admin, transactional_id: str | None, timeout_ms: int, wait_s: float, ending_s: float = math.inf
 ) -> Identity:
-    """Take a transactional id by InitProducerId; what is open on it is aborted.
+    """Take a transactional id by InitProducerId; what is open on it is aborted. Without one, any broker is asked.
 
     Raises ``UnavailableError``; ``StillEndingError`` where its last transaction is being ended for ``ending_s``;
     ``KafkaException`` where the broker refuses.
@@ -73,17 +74,21 @@ def take_id(
     ending: list[float] = []
 
     def attempt() -> Identity:
-        answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
+        if transactional_id is None:
+            answer = admin.send(request)
+        else:
+            answer = admin.to_coordinator(TRANSACTION, transactional_id, request)
         if answer.error_code == STILL_ENDING:
             ending.append(time.monotonic())
             if ending[-1] - ending[0] >= ending_s:
                 raise StillEndingError(
                     f"The last transaction of {transactional_id} is being ended for more than {ending_s:g} s"
                 )
-        _judge(admin, TRANSACTION, transactional_id, answer.error_code)
+        _judge(admin, TRANSACTION, transactional_id or "", answer.error_code)
         return Identity(answer.producer_id, answer.producer_epoch)
 
-    return admin.patiently(wait_s, f"transactional id {transactional_id}", attempt)
+    thing = "a producer id" if transactional_id is None else f"transactional id {transactional_id}"
+    return admin.patiently(wait_s, thing, attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +247,7 @@ def _code_of_partitions(answer: Any) -> int:  # noqa: ANN401  kafka-python is un
         for place in topic.results_by_partition
     )
     found = [code for code in codes if code != NONE]
-    # 55, operation not attempted, only says that another one has failed.
-    return min(found, key=lambda code: code == _NOT_ATTEMPTED, default=NONE)
+    return min(found, key=lambda code: code == NOT_ATTEMPTED, default=NONE)
 
 
 def _code_of_group(answer: Any) -> int:  # noqa: ANN401  kafka-python is untyped
@@ -254,15 +258,12 @@ def _code_of_offset(answer: Any) -> int:  # noqa: ANN401  kafka-python is untype
     return int(answer.topics[0].partitions[0].error_code)
 
 
-_NOT_ATTEMPTED = 55
-
-
 def _judge(admin: Admin, kind: int, key: str, code: int) -> None:
     if code == NONE:
         return
-    if code in COORDINATOR_CODES:
-        admin.forget(kind, key)
-    if code in NOT_YET_CODES | {UNKNOWN_TOPIC}:  # a topic just created is not known everywhere at once
+    if says_later(
+        admin, kind, key, code
+    ):  # also of a topic just created, which is not known everywhere at once
         raise PutOffError(code)
     kafka = import_confluent()
     raise kafka.KafkaException(kafka.KafkaError(code))

@@ -11,11 +11,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.sinks.kafka.records.fields import Fields, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+
+    from onceonly.sinks.kafka.records.fields import Numbers
 
 _TYPES = {
     "value": ("string", "binary"),
@@ -90,13 +93,34 @@ def rows(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[Row]:
     return zip(topics, values, keys, partitions, headers, strict=True)
 
 
-def one_by_one(batch: pa.RecordBatch) -> bool:
-    """Say whether librdkafka takes these rows singly: some have headers, or some but not all name a partition."""
-    headers, partitions = (
-        0 if index < 0 else batch.num_rows - batch.column(index).null_count
-        for index in map(batch.schema.get_field_index, ("headers", "partition"))
+def fields(batches: Sequence[pa.RecordBatch], first: int) -> Fields:
+    """Return what is written of batches; more than one have keys and values only.
+
+    Raises ``RecordRefusedError`` for a row with a header without a key.
+    """
+    headers, has_keys = header_lists(batches[0], first), "key" in batches[0].schema.names
+    return Fields.of(
+        [each.column("value") for each in batches],
+        [each.column("key") for each in batches] if has_keys else None,
+        None if headers is None else [spelled(each) for each in headers],
     )
-    return bool(headers or 0 < partitions < batch.num_rows)
+
+
+def by_topic(
+    batch: pa.RecordBatch, topic: str | None, first: int, count: int
+) -> Iterator[tuple[str, Numbers]]:
+    """Yield each topic and the numbers of its rows: all ``count`` of them where it is one for all.
+
+    Raises ``RecordRefusedError`` for a row without a topic.
+    """
+    import numpy as np
+
+    if topic is not None:
+        yield topic, np.arange(count)
+        return
+    names, codes = topic_codes(batch, first)
+    for code, name in enumerate(names):
+        yield name, np.flatnonzero(codes == code)
 
 
 def topic_codes(batch: pa.RecordBatch, first: int) -> tuple[list[str], Any]:
@@ -177,10 +201,7 @@ def is_topic(name: str) -> bool:
 
 
 def check_topic(name: str) -> None:
-    """Refuse a row by the name of its topic. Raises ``RecordRefusedError``: no broker will ever take it.
-
-    librdkafka would cut a name at a zero byte, and so write into another topic.
-    """
+    """Refuse a row by the name of its topic. Raises ``RecordRefusedError``: no broker will ever take it."""
     if not is_topic(name):
         raise RecordRefusedError(
             f"A row names the topic {name[:40]!r}, which is no name of a topic.",

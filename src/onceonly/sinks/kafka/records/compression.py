@@ -10,7 +10,7 @@ import xxhash
 from onceonly.sinks.kafka.records.record_batches import PLAIN, Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # Kafka's numbers, org.apache.kafka.common.record.CompressionType.
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
@@ -27,6 +27,12 @@ _LZ4_END = b"\0\0\0\0"
 _GZIP_WINDOW = 31
 # Java's default; Arrow's is 1.
 _ZSTD_LEVEL = 3
+
+
+def codec_of(client: Mapping[str, str]) -> Codec:
+    """Return the codec that a configuration of librdkafka names."""
+    level = client.get("compression.level")
+    return codec(client.get("compression.type", "none"), None if level is None else int(level))
 
 
 def codec(name: str, level: int | None) -> Codec:

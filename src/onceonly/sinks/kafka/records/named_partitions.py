@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_COLUMN = "partition"
-
 
 def refuse_unknown(
     batch: pa.RecordBatch, topic: str | None, first: int, count_of: Callable[[str, int], int]
@@ -23,30 +21,19 @@ def refuse_unknown(
     ``first`` is the number of the batch's first row in its slot; ``count_of`` gives how many partitions a topic has,
     which is to be looked up anew where there are fewer than so many. Raises ``RecordRefusedError``.
     """
-    index = batch.schema.get_field_index(_COLUMN)
-    if index < 0 or batch.column(index).null_count == batch.num_rows:
+    partitions = columns.partitions(batch)
+    if partitions is None:
         return
-    named = batch.column(index)
-    import pyarrow.compute as pc
-
-    topics = None if topic is not None else batch.column(batch.schema.get_field_index("topic"))
-    names = [topic] if topics is None else pc.unique(topics).to_pylist()
-    for name in names:
-        if name is None:
-            continue  # refused as a row without a topic
-        if topics is not None:
-            columns.check_topic(name)
-        mine = named if topics is None else pc.if_else(pc.equal(topics, name), named, None)
-        least, most = pc.min_max(mine).as_py().values()
-        if most is None:
+    for name, rows in columns.by_topic(batch, topic, first, batch.num_rows):
+        named = partitions[rows]
+        if (named == columns.BY_KEY).all():
             continue
-        count = count_of(name, most + 1)
-        if least >= 0 and most < count:
-            continue
-        wrong = pc.or_(pc.less(mine, 0), pc.greater_equal(mine, count)).fill_null(False)  # noqa: FBT003
-        row = wrong.index(True).as_py()
-        raise RecordRefusedError(
-            f"Row {first + row} of this slot names partition {mine[row].as_py()} of topic {name}, which has {count} "
-            f"partitions, 0 to {count - 1}.",
-            next_step="correct the column 'partition'; null leaves the choice to the key",
-        )
+        count = count_of(name, int(named.max()) + 1)
+        wrong = (named < columns.BY_KEY) | (named >= count)
+        if wrong.any():
+            row = int(rows[wrong.argmax()])
+            raise RecordRefusedError(
+                f"Row {first + row} of this slot names partition {batch.column('partition')[row]} of topic {name}, "
+                f"which has {count} partitions, 0 to {count - 1}.",
+                next_step="correct the column 'partition'; null leaves the choice to the key",
+            )

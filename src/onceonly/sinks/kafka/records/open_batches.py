@@ -11,7 +11,7 @@ from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
 from onceonly.sinks.kafka.records.record_batches import BATCH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.records.record_batches import Records
 
     Numbers = npt.NDArray[np.int64]
+    Place = tuple[str, int]
+    """A topic and the number of a partition."""
 
 # Of records that are kept as parts of one memory, there are at most so many; with more, it would be kept for the last.
 _PIECES_MAX = 16
@@ -38,13 +40,17 @@ class Dealt:
 
 
 class OpenBatches:
-    """Those of one producer; a batch that is full goes to ``delivery``. ``batch_bytes`` is the most that one has."""
+    """Those of one attempt; a batch that is full goes to ``delivery``. ``batch_bytes`` is the most that one has.
 
-    def __init__(self, delivery: Delivery, batch_bytes: int) -> None:
+    ``sequences`` are the numbers of the next rows of partitions that the producer has written to before.
+    """
+
+    def __init__(self, delivery: Delivery, batch_bytes: int, sequences: Mapping[Place, int]) -> None:
         self._delivery = delivery
         self._batch_bytes = batch_bytes
+        self._sequences = sequences
         self._open: dict[Queue, Batch] = {}
-        self.queues: dict[tuple[str, int], Queue] = {}
+        self.queues: dict[Place, Queue] = {}
         """Of all topics and partitions that have had rows."""
         self.bytes = 0
 
@@ -65,7 +71,7 @@ class OpenBatches:
             place = (topic, int(partitions[begin]))
             queue = self.queues.get(place)
             if queue is None:
-                queue = self.queues[place] = Queue(*place)
+                queue = self.queues[place] = Queue(*place, sequence=self._sequences.get(place, 0))
             for batch, start, stop in self._fill(queue, bounds, begin, end):
                 deltas[start:stop] = np.arange(batch.count - (stop - start), batch.count)
                 shares.append((batch, start, stop))

@@ -85,13 +85,14 @@ def seal(
     sequence: int,
     time_ms: int,
     codec: Codec = PLAIN,
+    in_transaction: bool = True,
 ) -> Sealed:
-    """Make a batch of pieces in which records stand one behind the other; of a transaction. They are not copied."""
+    """Make a batch of pieces in which records stand one behind the other. They are not copied."""
     import google_crc32c
 
     packed = found if codec.compress is None else [codec.compress(b"".join(found))]
     checked = _CHECKED.pack(
-        _TRANSACTIONAL | codec.number,
+        (_TRANSACTIONAL if in_transaction else 0) | codec.number,
         count - 1,
         time_ms,
         time_ms,

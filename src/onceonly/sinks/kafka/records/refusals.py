@@ -13,8 +13,8 @@ from onceonly.ports import Refused
 from onceonly.sinks.kafka.producers.confluent import import_confluent
 from onceonly.sinks.kafka.producers.delivery import Topics
 from onceonly.sinks.kafka.records import columns, compression, record_batches
-from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX, Fields, spelled
-from onceonly.sinks.kafka.wire.admin import UNKNOWN_TOPIC, NotAnsweredError, PutOffError
+from onceonly.sinks.kafka.records.fields import RECORD_BYTES_MAX
+from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC, NotAnsweredError, PutOffError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.sinks.kafka.options import KafkaOptions
-    from onceonly.sinks.kafka.records.fields import Numbers
+    from onceonly.sinks.kafka.records.fields import Fields, Numbers
     from onceonly.sinks.kafka.records.record_batches import Codec
     from onceonly.sinks.kafka.wire.admin import Admin
 
@@ -55,8 +55,8 @@ class Sieve:
         places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
         some = batch if len(places) == batch.num_rows else batch.take(pa.array(places))
         if len(places):
-            fields = _fields(some)
-            for topic, rows in _by_topic(some, self._topic):
+            fields = columns.fields([some], 0)
+            for topic, rows in columns.by_topic(some, self._topic, 0, len(places)):
                 for found in (*self._of_partitions(some, topic, rows), *self._of_sizes(fields, topic, rows)):
                     row = int(places[found.row])
                     refused.setdefault(row, replace(found, row=row))
@@ -133,11 +133,7 @@ class Sieve:
 
 def sieve(options: KafkaOptions, about: Told) -> Sieve:
     """Make that of a sink."""
-    level = options.client.get("compression.level")
-    codec = compression.codec(
-        options.client.get("compression.type", "none"), None if level is None else int(level)
-    )
-    return Sieve(options.topic, options.record_bytes_max, codec, about)
+    return Sieve(options.topic, options.record_bytes_max, compression.codec_of(options.client), about)
 
 
 class Told:
@@ -175,9 +171,6 @@ class Told:
         except (NotAnsweredError, import_confluent().KafkaException):
             return None  # the producer asks, too, and says what is wrong
 
-    def close(self) -> None:
-        """Do nothing: the connection is the process's."""
-
 
 def _too_large(row: int | np.int64, size: int, limit: str) -> Refused:
     return Refused(row=int(row), code="TOO_LARGE", why=f"{size} bytes are more than {limit}", next_step=_BOTH)
@@ -197,16 +190,6 @@ def _of_headers(batch: pa.RecordBatch) -> Iterator[Refused]:
             )
 
 
-def _fields(batch: pa.RecordBatch) -> Fields:
-    headers = columns.header_lists(batch, 0)
-    has_keys = "key" in batch.schema.names
-    return Fields.of(
-        [batch.column("value")],
-        [batch.column("key")] if has_keys else None,
-        None if headers is None else [spelled(each) for each in headers],
-    )
-
-
 def _alone(fields: Fields, number: int, codec: Codec) -> int:
     """Return the bytes of a batch with this row only."""
     import numpy as np
@@ -215,17 +198,6 @@ def _alone(fields: Fields, number: int, codec: Codec) -> int:
     if codec.compress is None:
         return record_batches.BATCH_BYTES + len(found)
     return record_batches.BATCH_BYTES + len(codec.compress(bytes(found)))
-
-
-def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Numbers]]:
-    import numpy as np
-
-    if topic is not None:
-        yield topic, np.arange(batch.num_rows)
-        return
-    names, codes = columns.topic_codes(batch, 0)
-    for code, name in enumerate(names):
-        yield name, np.flatnonzero(codes == code)
 
 
 def limit_of(admin: Admin, topic: str) -> int | None:

@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceonly import background
 from onceonly.errors import SetupError, UnavailableError
 from onceonly.sinks.kafka.wire import names
-from onceonly.sinks.kafka.wire.answers import (
-    COORDINATOR_CODES,
-    NONE,
-    NOT_YET_CODES,
-    UNKNOWN_TOPIC,
-    NotAnsweredError,
-    PutOffError,
-    ThrottledError,
-    refuse_forbidden,
-)
+from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC, NotAnsweredError, PutOffError, ThrottledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,11 +30,6 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly.sinks.kafka.wire.client import Client
     from onceonly.sinks.kafka.wire.plain_client import PlainClient
-
-__all__ = [
-    "COORDINATOR_CODES", "GROUP", "NONE", "NOT_YET_CODES", "TRANSACTION", "UNKNOWN_TOPIC", "Admin", "NotAnsweredError",
-    "PutOffError", "ThrottledError", "import_kafka", "refuse_forbidden", "transaction_partition",
-]  # fmt: skip
 
 T = TypeVar("T")
 

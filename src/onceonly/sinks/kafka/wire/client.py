@@ -6,7 +6,6 @@ import contextlib
 import copy
 import random
 import selectors
-import socket
 import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,12 +14,12 @@ from onceonly.sinks.kafka.wire.answers import (
     NotAnsweredError,
     PutOffError,
     ThrottledError,
-    features,
     judged,
     reason,
     refuse_forbidden,
 )
-from onceonly.sinks.kafka.wire.security import security
+from onceonly.sinks.kafka.wire.coordinators import Coordinators
+from onceonly.sinks.kafka.wire.settings import REQUEST_S, family, limits, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,30 +28,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CONNECT_S = 10.0
-"""How long a new client looks for a broker among those of ``bootstrap.servers``."""
-SETUP_S = 4.0
-"""How long a connection may take to be made: address, TLS, login. ``socket.connection.setup.timeout.ms`` says else."""
-REQUEST_S = 10.0
-"""How long an answer is waited for: then its connection is closed, and a new one made."""
-
 # To look somebody up, to connect and to be answered.
 _ANSWER_S = 15.0
 # Who looks up asks another broker then, and does not hang up on the first.
 _LOOK_UP_S = 1.5
 _LOOK_UPS_MAX = 3
-# After so long without any answer, the addresses that are known may be those of long ago.
-_LOST_S = 5.0
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 0.25
-# More than the threads that commit at a time have on the wire: beyond it kafka-python refuses to send.
-_IN_FLIGHT_MAX = 2048
-# A list of all groups or transactions of a broker may be long; without it, some of kafka-python's clients stop at 1 MB.
-_ANSWER_BYTES_MAX = 100_000_000
-_NEVER_MS = 2**31 - 1
 # Whether anybody has answered is said elsewhere.
 _UNTOLD = object()
-_FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 
 
 class Selector(selectors.DefaultSelector):
@@ -69,7 +53,7 @@ class Selector(selectors.DefaultSelector):
         return super().get_key(fileobj if fd < 0 else fd)
 
 
-class Client:
+class Client(Coordinators):
     """What is used of kafka-python, and the place that knows its insides, beside requests that spell themselves.
 
     Raises ``NotAnsweredError`` where it cannot connect, ``ConfigurationError`` for what it cannot connect with.
@@ -84,9 +68,7 @@ class Client:
         from onceonly.sinks.kafka.wire.connections import Connections
         from onceonly.sinks.kafka.wire.manager import Manager
 
-        self.leaders: list[int] = []
-        self._coordinators: dict[tuple[int, str], int] = {}
-        self._silent_since: float | None = None
+        super().__init__()
         self._heard = 0.0
         # How long an answer of a broker is waited for, where it was silent before.
         self._patience: dict[int, float] = {}
@@ -129,7 +111,7 @@ class Client:
         """Say whether to go on with it: its thread lives, and somebody has answered lately, or nobody was asked."""
         if self._net._closed or self._net._exception:  # noqa: SLF001  no public name
             return False
-        return not lost(self._silent_since)
+        return not self._is_lost()
 
     def cluster_id(self) -> str | None:
         """Name the cluster that answered first."""
@@ -179,18 +161,6 @@ class Client:
             refuse_forbidden(getattr(error.__cause__, "errno", 0) or 0, key)
             raise
         return found[key]
-
-    def remember(self, kind: int, key: str, node: int) -> None:
-        """Take a broker for the coordinator of a key."""
-        self._coordinators[kind, key] = node
-
-    def forget(self, kind: int, key: str) -> None:
-        """Look it up next time."""
-        self._coordinators.pop((kind, key), None)
-
-    def features(self) -> Mapping[str, int]:
-        """Return the levels of the features that the cluster has finalised."""
-        return features(self)
 
     def close(self) -> None:
         """Close its connections and end its thread."""
@@ -369,53 +339,3 @@ def _answer(waiting: Any, late: NotAnsweredError) -> Any:  # noqa: ANN401  kafka
     if waiting is None or not waiting.is_done:
         return late
     return waiting.value if waiting.exception is None else judged(waiting.exception)
-
-
-def lost(since: float | None) -> bool:
-    """Say whether nobody has answered for so long that all addresses may be those of long ago."""
-    return since is not None and time.monotonic() - since >= _LOST_S
-
-
-def family(options: KafkaOptions) -> int:
-    """Return the family of addresses that is wanted."""
-    return _FAMILIES.get(options.client.get("broker.address.family", "any"), socket.AF_UNSPEC)
-
-
-def limits(options: KafkaOptions) -> dict[str, Any]:
-    """Return kafka-python's limits of connections, as librdkafka's are given, in its own names."""
-    client = options.client
-    # librdkafka's 0 is never.
-    idle_ms = int(client.get("connections.max.idle.ms", "540000")) or _NEVER_MS
-    setup_ms = int(client.get("socket.connection.setup.timeout.ms", str(int(SETUP_S * 1000))))
-    on_sockets = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-    if client.get("socket.keepalive.enable", "true") == "true":
-        on_sockets.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
-    for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
-        size = int(client.get(f"socket.{name}.buffer.bytes", "0"))
-        if size > 0:
-            on_sockets.append((socket.SOL_SOCKET, option, size))
-    return {
-        "connections_max_idle_ms": idle_ms,
-        "socket_connection_setup_timeout_ms": setup_ms,
-        "socket_connection_setup_timeout_max_ms": setup_ms,
-        "socket_options": on_sockets,
-    }
-
-
-def settings(options: KafkaOptions) -> dict[str, Any]:
-    """Return kafka-python's settings. Raises as ``security`` does, and ``NotAnsweredError`` where there is no token."""
-    client = options.client
-    backoff_ms = int(client.get("reconnect.backoff.ms", "50"))
-    return {
-        "bootstrap_servers": options.servers.split(","),
-        "client_id": client.get("client.id", "onceonly"),
-        "client_dns_lookup": client.get("client.dns.lookup", "use_all_dns_ips"),
-        "bootstrap_timeout_ms": int(CONNECT_S * 1000),
-        "request_timeout_ms": int(REQUEST_S * 1000),
-        "metadata_max_age_ms": int(client.get("metadata.max.age.ms", "300000")),
-        "reconnect_backoff_ms": backoff_ms,
-        "reconnect_backoff_max_ms": int(client.get("reconnect.backoff.max.ms", "1000")),
-        "max_in_flight_requests_per_connection": _IN_FLIGHT_MAX,
-        "receive_message_max_bytes": _ANSWER_BYTES_MAX,
-        **security(options),
-    }

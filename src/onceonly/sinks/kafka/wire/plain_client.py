@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
-from onceonly.sinks.kafka.wire.answers import NotAnsweredError, features, judged, refuse_forbidden
-from onceonly.sinks.kafka.wire.client import CONNECT_S, REQUEST_S, lost, settings
+from onceonly.sinks.kafka.wire.answers import NotAnsweredError, judged, refuse_forbidden
+from onceonly.sinks.kafka.wire.coordinators import Coordinators
+from onceonly.sinks.kafka.wire.settings import CONNECT_S, REQUEST_S, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,17 +23,15 @@ if TYPE_CHECKING:
     from onceonly.sinks.kafka.options import KafkaOptions
 
 
-class PlainClient:
+class PlainClient(Coordinators):
     """As ``Client``. Thread-safe: one request at a time."""
 
     def __init__(self, options: KafkaOptions) -> None:
         from kafka.errors import KafkaError
         from kafka.net.compat import KafkaNetClient
 
-        self.leaders: list[int] = []
-        self._coordinators: dict[tuple[int, str], int] = {}
+        super().__init__()
         self._lock = threading.Lock()
-        self._silent_since: float | None = None
         self._is_closed = False
         self._kafka = KafkaNetClient(**settings(options))
         try:
@@ -43,7 +42,7 @@ class PlainClient:
 
     def is_usable(self) -> bool:
         """Say whether to go on with it."""
-        return not self._is_closed and not lost(self._silent_since)
+        return not self._is_closed and not self._is_lost()
 
     def cluster_id(self) -> str | None:
         """Name the cluster that answered first."""
@@ -88,18 +87,6 @@ class PlainClient:
             raise judged(error) from error
         self._coordinators[kind, key] = node
         return node
-
-    def remember(self, kind: int, key: str, node: int) -> None:
-        """Take a broker for the coordinator of a key."""
-        self._coordinators[kind, key] = node
-
-    def forget(self, kind: int, key: str) -> None:
-        """Look it up next time."""
-        self._coordinators.pop((kind, key), None)
-
-    def features(self) -> Mapping[str, int]:
-        """Return the levels of the features that the cluster has finalised."""
-        return features(self)
 
     def close(self) -> None:
         """Close its connections."""

@@ -21,10 +21,14 @@ _VERSION_MAX = 11
 
 
 class Produce(ProduceRequest, init=False):  # type: ignore[misc,call-arg]  # kafka-python is untyped
-    """A request to write batches in a transaction: by topic, the partitions and what each gets."""
+    """A request to write batches, in a transaction or in none: by topic, the partitions and what each gets."""
 
     def __init__(
-        self, batches: Mapping[str, Sequence[tuple[int, Sealed]]], *, transactional_id: str, timeout_ms: int
+        self,
+        batches: Mapping[str, Sequence[tuple[int, Sealed]]],
+        *,
+        transactional_id: str | None,
+        timeout_ms: int,
     ) -> None:
         topic = ProduceRequest.TopicProduceData
         # Of each batch, kafka-python gets the head, which stands there once and so shows where the rest belongs.

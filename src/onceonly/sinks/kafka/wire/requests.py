@@ -5,6 +5,9 @@ Imported inside functions, when kafka-python is sure to be there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from uuid import UUID
+
 from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.admin.topics import CreateTopicsRequest
@@ -24,6 +27,9 @@ from kafka.protocol.producer.transaction import (
 )
 from kafka.record import MemoryRecords
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
@@ -37,8 +43,21 @@ __all__ = [
     "ListGroupsRequest",
     "ListTransactionsRequest",
     "MemoryRecords",
-    "MetadataRequest",
     "OffsetCommitRequest",
     "OffsetFetchRequest",
     "TxnOffsetCommitRequest",
+    "metadata",
 ]
+
+
+def metadata(names: Iterable[str] = (), *, create: bool = False, operations: bool = False) -> MetadataRequest:
+    """Ask who the brokers are, and what the cluster says of topics: ids, leaders, and what this user may do. Pure."""
+    # By name; the id of zeros says so.
+    topics = [MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name) for name in names]
+    return MetadataRequest(
+        topics=topics,
+        allow_auto_topic_creation=create,
+        include_topic_authorized_operations=operations,
+        min_version=10,
+        max_version=12,
+    )

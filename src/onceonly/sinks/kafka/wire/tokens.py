@@ -1,6 +1,6 @@
 """Tokens of OAUTHBEARER: had from a Python function by its name, kept, and had anew before they expire. Any process.
 
-All three clients take them from here: kafka-python, librdkafka by confluent-kafka, and librdkafka by its C interface.
+Both clients take them from here: kafka-python, and librdkafka by confluent-kafka.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""How kafka-python proves who it is, and whom it trusts: translated from librdkafka's configuration."""
+"""What kafka-python is told, translated from librdkafka's configuration: servers, limits, who it is, whom it trusts."""
 
 from __future__ import annotations
 
 import importlib
 import platform
+import socket
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, SetupError
@@ -14,16 +15,73 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.options import KafkaOptions
 
+CONNECT_S = 10.0
+"""How long a new client looks for a broker among those of ``bootstrap.servers``."""
+SETUP_S = 4.0
+"""How long a connection may take to be made: address, TLS, login. ``socket.connection.setup.timeout.ms`` says else."""
+REQUEST_S = 10.0
+"""How long an answer is waited for: then its connection is closed, and a new one made."""
 
+# More than the threads that commit at a time have on the wire: beyond it kafka-python refuses to send.
+_IN_FLIGHT_MAX = 2048
+# A list of all groups or transactions of a broker may be long; without it, some of kafka-python's clients stop at 1 MB.
+_ANSWER_BYTES_MAX = 100_000_000
+_NEVER_MS = 2**31 - 1
+_FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _BY_TICKET = "GSSAPI"
 
 
-def security(options: KafkaOptions) -> dict[str, Any]:
-    """Return kafka-python's settings of TLS and SASL. Secrets stay wrapped (it logs them).
+def family(options: KafkaOptions) -> int:
+    """Return the family of addresses that is wanted."""
+    return _FAMILIES.get(options.client.get("broker.address.family", "any"), socket.AF_UNSPEC)
+
+
+def limits(options: KafkaOptions) -> dict[str, Any]:
+    """Return kafka-python's limits of connections, as librdkafka's are given, in its own names."""
+    client = options.client
+    # librdkafka's 0 is never.
+    idle_ms = int(client.get("connections.max.idle.ms", "540000")) or _NEVER_MS
+    setup_ms = int(client.get("socket.connection.setup.timeout.ms", str(int(SETUP_S * 1000))))
+    on_sockets = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    if client.get("socket.keepalive.enable", "true") == "true":
+        on_sockets.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+    for name, option in (("send", socket.SO_SNDBUF), ("receive", socket.SO_RCVBUF)):
+        size = int(client.get(f"socket.{name}.buffer.bytes", "0"))
+        if size > 0:
+            on_sockets.append((socket.SOL_SOCKET, option, size))
+    return {
+        "connections_max_idle_ms": idle_ms,
+        "socket_connection_setup_timeout_ms": setup_ms,
+        "socket_connection_setup_timeout_max_ms": setup_ms,
+        "socket_options": on_sockets,
+    }
+
+
+def settings(options: KafkaOptions) -> dict[str, Any]:
+    """Return kafka-python's settings. Secrets stay wrapped (it logs them).
 
     Raises ``ConfigurationError`` for certificates or keys that cannot be read here, ``SetupError`` for what is not
-    installed.
+    installed, ``NotAnsweredError`` where there is no token.
     """
+    client = options.client
+    backoff_ms = int(client.get("reconnect.backoff.ms", "50"))
+    return {
+        "bootstrap_servers": options.servers.split(","),
+        "client_id": client.get("client.id", "onceonly"),
+        "client_dns_lookup": client.get("client.dns.lookup", "use_all_dns_ips"),
+        "bootstrap_timeout_ms": int(CONNECT_S * 1000),
+        "request_timeout_ms": int(REQUEST_S * 1000),
+        "metadata_max_age_ms": int(client.get("metadata.max.age.ms", "300000")),
+        "reconnect_backoff_ms": backoff_ms,
+        "reconnect_backoff_max_ms": int(client.get("reconnect.backoff.max.ms", "1000")),
+        "max_in_flight_requests_per_connection": _IN_FLIGHT_MAX,
+        "receive_message_max_bytes": _ANSWER_BYTES_MAX,
+        **security(options),
+    }
+
+
+def security(options: KafkaOptions) -> dict[str, Any]:
+    """Return those of TLS and SASL. Raises as ``settings`` does."""
     client = options.client
     protocol = client.get("security.protocol", "PLAINTEXT")
     settings: dict[str, Any] = {"security_protocol": protocol}
