@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.torn import mend
 from onceonly.log import files as log_files
 from onceonly.log.identity import Identity
@@ -45,8 +46,9 @@ def put(checkpoint: Path, name: str, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def decide(checkpoint: Path, epoch: int, kind: LinkKind = LinkKind.COMMIT) -> None:
-    link = Link(epoch=epoch, index=0, kind=kind, plan="p", run="r", barrier=("{}",))
+def decide(checkpoint: Path, epoch: int, kind: LinkKind = LinkKind.COMMIT, *, reads: bool = False) -> None:
+    inputs = SparkInputs(checkpoint).read(epoch) if reads else None
+    link = Link(epoch=epoch, index=0, kind=kind, plan="p", run="r", barrier=("{}",), inputs=inputs)
     path = checkpoint / "onceonly" / log_files.link(epoch, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(log_files.encode("link", link))
@@ -81,6 +83,39 @@ def test_a_barrier_that_lacks_a_source_or_the_end_of_a_number_is_torn(checkpoint
         put(checkpoint, "offsets/0", f"v1\n{METADATA}\n{whole}")
         put(checkpoint, "offsets/1", f"v1\n{METADATA}\n{cut}")
         assert mend(checkpoint) == ("offsets/1",)
+
+
+@pytest.mark.parametrize("text", TORN.values(), ids=TORN)
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_torn_barrier_that_is_decided_is_written_again_as_decided(
+    checkpoint: Path, epoch: int, text: str
+) -> None:
+    for each in (0, 1):
+        decide(checkpoint, each, reads=True)
+    before = files(checkpoint)
+    put(checkpoint, f"offsets/{epoch}", text)
+    assert mend(checkpoint) == (f"offsets/{epoch}",)
+    assert files(checkpoint) == before
+    assert mend(checkpoint) == ()
+
+
+def test_a_decided_barrier_that_is_gone_before_a_newer_one_is_written_again(checkpoint: Path) -> None:
+    for each in (0, 1):
+        decide(checkpoint, each, reads=True)
+    before = files(checkpoint)
+    (checkpoint / "offsets/0").unlink()
+    assert mend(checkpoint) == ("offsets/0",)
+    assert files(checkpoint) == before
+
+
+def test_the_newest_barrier_that_is_gone_is_left_to_the_plan(checkpoint: Path) -> None:
+    """An older checkpoint may have been restored: what that means is not for us to say here."""
+    for each in (0, 1):
+        decide(checkpoint, each, reads=True)
+    (checkpoint / "offsets/1").unlink()
+    before = files(checkpoint)
+    assert mend(checkpoint) == ()
+    assert files(checkpoint) == before
 
 
 def test_a_barrier_whose_list_of_files_is_not_there_is_taken_away(checkpoint: Path) -> None:

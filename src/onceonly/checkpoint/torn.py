@@ -2,7 +2,8 @@
 
 Spark writes each of its files under a temporary name, renames it and syncs neither, so that after a power loss a name
 may stand over nothing, a part, or zeros; and Spark then refuses to start the query, for ever. What a decision stands on
-was made durable before the decision. So what is torn is of an epoch that nobody has decided, and is planned anew; or it
+was made durable before the decision; where another driver has written over it since, it is written again as the
+decision has it. What else is torn is of an epoch that nobody has decided, and is planned anew; or it
 notes as complete an epoch that will be found decided; or it is the query's id, which our log knows, too.
 
 Only what cannot be a whole file of Spark's is touched: a living Spark never shows one.
@@ -21,8 +22,9 @@ import zlib
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
+from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.durable import disk
-from onceonly.errors import OnceonlyError
+from onceonly.errors import LogError, OnceonlyError
 from onceonly.log import files, identity, presence
 from onceonly.model import Link, LinkKind
 from onceonly.stores.folder import LocalStore
@@ -46,6 +48,8 @@ _TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
+_KEPT = 2
+"""A start reads its newest barrier and the one before."""
 # A query's end is told to its listener a moment later.
 _ENDS_S, _LOOK_S = 2.0, 0.05
 
@@ -84,6 +88,7 @@ class _Torn:
             if _is_commit(_text(path)):
                 break
             yield _remove(path)
+        yield from self._mend_decided()
         yield from self._mend_offsets()
         yield from self._mend_lists()
         yield from self._mend_id()
@@ -117,6 +122,30 @@ class _Torn:
                 link = files.decode(data, kind="link", into=Link, where=name) if data else None
                 epochs |= {parsed[0]} if link is not None and link.kind is LinkKind.COMMIT else set()
         return max(epochs)
+
+    def _mend_decided(self) -> Iterator[Path]:
+        """Write again as decided what is torn, or gone before a newer one: Spark fails on it before a plan is asked."""
+        found = SparkInputs(self._checkpoint)
+        for link in self._decisions():
+            path = self._checkpoint / "offsets" / str(link.epoch)
+            newer = path.with_name(str(link.epoch + 1)).exists()
+            if _is_barrier(_text(path), "") if path.exists() else not newer:
+                continue
+            with contextlib.suppress(
+                LogError
+            ):  # a list of files that was too long to be kept: the planner names it
+                found.restore([link], None)
+                yield path
+
+    def _decisions(self) -> list[Link]:
+        """Return the decisions that say what their epochs read, of the last epochs, oldest first."""
+        links: dict[int, Link] = {}
+        for name in sorted(self._store.list_names(files.LINKS)):
+            data = self._store.get(name) if files.parse_link(name) is not None else None
+            link = files.decode(data, kind="link", into=Link, where=name) if data else None
+            if link is not None and link.kind is LinkKind.COMMIT and link.inputs is not None:
+                links[link.epoch] = link
+        return [links[epoch] for epoch in sorted(links)[-_KEPT:]]
 
     def _mend_offsets(self) -> Iterator[Path]:
         paths = self._newest_first("offsets")
