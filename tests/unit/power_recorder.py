@@ -7,7 +7,6 @@ written in between is one write. Other processes, and what C code opens by itsel
 
 from __future__ import annotations
 
-import builtins
 import io
 import os
 import shutil
@@ -16,21 +15,22 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from onceonly.sinks.files.staging import moving
+from onceonly_proof.disk import StandIns
 from onceonly_proof.power import recording
 from onceonly_proof.power.tree import ROOT, Node, Op, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
 
-class Recorder:
+class Recorder(StandIns):
     """A context that records what this process does below a folder. One at a time; any of its threads."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = os.path.realpath(folder)
-        self._replaced: list[tuple[ModuleType, str, Any]] = []
         self._lock = threading.RLock()
         self.base = read_tree(folder)
         self.tree = self.base.copy()
@@ -52,17 +52,13 @@ class Recorder:
             self._replace(os, name, self._naming(getattr(os, name), act, paths))
         self._replace(moving, "rename_noreplace", self._naming(moving.rename_noreplace, self._rename, 2))
         self._replace(os, "open", self._naming(os.open, self._made, 1))
-        opened = self._naming(io.open, self._made, 1)
-        self._replace(io, "open", opened)
-        self._replace(builtins, "open", opened)
+        self._replace_open(self._naming(io.open, self._made, 1))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._replaced:
-            module, name, real = self._replaced.pop()
-            setattr(module, name, real)
+        super().__exit__(kind, error, trace)
         for path, ino in self.tree.paths().items():
             if not path.endswith("/"):
                 self._look(ino, os.path.join(self._folder, path))  # noqa: PTH118  as above
@@ -70,10 +66,6 @@ class Recorder:
     def save(self, path: Path) -> None:
         """Write the recording, for ``recording.load``."""
         recording.save(path, self.base, self.ops)
-
-    def _replace(self, module: ModuleType, name: str, new: Callable[..., Any]) -> None:
-        self._replaced.append((module, name, getattr(module, name)))
-        setattr(module, name, new)
 
     # --- what stands in for the functions -----------------------------------------------------------------
 

@@ -70,7 +70,30 @@ class Fault:
     code: int = errno.EIO
 
 
-class FaultyDisk:
+class StandIns:
+    """A context in which functions of this process are replaced; at its end the real ones are back."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[ModuleType, str, Any]] = []
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._replaced:
+            module, name, real = self._replaced.pop()
+            setattr(module, name, real)
+
+    def _replace(self, module: ModuleType, name: str, new: Callable[..., Any]) -> None:
+        self._replaced.append((module, name, getattr(module, name)))
+        setattr(module, name, new)
+
+    def _replace_open(self, opened: Callable[..., Any]) -> None:
+        """Replace ``open`` under both of its names."""
+        self._replace(io, "open", opened)
+        self._replace(builtins, "open", opened)
+
+
+class FaultyDisk(StandIns):
     """A context in which the calls below some folders are counted, and one may fail. One at a time in a process.
 
     ``calls`` are the kinds that count. Any thread of the process; the process itself, not its children that are
@@ -81,11 +104,11 @@ class FaultyDisk:
     def __init__(
         self, *folders: str | Path, fault: Fault | None = None, calls: Collection[str] = CHANGES
     ) -> None:
+        super().__init__()
         self._folders = tuple(os.path.realpath(folder) for folder in folders)
         self._fault = fault
         self._calls = frozenset(calls)
         self._lock = threading.Lock()
-        self._replaced: list[tuple[ModuleType, str, Any]] = []
         self.counts: Counter[str] = Counter()
         self.at: tuple[str, str] | None = None
 
@@ -100,21 +123,8 @@ class FaultyDisk:
         noreplace = partial(self._function, moving.rename_noreplace, "rename", 2)
         self._replace(moving, "rename_noreplace", noreplace)  # which os does not have
         self._replace(os, "open", partial(self._os_open, os.open))
-        opened = partial(self._open, io.open)
-        self._replace(io, "open", opened)
-        self._replace(builtins, "open", opened)
+        self._replace_open(partial(self._open, io.open))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        while self._replaced:
-            module, name, real = self._replaced.pop()
-            setattr(module, name, real)
-
-    def _replace(self, module: ModuleType, name: str, new: Callable[..., Any]) -> None:
-        self._replaced.append((module, name, getattr(module, name)))
-        setattr(module, name, new)
 
     # --- what stands in for the functions -----------------------------------------------------------------
 

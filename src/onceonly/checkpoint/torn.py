@@ -117,11 +117,15 @@ class _Torn:
             epochs.add((files.parse_segment(name) or (0, 0))[1])
         for name in self._store.list_names(files.LINKS):
             parsed = files.parse_link(name)
-            if parsed is not None and parsed[0] > max(epochs):
-                data = self._store.get(name)
-                link = files.decode(data, kind="link", into=Link, where=name) if data else None
-                epochs |= {parsed[0]} if link is not None and link.kind is LinkKind.COMMIT else set()
+            if parsed is not None and parsed[0] > max(epochs) and self._decision(name) is not None:
+                epochs.add(parsed[0])
         return max(epochs)
+
+    def _decision(self, name: str) -> Link | None:
+        """Read a link; None for one that decides nothing, or is gone."""
+        data = self._store.get(name)
+        link = files.decode(data, kind="link", into=Link, where=name) if data else None
+        return link if link is not None and link.kind is LinkKind.COMMIT else None
 
     def _mend_decided(self) -> Iterator[Path]:
         """Write again as decided what is torn, or gone before a newer one: Spark fails on it before a plan is asked."""
@@ -131,21 +135,22 @@ class _Torn:
             newer = path.with_name(str(link.epoch + 1)).exists()
             if _is_barrier(_text(path), "") if path.exists() else not newer:
                 continue
-            with contextlib.suppress(
-                LogError
-            ):  # a list of files that was too long to be kept: the planner names it
+            # A list of files may have been too long to be kept: the planner names it.
+            with contextlib.suppress(LogError):
                 found.restore([link], None)
                 yield path
 
     def _decisions(self) -> list[Link]:
-        """Return the decisions that say what their epochs read, of the last epochs, oldest first."""
+        """Return the newest decisions that say what their epochs read, oldest first."""
         links: dict[int, Link] = {}
-        for name in sorted(self._store.list_names(files.LINKS)):
-            data = self._store.get(name) if files.parse_link(name) is not None else None
-            link = files.decode(data, kind="link", into=Link, where=name) if data else None
-            if link is not None and link.kind is LinkKind.COMMIT and link.inputs is not None:
-                links[link.epoch] = link
-        return [links[epoch] for epoch in sorted(links)[-_KEPT:]]
+        places = {name: files.parse_link(name) for name in self._store.list_names(files.LINKS)}
+        for name in sorted(filter(places.get, places), key=lambda each: places[each] or (), reverse=True):
+            link = self._decision(name)
+            if link is not None and link.inputs is not None:
+                links.setdefault(link.epoch, link)
+            if len(links) == _KEPT:
+                break
+        return [links[epoch] for epoch in sorted(links)]
 
     def _mend_offsets(self) -> Iterator[Path]:
         paths = self._newest_first("offsets")

@@ -138,7 +138,8 @@ class Leases:
         """Take it by the lock on its file, which is closed where it is not free. Raises ``OSError``."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            used = _use_in(file)
+            told = _use_in(file)
+            used = _NEVER if told is None else told
         except BlockingIOError:
             used = epoch
         if used >= epoch:
@@ -196,12 +197,11 @@ def _new_token() -> str:
     return uuid.uuid4().hex[:_TOKEN_BYTES]
 
 
-def _use_in(file: int) -> int:
-    """Return the epoch of the last use that a file tells; never, where it tells none, as its id is drawn anew then."""
-    try:
+def _use_in(file: int) -> int | None:
+    """Return the epoch of the last use that a file tells; None where it tells none."""
+    with contextlib.suppress(ValueError):
         return int(os.pread(file, _EPOCH_BYTES, 0))
-    except ValueError:
-        return _NEVER
+    return None
 
 
 def _token_in(file: int) -> str:
@@ -209,20 +209,11 @@ def _token_in(file: int) -> str:
 
     A full disk, or somebody's hand, may have left a part of it: of an id whose last use is not known, none is used.
     """
-    told = os.pread(file, _EPOCH_BYTES + _TOKEN_BYTES, 0).decode("ascii", "replace")
-    token = told[_EPOCH_BYTES:]
-    if len(token) != _TOKEN_BYTES or not token.isalnum() or not _is_number(told[:_EPOCH_BYTES]):
+    token = os.pread(file, _TOKEN_BYTES, _EPOCH_BYTES).decode("ascii", "replace")
+    if len(token) != _TOKEN_BYTES or not token.isalnum() or _use_in(file) is None:
         token = _new_token()
         os.pwrite(file, f"{_NEVER:<{_EPOCH_BYTES}}{token}".encode(), 0)
     return token
-
-
-def _is_number(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _make(root: Path, folder: Path) -> None:
