@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: size brokers clients bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: size brokers clients stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -56,7 +56,7 @@ test: setup lint types imports docs
 # Also what repeats an acceptance test on another way, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace), and /dev/fuse with root or fusermount3 (apt install fuse3); where one is
 # missing, the tests that use it fail and say so.
-test-all: test brokers clients
+test-all: test brokers clients stores
 	$(BIN)/pytest -m long
 
 # Code lines of both distributions, words of the docs, and the modules that one epoch enters before its sink.
@@ -76,6 +76,10 @@ clients: setup
 	oldest=$$($(BIN)/python -c 'from onceonly.sinks.kafka.wire import names; print(names.OLDEST)'); \
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv/oldest kafka-python==$$oldest; \
 	PYTHONPATH=.venv/oldest $(BIN)/pytest -n 2 --dist loadfile tests/unit/test_kafka_*.py tests/integration/test_kafka_wire.py
+
+# Campaigns with their checkpoints on S3 and on HDFS, whose servers die, too.
+stores: setup
+	for store in s3 hdfs; do $(BIN)/onceonly verify --checkpoint $$store --crashes 30 || exit 1; done
 
 lint: setup
 	$(BIN)/ruff check
@@ -171,7 +175,7 @@ format: setup
 
 # Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
 lock: .venv/.installed
-	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml --extra demo --extra fast --extra msk --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml --extra demo --extra fast --extra msk --extra stores --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-package onceonly --quiet --custom-compile-command 'make lock' \
 	  $(UPGRADE) -o requirements.lock
 	$(BIN)/uv pip compile benchmarks/contenders/flink.in --universal --python-version 3.11 \

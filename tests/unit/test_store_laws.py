@@ -12,7 +12,7 @@ from tests.unit.hostile_store import Answer, HostileStore
 from onceonly.errors import UnavailableError
 from onceonly.stores.folder import LocalStore
 from onceonly.stores.port import Store, put_once
-from onceonly_proof.stores.laws import NAME, StoreLaws
+from onceonly_proof.stores.laws import NAME, RewritableLaws, StoreLaws
 from onceonly_proof.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
-class TestFolder(StoreLaws):
+class TestFolder(RewritableLaws):
     def fresh(self, folder: Path) -> Store:
         store = LocalStore(folder / "log")
         store.prepare(("links", "receipts"))
         return store
 
 
-class TestMemory(StoreLaws):
+class TestMemory(RewritableLaws):
     def fresh(self, folder: Path) -> Store:
         return MemoryStore()
 

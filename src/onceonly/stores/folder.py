@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
-import secrets
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +12,11 @@ from typing import TYPE_CHECKING
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.stores.port import PutUnknownError
+from onceonly.stores.temporaries import name_of, temporary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9]+-[0-9a-f]{12}\.tmp")
 _PROBE = "probe"
 _OLD_S = 3600.0
 # These say nothing of what a file system can do; ENOENT: something took the folder, or the probe's file, away.
@@ -35,7 +33,7 @@ _DEFINITE = frozenset(
 
 
 class LocalStore:
-    """Files under ``root``; fulfils ``onceonly.stores.port.Store``.
+    """Files under ``root``; fulfils ``onceonly.stores.port.RewritableStore``.
 
     A put is a temporary file in the same folder, written and fsynced, then link(2) to its name, which fails
     where the name is taken, then fsync of the folder. rename(2) overwrites silently, so it only puts the same bytes
@@ -123,6 +121,29 @@ class LocalStore:
         except OSError as error:
             raise _unavailable(self.root / folder, "listed", error) from error
 
+    def list_folders(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unavailable(self.root / folder, "listed", error) from error
+
+    def replace(self, name: str, data: bytes) -> None:
+        final, temporary = self.root / name, self._temporary(name)
+        try:
+            disk.make_folder(final.parent)
+            try:
+                disk.write_new(temporary, data)
+                temporary.replace(final)
+            finally:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+            disk.sync(temporary.parent)
+        except OSError as error:
+            raise _unavailable(final, "put", error) from error
+
     def delete(self, name: str) -> None:
         path = self.root / name
         try:
@@ -152,12 +173,11 @@ class LocalStore:
         """Yield the temporary files, each with the name that it was to get."""
         for folder in ("", *(f"{entry.name}/" for entry in self.root.iterdir() if entry.is_dir())):
             for path in (self.root / folder).iterdir():
-                if match := _TEMPORARY.fullmatch(path.name):
-                    yield path, folder + match["name"]
+                if name := name_of(path.name):
+                    yield path, folder + name
 
     def _temporary(self, name: str) -> Path:
-        final = self.root / name
-        return final.with_name(f".{final.name}.{os.getpid()}-{secrets.token_hex(6)}.tmp")
+        return self.root / temporary_of(name)
 
     def _link(self, temporary: Path, final: Path) -> bool:
         try:

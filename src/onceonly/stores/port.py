@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from onceonly.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 AGAIN_S: Final = 30.0
 """How long a put is repeated whose answers tell nothing, as those of a shared mount do whose server is restarted."""
@@ -65,6 +65,25 @@ class Store(Protocol):
 
     def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
         """Remove what broken-off puts left, where the name is taken or ``dead`` says that it is void."""
+        ...
+
+
+class RewritableStore(Store, Protocol):
+    """A store whose objects may be replaced, too: Spark's own files, and words for people. Never a decision."""
+
+    def prepare(self, folders: Iterable[str]) -> None:
+        """Make the folders, where a store has some, and see that it is fit. Idempotent, before the first record.
+
+        Raises ``ConfigurationError`` for a store that is not, ``UnavailableError``.
+        """
+        ...
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put, whole and durable, over whatever has this name. Raises ``UnavailableError``."""
+        ...
+
+    def list_folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder (``sources/``, or nothing for the uppermost), unordered."""
         ...
 
 

@@ -20,7 +20,7 @@ from onceonly.stores.port import put_once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onceonly.stores.port import Store
+    from onceonly.stores.port import RewritableStore, Store
 
 NAME = "links/00000000000000000007.0.json"
 _WRITERS = 8
@@ -106,3 +106,31 @@ class StoreLaws:
     def test_what_is_put_again_with_the_same_bytes_is_ours(self, store: Store) -> None:
         assert put_once(store, NAME, b"same") == b"same"
         assert put_once(store, NAME, b"same") == b"same"
+
+
+class RewritableLaws(StoreLaws):
+    """What a store must hold whose files may be replaced, too."""
+
+    def test_what_is_replaced_is_what_is_read_and_listed_once(self, store: RewritableStore) -> None:
+        store.replace("alive/1.json", b"one")
+        store.replace("alive/1.json", b"two, and longer")
+        assert store.get("alive/1.json") == b"two, and longer"
+        assert store.list_names("alive/") == ["alive/1.json"]
+
+    def test_what_is_replaced_has_its_name_from_then_on(self, store: RewritableStore) -> None:
+        store.replace(NAME, b"theirs")
+        assert put_once(store, NAME, b"ours") == b"theirs"
+
+    def test_folders_are_told_from_files(self, store: RewritableStore) -> None:
+        for name in ("metadata", "offsets/7", "sources/0/7", "sources/1/0"):
+            store.replace(name, b"")
+        assert {"offsets", "sources"} <= set(store.list_folders(""))
+        assert sorted(store.list_folders("sources/")) == ["0", "1"]
+        assert store.list_folders("offsets/") == []
+        assert store.list_folders("absent/") == []
+
+    def test_a_store_that_is_fit_is_found_fit_any_number_of_times(self, store: RewritableStore) -> None:
+        put_once(store, NAME, b"kept")
+        for _ in range(2):
+            store.prepare(["links/", "receipts/"])
+        assert store.get(NAME) == b"kept"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class MemoryStore:
-    """Fulfils ``onceonly.log.Store``. Several drivers may share one ``files``.
+    """Fulfils ``onceonly.stores.port.RewritableStore``. Several drivers may share one ``files``.
 
     ``hook`` is called with the operation and the name before each operation; what it raises leaves the
     operation not begun, as a crash would.
@@ -20,6 +20,9 @@ class MemoryStore:
     ) -> None:
         self.files = files if files is not None else {}
         self.hook = hook
+
+    def prepare(self, folders: Iterable[str]) -> None:
+        """A memory is fit."""
 
     def where(self, name: str) -> str:
         return f"memory:/{name}"
@@ -38,7 +41,18 @@ class MemoryStore:
 
     def list_names(self, folder: str) -> list[str]:
         self._passing("list", folder)
-        return [name for name in self.files if name.startswith(folder)]
+        return [
+            name for name in self.files if name.startswith(folder) and "/" not in name.removeprefix(folder)
+        ]
+
+    def list_folders(self, folder: str) -> list[str]:
+        self._passing("list", folder)
+        below = [name.removeprefix(folder) for name in self.files if name.startswith(folder)]
+        return list(dict.fromkeys(name.partition("/")[0] for name in below if "/" in name))
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._passing("replace", name)
+        self.files[name] = data
 
     def delete(self, name: str) -> None:
         self._passing("delete", name)

@@ -1,0 +1,150 @@
+"""What an object store's answer means: the cause in one sentence, and what to do. Pure.
+
+The texts of ``obstore`` hold addresses with signatures and whole answers of servers, so they are never shown: what is
+shown is a status, a code, a word that is known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
+from onceonly.stores.address import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RIGHTS: Mapping[Kind, Mapping[str, str]] = {
+    Kind.S3: {
+        "put": "s3:PutObject",
+        "read": "s3:GetObject, and s3:ListBucket, without which S3 refuses to say that an object is not there",
+        "listed": "s3:ListBucket",
+        "removed": "s3:DeleteObject",
+    },
+    Kind.GCS: {
+        "put": "storage.objects.create",
+        "read": "storage.objects.get",
+        "listed": "storage.objects.list",
+        "removed": "storage.objects.delete",
+    },
+    Kind.AZURE: dict.fromkeys(
+        ("put", "read", "listed", "removed"), "the role Storage Blob Data Contributor on the container"
+    ),
+}
+_KMS = "; with a key of KMS, also its use (kms:GenerateDataKey, kms:Decrypt)"
+# Spellings of the three systems and of those who imitate them.
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|InvalidBucketName|ContainerNotFound|FilesystemNotFound|specified bucket does not exist"
+)
+_CONFLICT = re.compile(r"status(?: code)?:? 409|ConditionalRequestConflict|OperationAborted")
+_FORBIDDEN = re.compile(r"status(?: code)?:? 403")
+_STATUS = re.compile(r"status(?: code)?:? (\d{3}(?: [A-Z][A-Za-z]+)*)")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_WORDS = re.compile(
+    r"Connection refused|Connection reset|connection closed|operation timed out|deadline has elapsed|timed out"
+    r"|dns error|failed to lookup address|UnknownIssuer|CertExpired|NotValidForName|invalid peer certificate"
+    r"|end of file before message length reached|error decoding response body|Broken pipe",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """A cause that a person has to see to. ``{text}`` of the right is filled in by the caller."""
+
+    text: re.Pattern[str]
+    what: str
+    next_step: str
+
+
+_CAUSES = (
+    _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the checkpoint's address"),
+    _Cause(
+        re.compile(r"ExpiredToken|TokenRefreshRequired|ExpiredAuthenticationToken|[Tt]oken[^<]{0,40}expired"),
+        "the credentials have expired",
+        "renew them, and start the query again: a session token that was given by hand is not renewed, a role of the "
+        "machine is",
+    ),
+    _Cause(
+        re.compile(r"RequestTimeTooSkewed|RequestNotValidYet"),
+        "this machine's clock differs too much from the store's",
+        "set the clock (NTP), and start the query again",
+    ),
+    _Cause(
+        re.compile(
+            r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|AuthenticationFailed|InvalidAuthentication"
+            r"|UnrecognizedClientException|status(?: code)?:? 401"
+        ),
+        "the credentials are not known there, or their secret is another",
+        "correct them, or the store's endpoint",
+    ),
+    _Cause(
+        re.compile(
+            r"redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint"
+            r"|status(?: code)?:? 30[1278]"
+        ),
+        "the bucket is in another region, or at another endpoint",
+        "name it: fs.s3a.endpoint.region (spark.hadoop.fs.s3a.endpoint.region), or AWS_REGION in the environment",
+    ),
+    _Cause(
+        re.compile(
+            r"instance metadata|metadata server|token response|TokenRequest|Missing credentials"
+            r"|Error performing (?:GET|PUT|POST) https?://169\.254\."
+        ),
+        "no credentials are given, and the machine has no role to ask for any",
+        "give the job keys (spark.hadoop.fs.s3a.access.key, or AWS_ACCESS_KEY_ID in the environment), or the machine a "
+        "role",
+    ),
+)
+
+
+def is_conflict(text: str) -> bool:
+    """Say whether a put was broken off because another one for the same name was under way: it may be tried again."""
+    return _CONFLICT.search(text) is not None
+
+
+def lacks_bucket(text: str) -> bool:
+    """Say whether it is not the object that is missing but the bucket."""
+    return _NO_BUCKET.search(text) is not None
+
+
+def gist(error: BaseException) -> str:
+    """Return what an error says, as far as it is safe to show."""
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    said = [match[1] for match in (status, code) if match is not None]
+    words = _WORDS.findall(text)
+    said += words[-1:]
+    return ", ".join(said) or type(error).__name__
+
+
+def cause(error: BaseException) -> ConfigurationError | None:
+    """Return the error of a cause that a person has to see to; None where it may pass. It names no place yet."""
+    text = str(error)
+    for each in _CAUSES:
+        if each.text.search(text):
+            return ConfigurationError(each.what, next_step=each.next_step)
+    return None
+
+
+def refusal(error: BaseException, *, kind: Kind, where: str, verb: str, denied: bool) -> OnceonlyError:
+    """Return the error for a call that failed; ``verb`` is what could not be done: put, read, listed, removed.
+
+    ``denied`` says that the store knows who asks, and does not let him.
+    """
+    found = cause(error)
+    begin = f"{where} could not be {verb}"
+    if found is not None:
+        return ConfigurationError(f"{begin}: {found.what} ({gist(error)})", next_step=found.next_step)
+    if denied or _FORBIDDEN.search(str(error)):  # of a list, obstore does not say it by a class of its own
+        right = _RIGHTS.get(kind, {}).get(verb, "it")
+        return ConfigurationError(
+            f"{begin}: {kind.system} does not permit it ({gist(error)})",
+            next_step=f"grant the job's role {right}{_KMS if kind is Kind.S3 else ''}",
+        )
+    return UnavailableError(
+        f"{begin}: {kind.system} gave no usable answer ({gist(error)})",
+        next_step="see to this store and to the network between, and start the query again",
+    )

@@ -1,0 +1,195 @@
+"""A store on HDFS: a file under a temporary name, then a rename that the name node refuses where the name is taken.
+
+``CREATE`` without overwriting would give the name before the bytes are there, so that a writer who dies leaves a torn
+file. A file is durable when it is closed, as far as HDFS goes: on as many data nodes as it must have
+(``dfs.namenode.replication.min``), on their disks where ``dfs.datanode.synconclose`` is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.stores.port import PutUnknownError
+from onceonly.stores.probing import PROBES, probe
+from onceonly.stores.temporaries import name_of, temporary_of
+from onceonly.stores.webhdfs import BrokenOffError, RefusedError, WebHdfs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from onceonly.stores.access import Hadoop
+    from onceonly.stores.address import Address
+
+_MISSING = "FileNotFoundException"
+_TAKEN = "FileAlreadyExistsException"
+_OLD_MS = 3600_000
+
+
+class HdfsStore:
+    """Files below one address; fulfils ``onceonly.stores.port.RewritableStore``. Several threads may use one."""
+
+    def __init__(self, web: WebHdfs, address: Address) -> None:
+        self._web = web
+        self._address = address
+
+    @classmethod
+    def at(cls, address: Address, hadoop: Hadoop) -> HdfsStore:
+        """Make the store of an address. Nothing is asked yet. Raises ``ConfigurationError``."""
+        return cls(WebHdfs.of(address, hadoop), address)
+
+    def where(self, name: str) -> str:
+        return self._address.below(name).text
+
+    def prepare(self, folders: Iterable[str]) -> None:  # noqa: ARG002  a put makes its folder
+        """See that the name node keeps a name for the first, and permits what is needed. Idempotent.
+
+        Raises ``ConfigurationError``, ``UnavailableError``.
+        """
+        probe(self, place=self._address.text)
+
+    def put_if_absent(
+        self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
+    ) -> bool:
+        temporary = temporary_of(name)
+        is_put = False
+        try:
+            try:
+                self._web.write(self._path(temporary), data)
+            except RefusedError as error:
+                raise self._unavailable(temporary, "written", error) from error
+            if before_publish is not None:
+                before_publish()
+            is_put = self._rename(temporary, name)
+        finally:
+            if not is_put:  # else it has another name
+                with contextlib.suppress(OnceonlyError):
+                    self.delete(temporary)
+        return is_put
+
+    def replace(self, name: str, data: bytes) -> None:
+        temporary = temporary_of(name)
+        try:
+            self._web.write(self._path(temporary), data)
+            self._web.ask(
+                "PUT",
+                "RENAME",
+                self._path(temporary),
+                destination=self._path(name),
+                renameoptions="OVERWRITE",
+            )
+        except RefusedError as error:
+            # A rename that was asked twice finds its file gone.
+            if error.name != _MISSING or self.get(name) != data:
+                raise self._unavailable(name, "put", error) from error
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return self._web.read(self._path(name))
+        except RefusedError as error:
+            if error.name == _MISSING:
+                return None
+            raise self._unavailable(name, "read", error) from error
+
+    def list_names(self, folder: str) -> list[str]:
+        return [
+            folder + each["pathSuffix"]
+            for each in self._entries(folder)
+            if each["type"] == "FILE" and not each["pathSuffix"].startswith(".")
+        ]
+
+    def list_folders(self, folder: str) -> list[str]:
+        return [
+            str(each["pathSuffix"])
+            for each in self._entries(folder)
+            if each["type"] == "DIRECTORY" and not each["pathSuffix"].startswith(".")
+        ]
+
+    def delete(self, name: str) -> None:
+        try:
+            self._web.ask("DELETE", "DELETE", self._path(name), recursive="false")
+        except RefusedError as error:
+            if error.name != _MISSING:
+                raise self._unavailable(name, "removed", error) from error
+
+    def sync(self, name: str) -> None:
+        """Make durable what another has renamed: a name node shows a rename just before its log has it.
+
+        A further entry in that log, of the very file, is answered when all before it are durable.
+        """
+        try:
+            status = self._status(name)
+            if status is not None:
+                changed = str(status["modificationTime"])
+                self._web.ask("PUT", "SETTIMES", self._path(name), modificationtime=changed)
+        except RefusedError as error:
+            raise self._unavailable(name, "made durable", error) from error
+
+    def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
+        now = time.time() * 1000
+        for folder in ("", *(f"{each}/" for each in self.list_folders(""))):
+            entries = list(self._entries(folder))
+            taken = {each["pathSuffix"] for each in entries}
+            for each in entries:
+                short = name_of(each["pathSuffix"])
+                if short is None:
+                    continue
+                # A living writer that loses its temporary file here would find its name taken anyway. One that only
+                # tries the store has no name to take: it is left alone until it is old.
+                old = folder == PROBES and now - each["modificationTime"] > _OLD_MS
+                if old or short in taken or dead(folder + short):
+                    with contextlib.suppress(OnceonlyError):
+                        self.delete(folder + each["pathSuffix"])
+
+    def _rename(self, temporary: str, name: str) -> bool:
+        try:
+            answer = self._web.act(
+                "PUT", "RENAME", self._path(temporary), destination=self._path(name), renameoptions="NONE"
+            )
+        except BrokenOffError as error:
+            raise PutUnknownError(str(error)) from error
+        except RefusedError as error:
+            if error.name == _TAKEN:
+                return False
+            # A newer driver may have taken the name and cleared the temporary file away.
+            if error.name == _MISSING and self._status(name) is not None:
+                return False
+            raise self._unavailable(name, "put", error) from error
+        # HttpFS has the older rename, which says no and not why.
+        if answer.get("boolean") is False:
+            if self._status(name) is not None:
+                return False
+            raise UnavailableError(
+                f"{self.where(name)} could not be put: HDFS would not rename a file; nothing was changed",
+                next_step="see to the folder of the checkpoint and start the query again",
+            )
+        return True
+
+    def _status(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._web.ask("GET", "GETFILESTATUS", self._path(name))["FileStatus"]
+        except RefusedError as error:
+            if error.name == _MISSING:
+                return None
+            raise self._unavailable(name, "looked at", error) from error
+        return found
+
+    def _entries(self, folder: str) -> Iterator[dict[str, Any]]:
+        try:
+            found = self._web.ask("GET", "LISTSTATUS", self._path(folder))
+        except RefusedError as error:
+            if error.name == _MISSING:
+                return
+            raise self._unavailable(folder, "listed", error) from error
+        yield from found["FileStatuses"]["FileStatus"]
+
+    def _path(self, name: str) -> str:
+        return f"/{self._address.path}/{name}".replace("//", "/").rstrip("/") or "/"
+
+    def _unavailable(self, name: str, verb: str, error: Exception) -> UnavailableError:
+        return UnavailableError(
+            f"{self.where(name)} could not be {verb}: {error}; nothing was changed",
+            next_step="see to HDFS (space, quotas, safe mode) and start the query again",
+        )

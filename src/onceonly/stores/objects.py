@@ -1,0 +1,163 @@
+"""A store of objects: S3 and what imitates it, Google Cloud Storage, Azure Storage. By ``obstore``.
+
+A put has a condition, that nothing has its name, which the store itself holds. An object is there as a whole or not at
+all, and durable when it is there, so that nothing is synced and nothing has to be cleared away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotModifiedError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from onceonly.errors import UnavailableError
+from onceonly.stores import answers
+from onceonly.stores.port import PutUnknownError
+from onceonly.stores.probing import probe, unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from obstore.store import ObjectStore as Client
+
+    from onceonly.errors import ConfigurationError, OnceonlyError
+    from onceonly.stores.address import Address
+
+_DENIED = (PermissionDeniedError, UnauthenticatedError)
+_TAKEN = (AlreadyExistsError, PreconditionError, NotModifiedError)
+
+
+class ObjectStore:
+    """Objects below one address; fulfils ``onceonly.stores.port.RewritableStore``. Several threads may use one."""
+
+    def __init__(self, client: Client, address: Address) -> None:
+        self._client = client
+        self._address = address
+
+    def where(self, name: str) -> str:
+        return self._address.below(name).text
+
+    def prepare(self, folders: Iterable[str]) -> None:  # noqa: ARG002  there are no folders to make
+        """See that the store holds the condition of a put, and grants what is needed. Idempotent.
+
+        Raises ``ConfigurationError`` for a store that does not, ``UnavailableError``.
+        """
+        probe(self, place=self._address.text)
+
+    def put_if_absent(
+        self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
+    ) -> bool:
+        if before_publish is not None:
+            before_publish()
+        try:
+            obstore.put(self._client, self._path(name), data, mode="create", use_multipart=False)
+        except _TAKEN as error:
+            # Azure says the same of a name that is taken. Where nothing stands, two came at the same moment, and it
+            # may be that neither was first.
+            if answers.is_conflict(str(error)) and self.get(name) is None:
+                message = f"{self.where(name)} was being put by another at the same moment"
+                raise PutUnknownError(message) from None
+            return False
+        except FileNotFoundError as error:
+            raise self._refusal(error, name, "put") from None
+        except NotSupportedError:
+            raise self._unfit() from None
+        except BaseError as error:
+            if "501 Not Implemented" in str(error):
+                raise self._unfit() from None
+            if isinstance(error, _DENIED) or answers.cause(error) is not None:
+                raise self._refusal(error, name, "put") from None
+            # Busy, broken off, never answered: it may have been put all the same.
+            raise PutUnknownError(answers.gist(error)) from None
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        try:
+            obstore.put(self._client, self._path(name), data, mode="overwrite", use_multipart=False)
+        except (BaseError, FileNotFoundError) as error:
+            raise self._refusal(error, name, "put") from None
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            found = obstore.get(self._client, self._path(name))
+            data = bytes(found.bytes())
+        except FileNotFoundError as error:
+            if answers.lacks_bucket(str(error)):
+                raise self._refusal(error, name, "read") from None
+            return None
+        except BaseError as error:
+            raise self._refusal(error, name, "read") from None
+        if len(data) != found.meta["size"]:
+            raise UnavailableError(
+                f"{self.where(name)} has {found.meta['size']} bytes, and {len(data)} of them arrived",
+                next_step="see to the network between, and start the query again",
+            )
+        return data
+
+    def list_names(self, folder: str) -> list[str]:
+        begin = self._path(folder)
+        try:
+            names = (
+                meta["path"].removeprefix(begin)
+                for page in obstore.list(self._client, begin.rstrip("/") or None)
+                for meta in page
+                if meta["path"].startswith(begin)  # some file systems over objects put a folder's own name
+            )
+            return [folder + name for name in names if "/" not in name and not name.startswith(".")]
+        except FileNotFoundError as error:
+            return self._nothing(error, folder)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+
+    def list_folders(self, folder: str) -> list[str]:
+        try:
+            found = obstore.list_with_delimiter(self._client, self._path(folder).rstrip("/") or None)
+        except FileNotFoundError as error:
+            return self._nothing(error, folder)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+        return [each.rpartition("/")[2] for each in found["common_prefixes"]]
+
+    def delete(self, name: str) -> None:
+        try:
+            obstore.delete(self._client, self._path(name))
+        except FileNotFoundError as error:
+            if answers.lacks_bucket(str(error)):
+                raise self._refusal(error, name, "removed") from None
+        except BaseError as error:
+            raise self._refusal(error, name, "removed") from None
+
+    def sync(self, name: str) -> None:
+        """An object that is there is durable."""
+
+    def drop_leftovers(self, dead: Callable[[str], bool]) -> None:
+        """A put that is broken off leaves nothing behind."""
+
+    def _nothing(self, error: FileNotFoundError, folder: str) -> list[str]:
+        if answers.lacks_bucket(str(error)):
+            raise self._refusal(error, folder, "listed") from None
+        return []
+
+    def _path(self, name: str) -> str:
+        return f"{self._address.path}/{name}" if self._address.path else name
+
+    def _refusal(self, error: BaseException, name: str, verb: str) -> OnceonlyError:
+        return answers.refusal(
+            error,
+            kind=self._address.kind,
+            where=self.where(name),
+            verb=verb,
+            denied=isinstance(error, _DENIED),
+        )
+
+    def _unfit(self) -> ConfigurationError:
+        return unfit(self._address.text, "has no put with a condition")

@@ -1,0 +1,122 @@
+"""Opening a store by its address, in any process: planner, commit process, executor, driver, tool.
+
+Addresses are names; who asks, and by which endpoint, is known by process: what a job's Hadoop was told is the same for
+all of it. The driver has it from its session; the processes that plan and commit are handed it with the format's class,
+which Spark passes on as bytes, and executors with their tasks. It is in no plan, no option and no environment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import SetupError
+from onceonly.stores.access import Access, Hadoop
+from onceonly.stores.address import Address, Kind, parse
+from onceonly.stores.folder import LocalStore
+from onceonly.stores.profiles import profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.stores.port import RewritableStore
+
+_CONNECT = "5s"
+_CALL = "20s"
+_RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+_CLIENTS_MAX = 16
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+_lock = threading.Lock()
+_told = Hadoop()
+_clients: dict[tuple[int, Kind, str, str], tuple[Access, Any]] = {}
+
+
+def tell(hadoop: Hadoop) -> None:
+    """Say what this process's job gave to Hadoop. Any process; the last word counts, for stores opened after it."""
+    global _told  # noqa: PLW0603  one job has one Hadoop
+    _told = hadoop
+
+
+def told() -> Hadoop:
+    """Return what this process was told."""
+    return _told
+
+
+def address_of(text: str, *, what: str = "the checkpoint") -> Address:
+    """Read an address as this job's Hadoop does. Raises ``ConfigurationError``."""
+    return parse(text, what=what, default=_told.file_system)
+
+
+def folder_of(address: Address) -> Path | None:
+    """Return the folder of an address in a file system, None elsewhere."""
+    from pathlib import Path
+
+    return Path(address.path) if address.kind is Kind.FOLDER else None
+
+
+def open_store(address: Address) -> RewritableStore:
+    """Open the store of what is below an address. Any process, any number of times; nothing is asked or made yet.
+
+    Raises ``ConfigurationError`` for credentials that cannot be taken over, ``SetupError`` where a package is missing.
+    """
+    if address.kind is Kind.FOLDER:
+        from pathlib import Path
+
+        return LocalStore(Path(address.path))
+    if address.kind is Kind.HDFS:
+        from onceonly.stores.hdfs import HdfsStore
+
+        return HdfsStore.at(address, _told)
+    try:
+        from onceonly.stores.objects import ObjectStore
+    except ImportError as error:
+        raise SetupError(
+            f"a checkpoint on {address.kind.system} needs the package obstore, which cannot be used here: {error}",
+            next_step="pip install 'onceonly[stores]' on driver and executors",
+        ) from error
+    return ObjectStore(_client(address), address)
+
+
+def _client(address: Address) -> Any:  # noqa: ANN401  one of three classes of obstore's
+    """Return a client, with its connections and the role it has asked for; one for each bucket and process."""
+    access = _told.access(address)
+    # A forked child must not use its parent's threads.
+    key = (os.getpid(), address.kind, address.container, address.host)
+    with _lock:
+        known = _clients.get(key)
+        if known is None or known[0] != access:
+            if len(_clients) >= _CLIENTS_MAX:
+                _clients.clear()
+            known = _clients[key] = (access, make_client(address, access))
+        return known[1]
+
+
+def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as above
+    """Make a client of ``obstore``. Pure, but for the machine's environment and profile."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    config = dict(access.config)
+    client = {"timeout": _CALL, "connect_timeout": _CONNECT, **access.client}
+    how: dict[str, Any] = {"config": config, "client_options": client, "retry_config": _RETRIES}
+    if address.kind is Kind.AZURE:
+        return AzureStore(address.container, **how)
+    if address.kind is Kind.GCS:
+        return GCSStore(address.container, **how)
+    if access.keys is not None:
+        # Not in the configuration, beside which a token of the environment would be taken, too.
+        key, secret, token = access.keys
+        credential = {"access_key_id": key, "secret_access_key": secret, "token": token or None}
+        how["credential_provider"] = lambda: {**credential, "expires_at": None}
+    elif access.machine:
+        how["credential_provider"], region = profile()
+        if region:
+            config.setdefault("region", region)
+    if "endpoint" not in config:
+        given = next((url for name in _ENDPOINTS if (url := os.environ.get(name, ""))), "")
+        client.setdefault("allow_http", given.startswith("http:"))
+        if given:  # the environment names the server, not the bucket's own name at it
+            config["virtual_hosted_style_request"] = False
+    return S3Store(address.container, **how)

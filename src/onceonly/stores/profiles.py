@@ -1,0 +1,104 @@
+"""Keys of a profile, from the files of AWS's own tools: ``obstore`` looks at the environment and at the machine's role.
+
+As AWS's tools do, a profile comes after keys in the environment and after a web identity, and before a role of the
+machine. What a profile only describes (a role to take, a login, a program that gives keys) is left to boto3, if it is
+installed here.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BEFORE = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
+_KEPT = timedelta(minutes=5)
+_DESCRIBED = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
+
+
+def profile(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Callable[[], Any] | None, str]:
+    """Return what gives the profile's keys, None where there are none, and the profile's region. Any process.
+
+    Keys are read anew at each call: some other program may renew them. Raises ``ConfigurationError`` where the profile
+    that the environment names is not there, ``SetupError`` where only boto3 could get its keys.
+    """
+    given = os.environ if environment is None else environment
+    name = given.get("AWS_PROFILE") or given.get("AWS_DEFAULT_PROFILE") or "default"
+    told = _read(given, name)
+    region = "" if given.get("AWS_REGION") or given.get("AWS_DEFAULT_REGION") else told.get("region", "")
+    if any(given.get(each) for each in _BEFORE):
+        return None, region
+    if "aws_access_key_id" in told:
+        return lambda: _keys(_read(given, name), name), region
+    described = next((each for each in _DESCRIBED if each in told), "")
+    if described:
+        return _by_boto3(name, described), region
+    if not told and name != "default":
+        raise ConfigurationError(
+            f"AWS_PROFILE is {name!r}, and neither {_path(given, 'credentials')} nor {_path(given, 'config')} has a "
+            "profile of this name",
+            next_step="correct the name, or bring these files to driver and executors",
+        )
+    return None, region
+
+
+def _keys(told: Mapping[str, str], name: str) -> dict[str, Any]:
+    try:
+        return {
+            "access_key_id": told["aws_access_key_id"],
+            "secret_access_key": told["aws_secret_access_key"],
+            "token": told.get("aws_session_token") or None,
+            # So that they are read again.
+            "expires_at": datetime.now(UTC) + _KEPT,
+        }
+    except KeyError as error:
+        raise ConfigurationError(
+            f"the AWS profile {name!r} has no {error.args[0]}", next_step="complete it"
+        ) from None
+
+
+def _read(given: Mapping[str, str], name: str) -> dict[str, str]:
+    """Read one profile of both files; that of the keys wins."""
+    told: dict[str, str] = {}
+    for file, section in (
+        ("config", name if name == "default" else f"profile {name}"),
+        ("credentials", name),
+    ):
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read(_path(given, file), encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError, OSError) as error:
+            raise ConfigurationError(
+                # The error of the parser may show a line, which may be a key.
+                f"{_path(given, file)} cannot be read: {type(error).__name__}",
+                next_step="mend this file, or give keys by the environment",
+            ) from None
+        if parser.has_section(section):
+            told |= dict(parser.items(section))
+    return told
+
+
+def _path(given: Mapping[str, str], file: str) -> Path:
+    variable = "AWS_CONFIG_FILE" if file == "config" else "AWS_SHARED_CREDENTIALS_FILE"
+    return Path(given.get(variable) or f"{given.get('HOME') or '~'}/.aws/{file}").expanduser()
+
+
+def _by_boto3(name: str, described: str) -> Callable[[], Any]:
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        raise SetupError(
+            f"the AWS profile {name!r} says {described}, which is left to boto3, and boto3 is not installed here",
+            next_step="pip install boto3 on driver and executors, or give keys by the environment",
+        ) from None
+    return Boto3CredentialProvider(boto3.Session(profile_name=name))

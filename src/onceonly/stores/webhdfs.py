@@ -1,0 +1,276 @@
+"""HDFS by its REST interface: WebHDFS of a name node, or HttpFS. No JVM and no library; Kerberos by ``gssapi``.
+
+Each call asks the name node that answered last, and the others where it is down, on standby or in safe mode. Data go to
+and come from the data node that the name node names.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import http.client
+import json
+import os
+import re
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+
+if TYPE_CHECKING:
+    from onceonly.stores.access import Hadoop
+    from onceonly.stores.address import Address
+
+_ROOT = "/webhdfs/v1"
+_PORT = re.compile(r"(?<!:):(\d{1,5})$")
+_PORTS = {False: 9870, True: 9871}
+_CONNECT_S = 5.0
+_CALL_S = 20.0
+_AGAIN_S = 20.0
+_DELAY_S = 0.5
+_OK = frozenset({200, 201})
+_ELSEWHERE = frozenset({302, 303, 307})
+_UNAUTHORIZED = 401
+# Another name node may know better, or this one a little later.
+_PASSING = frozenset(
+    {"StandbyException", "RetriableException", "SafeModeException", "ServerTooBusyException"}
+)
+_DENIED = frozenset({"AccessControlException", "AuthorizationException"})
+_EXPIRED = frozenset({"InvalidToken", "SecretManager$InvalidToken"})
+
+
+class BrokenOffError(Exception):
+    """No answer to a call that had been sent."""
+
+
+class RefusedError(Exception):
+    """The name node's own word: ``name`` is the class of its exception, without its package."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a name node, or HttpFS, answers."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @property
+    def text(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def servers(address: Address, hadoop: Hadoop) -> tuple[Server, ...]:
+    """Return who answers for an address, as Hadoop's own settings say, or its default ports. Pure.
+
+    Raises ``ConfigurationError`` where no name node is named.
+    """
+    service = address.container or hadoop.file_system.partition("://")[2].partition("/")[0]
+    tls = hadoop.get("dfs.http.policy").upper() == "HTTPS_ONLY"
+    option = f"dfs.namenode.http{'s' if tls else ''}-address"
+    nodes = [each.strip() for each in hadoop.get(f"dfs.ha.namenodes.{service}").split(",") if each.strip()]
+    host = _PORT.sub("", service)
+    told = [each for node in nodes if (each := hadoop.get(f"{option}.{service}.{node}"))]
+    told = told or [each for each in [hadoop.get(f"{option}.{service}", option)] if each]
+    if not told and not nodes:
+        told = [host] if host else []
+    found = [_server(each, tls) for each in told]
+    # What a name node listens to is no address to call.
+    found = [Server(host, each.port, each.tls) if each.host in {"0.0.0.0", ""} else each for each in found]  # noqa: S104
+    if not found:
+        raise ConfigurationError(
+            f"{address.text} names the name service {service!r}, and no HTTP address of a name node is known",
+            next_step=f"give the session spark.hadoop.{option}{'.' + service if service else ''}=<host:port>, or "
+            "HADOOP_CONF_DIR with hdfs-site.xml",
+        )
+    return tuple(found)
+
+
+def _server(text: str, tls: bool) -> Server:  # noqa: FBT001
+    port = _PORT.search(text)
+    return Server(_PORT.sub("", text), int(port[1]) if port else _PORTS[tls], tls)
+
+
+class WebHdfs:
+    """Calls to the name nodes of one service. Several threads may use one."""
+
+    def __init__(self, nodes: tuple[Server, ...], *, user: str = "", kerberos: bool = False) -> None:
+        self._nodes = list(nodes)
+        self._user = user
+        self._kerberos = kerberos
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, address: Address, hadoop: Hadoop) -> WebHdfs:
+        """Make the client of an address. Nothing is asked yet."""
+        kerberos = hadoop.get("hadoop.security.authentication").lower() == "kerberos"
+        user = "" if kerberos else os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        return cls(servers(address, hadoop), user=user, kerberos=kerberos)
+
+    def ask(self, method: str, operation: str, path: str, **more: str) -> Any:  # noqa: ANN401  JSON
+        """Ask the name node, until one answers; for what may be asked twice.
+
+        Raises ``RefusedError``, ``UnavailableError`` when none does for 20 s, ``ConfigurationError`` for a login.
+        """
+        return _json(self._repeat(method, operation, path, b"", more))
+
+    def act(self, method: str, operation: str, path: str, **more: str) -> Any:  # noqa: ANN401  JSON
+        """Ask the name node once; for what may not be done twice. Raises ``BrokenOffError`` for no answer."""
+        return _json(self._repeat(method, operation, path, b"", more, once=True))
+
+    def read(self, path: str) -> bytes:
+        """Read a file, whole. Raises as ``ask``."""
+        return self._repeat("GET", "OPEN", path, b"", {})
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, over what is there, and its folders. Raises as ``ask``."""
+        self._repeat("PUT", "CREATE", path, data, {"overwrite": "true"})
+
+    def _repeat(
+        self,
+        method: str,
+        operation: str,
+        path: str,
+        data: bytes,
+        more: dict[str, str],
+        *,
+        once: bool = False,
+    ) -> bytes:
+        deadline = time.monotonic() + _AGAIN_S
+        why = ""
+        while True:
+            for node in list(self._nodes):
+                try:
+                    answer = self._call(node, method, operation, path, data, more)
+                except _NotSentError as error:
+                    why = f"{node.text}: {error}"
+                except (OSError, http.client.HTTPException) as error:
+                    why = f"{node.text}: {type(error).__name__}"
+                    if once:
+                        raise BrokenOffError(why) from error
+                except RefusedError as error:
+                    if error.name not in _PASSING:
+                        raise
+                    why = f"{node.text}: {error.name}"
+                else:
+                    self._prefer(node)
+                    return answer
+            if time.monotonic() + _DELAY_S > deadline:
+                raise UnavailableError(
+                    f"HDFS did not answer for {_AGAIN_S:g} s ({operation} of {path}): {why}",
+                    next_step="see to the name nodes, to their HTTP addresses and to the network between, and start "
+                    "the query again",
+                )
+            time.sleep(_DELAY_S)
+
+    def _prefer(self, node: Server) -> None:
+        with self._lock:
+            if self._nodes[0] != node:
+                self._nodes.sort(key=lambda each: each != node)
+
+    def _call(
+        self, node: Server, method: str, operation: str, path: str, data: bytes, more: dict[str, str]
+    ) -> bytes:
+        asked = {"op": operation, **more, **({"user.name": self._user} if self._user else {})}
+        status, headers, body = self._send(node, method, f"{_ROOT}{quote(path)}?{urlencode(asked)}", b"")
+        if status in _ELSEWHERE:
+            to = urlsplit(headers["Location"])
+            there = Server(to.hostname or node.host, to.port or node.port, to.scheme == "https")
+            status, _, body = self._send(there, method, f"{to.path}?{to.query}", data)
+        if status in _OK:
+            return body
+        if status == _UNAUTHORIZED:
+            raise ConfigurationError(
+                f"{node.text} does not accept the login"
+                + (" by Kerberos" if self._kerberos else f" of {self._user!r}, which has no proof"),
+                next_step="get a ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab) on driver and executors"
+                if self._kerberos
+                else "set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
+            )
+        raise _refused(status, body)
+
+    def _send(
+        self, node: Server, method: str, target: str, data: bytes
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Send one request. Raises ``_NotSentError`` before anything was sent, then ``OSError``, ``HTTPException``."""
+        if node.tls:
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                node.host, node.port, timeout=_CONNECT_S, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(node.host, node.port, timeout=_CONNECT_S)
+        headers = {"Content-Type": "application/octet-stream"}
+        if self._kerberos and node in self._nodes:  # a data node is given a token, in its address
+            headers["Authorization"] = f"Negotiate {_ticket(node.host)}"
+        with contextlib.closing(connection):
+            try:
+                connection.connect()
+            except OSError as error:
+                raise _NotSentError(str(error)) from error
+            connection.sock.settimeout(_CALL_S)
+            connection.request(method, target, body=data or None, headers=headers)
+            response = connection.getresponse()
+            # Fewer bytes than were announced are an error of http.client's.
+            body = response.read()
+            if not response.chunked and response.headers["Content-Length"] is None and method == "GET":
+                message = "the answer does not say how long it is"
+                raise http.client.HTTPException(message)
+            return response.status, response.headers, body
+
+
+class _NotSentError(Exception):
+    """There is no connection, so nothing was asked."""
+
+
+def _json(body: bytes) -> Any:  # noqa: ANN401
+    return json.loads(body) if body.strip() else {}
+
+
+def _refused(status: int, body: bytes) -> Exception:
+    """Return what a name node's answer means. It may quote paths, never a login."""
+    try:
+        told = json.loads(body)["RemoteException"]
+        name, message = str(told["exception"]), str(told.get("message", ""))
+    except (ValueError, LookupError, TypeError):
+        name, message = f"HTTP {status}", http.client.responses.get(status, "")
+    first = message.partition("\n")[0][:300]
+    if name in _DENIED:
+        return ConfigurationError(
+            f"HDFS does not permit it: {first}",
+            next_step="give the job's user the right to write in the checkpoint's folder",
+        )
+    if name in _EXPIRED or ("token" in first and "expired" in first):
+        return ConfigurationError(
+            f"HDFS does not accept the login any more: {first}",
+            next_step="get a new ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab), and start the query again",
+        )
+    return RefusedError(name, first)
+
+
+def _ticket(host: str) -> str:
+    """Return the proof of a Kerberos login to a web server, from the ticket or keytab of this process's user."""
+    try:
+        import gssapi
+    except (ImportError, OSError) as error:  # the library in C that it needs may be missing
+        raise SetupError(
+            f"HDFS asks for a login by Kerberos, for which the package gssapi cannot be used here: {error}",
+            next_step="pip install gssapi on driver and executors (it needs the libraries of Kerberos)",
+        ) from error
+    try:
+        service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+        token = gssapi.SecurityContext(name=service, usage="initiate").step()
+    except gssapi.exceptions.GSSError as error:
+        raise ConfigurationError(
+            f"there is no Kerberos ticket for HTTP@{host}: {error}",
+            next_step="get one (kinit, or KRB5_CLIENT_KTNAME with a keytab) on driver and executors",
+        ) from error
+    return base64.b64encode(token or b"").decode()

@@ -1,0 +1,177 @@
+"""An S3 server in a thread, as small as the store of the log needs one, that can mislead.
+
+Path-style addresses; put with ``If-None-Match``, get, delete, lists in pages of two. ``faults`` are taken one after
+the other by the requests of their method: what a fault says is answered, before or after the request is carried out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUCKET = "bucket"
+_PAGE = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One misleading answer. ``done``: carried out all the same; ``cut``: no answer at all."""
+
+    status: int = 503
+    code: str = "SlowDown"
+    done: bool = False
+    cut: bool = False
+    short: bool = False  # fewer bytes than announced
+
+
+@dataclass
+class S3Double:
+    """What the server holds. ``lies`` takes conditions and does not look at them."""
+
+    lies: bool = False
+    objects: dict[str, bytes] = field(default_factory=dict)
+    faults: dict[str, deque[Fault]] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reset(self) -> None:
+        """Hold nothing, and be honest."""
+        self.lies = False
+        for each in (self.objects, self.faults, self.denied, self.requests, self.headers):
+            each.clear()
+
+    def fault(self, method: str, *faults: Fault) -> None:
+        self.faults.setdefault(method, deque()).extend(faults)
+
+
+def serve(double: S3Double) -> Iterator[S3Double]:
+    """Serve until the generator is closed."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    double.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield double
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    double: S3Double
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._handle("LIST" if "list-type" in self.path else "GET")
+
+    def do_PUT(self) -> None:
+        self._handle("PUT")
+
+    def do_DELETE(self) -> None:
+        self._handle("DELETE")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base's name
+        pass
+
+    def _handle(self, method: str) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        url = urlsplit(self.path)
+        bucket, _, key = unquote(url.path).lstrip("/").partition("/")
+        double = self.double
+        with double.lock:
+            double.requests.append((method, key))
+            double.headers.append({name.lower(): value for name, value in self.headers.items()})
+            waiting = double.faults.get(method)
+            fault = waiting.popleft() if waiting else None
+        if bucket != BUCKET:
+            return self._error(404, "NoSuchBucket")
+        if method in double.denied:
+            return self._error(403, "AccessDenied")
+        if fault is not None and not fault.done and not fault.short:
+            return self._fail(fault)
+        with double.lock:
+            status, headers, answer = self._carry_out(method, key, body, parse_qs(url.query))
+        if fault is not None:
+            return self._answer(200, headers, answer, short=True) if fault.short else self._fail(fault)
+        return self._answer(status, headers, answer)
+
+    def _carry_out(
+        self, method: str, key: str, body: bytes, query: dict[str, list[str]]
+    ) -> tuple[int, dict[str, str], bytes]:
+        objects = self.double.objects
+        if method == "PUT":
+            if self.headers.get("If-None-Match") == "*" and key in objects and not self.double.lies:
+                return 412, {}, _xml("PreconditionFailed")
+            objects[key] = body
+            return 200, {"ETag": '"e"'}, b""
+        if method == "GET":
+            if key not in objects:
+                return 404, {}, _xml("NoSuchKey")
+            return 200, {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}, objects[key]
+        if method == "DELETE":
+            objects.pop(key, None)
+            return 204, {}, b""
+        return 200, {}, self._page(query)
+
+    def _page(self, query: dict[str, list[str]]) -> bytes:
+        prefix = query.get("prefix", [""])[0]
+        after = query.get("continuation-token", [""])[0]
+        delimiter = query.get("delimiter", [""])[0]
+        found: dict[str, bool] = {}
+        for key in sorted(self.double.objects):
+            if key.startswith(prefix):
+                head, slash, _ = key.removeprefix(prefix).partition("/")
+                folds = bool(delimiter and slash)
+                found[prefix + head + "/" if folds else key] = folds
+        left = [key for key in found if key > after]
+        page, more = left[:_PAGE], len(left) > _PAGE
+        text = "".join(
+            f"<CommonPrefixes><Prefix>{escape(key)}</Prefix></CommonPrefixes>"
+            if found[key]
+            else f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-26T10:00:00.000Z</LastModified>"
+            f'<ETag>"e"</ETag><Size>{len(self.double.objects[key])}</Size></Contents>'
+            for key in page
+        )
+        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        return (
+            f"<ListBucketResult><Name>{BUCKET}</Name><IsTruncated>{str(more).lower()}</IsTruncated>"
+            f"{token}{text}</ListBucketResult>"
+        ).encode()
+
+    def _fail(self, fault: Fault) -> None:
+        if fault.cut:
+            self.close_connection = True
+            self.connection.close()
+        else:
+            self._error(fault.status, fault.code)
+
+    def _error(self, status: int, code: str) -> None:
+        self._answer(status, {}, _xml(code))
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes, *, short: bool = False) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if short else body)
+        if short:
+            self.close_connection = True
+
+
+def _xml(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>about SECRET</Message></Error>".encode()
