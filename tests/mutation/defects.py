@@ -20,6 +20,8 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES = GROUPS = (
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
+OBJECTS: Final = "tests/unit/test_store_objects.py::"
+HDFS: Final = "tests/unit/test_store_hdfs.py::"
 CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
@@ -236,6 +238,49 @@ DEFECTS: Final = (
         after='        else:\n            return b"another\'s"\n',
         tests=(STORE + "test_a_put_is_repeated_until_an_answer_is_definite",),
         says="another's",
+    ),
+    Defect(
+        name="busy-store-has-not-put",
+        group=LOG,
+        what="A put that an object store was too busy to answer counts as not put",
+        file="stores/objects.py",
+        before="            raise PutUnknownError(answers.gist(error)) from None\n",
+        after='            raise self._refusal(error, name, "put") from None\n',
+        tests=(OBJECTS + "test_a_put_that_is_busy_is_not_known_to_have_failed",),
+        says="UnavailableError",
+    ),
+    Defect(
+        name="race-at-a-store-is-lost-by-all",
+        group=LOG,
+        what="A put that is told of another under way takes the name for taken, though nobody may have it",
+        file="stores/objects.py",
+        before="            if answers.is_conflict(str(error)) and self.get(name) is None:\n",
+        after="            if False:\n",
+        tests=(OBJECTS + "test_whatever_a_put_is_answered_what_it_returns_is_what_stands",),
+        says="ours",
+    ),
+    Defect(
+        name="condition-is-believed",
+        group=LOG,
+        what="A store that puts over a name that is taken is believed to refuse it",
+        file="stores/probing.py",
+        before=" and put_once(store, name, _SECOND) == _FIRST",
+        after="",
+        tests=(
+            OBJECTS + "test_a_store_that_lies_about_conditions_is_refused_by_name",
+            HDFS + "test_a_store_that_renames_over_a_file_is_refused",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="rename-over-a-link",
+        group=LOG,
+        what="On HDFS a put replaces the link that stands: two runs both believe that they decided",
+        file="stores/hdfs.py",
+        before='renameoptions="NONE"',
+        after='renameoptions="OVERWRITE"',
+        tests=(HDFS + "test_whatever_a_rename_is_answered_what_is_returned_is_what_stands",),
+        says="theirs",
     ),
     Defect(
         name="checksum-not-compared",
@@ -610,8 +655,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="Offsets are taken away that another driver has written since they were found wrong",
         file="checkpoint/inputs.py",
-        before='        same = _digest(taken.read_text(encoding="utf-8", errors="replace")) == file.digest\n',
-        after="        same = bool(file.digest)\n",
+        before="lambda text: _digest(text) == file.digest and",
+        after="lambda text: bool(text) and",
         tests=(INPUTS + "test_what_another_driver_has_planned_meanwhile_is_left_alone",),
     ),
     Defect(
@@ -619,8 +664,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="Offsets are taken away though another driver has claimed their epoch since, and may decide it",
         file="checkpoint/inputs.py",
-        before="        gone = same and is_mine()\n",
-        after="        gone = same\n",
+        before=" == file.digest and is_mine())\n",
+        after=" == file.digest)\n",
         tests=(INPUTS + "test_what_another_driver_has_claimed_meanwhile_is_left_alone",),
     ),
     Defect(
@@ -636,9 +681,9 @@ DEFECTS: Final = (
         name="checksum-of-another-file-left",
         group=RECOVERY,
         what="A file that is written as decided keeps Spark's checksum of the other one, which Spark then refuses",
-        file="checkpoint/inputs.py",
-        before="        self._remove_checksum(path)\n        temporary",
-        after="        temporary",
+        file="checkpoint/files.py",
+        before="            self._remove_checksum(self.folder / name)\n",
+        after="            pass\n",
         tests=(
             INPUTS
             + "test_a_lost_barrier_that_spark_planned_anew_is_written_as_it_was_with_its_list_of_files",

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, here, run
@@ -18,6 +19,9 @@ from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
+
+if TYPE_CHECKING:
+    from onceonly.log.heartbeat import Heartbeat
 
 
 @pytest.fixture
@@ -237,7 +241,7 @@ def test_a_move_is_looked_at_again_after_a_person_has_thought(
     coordinator: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: str
 ) -> None:
     shutil.move(coordinator.path, tmp_path / "new")
-    started: list[Presence] = []
+    started: list[Presence | Heartbeat] = []
 
     def think(_question: str, *, yes: bool) -> bool:
         if happens == "a run starts":

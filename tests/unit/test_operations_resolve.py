@@ -18,6 +18,8 @@ from onceonly.model import LinkKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onceonly.log.heartbeat import Heartbeat
+
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> QueryCoordinator:
@@ -139,7 +141,7 @@ def test_a_run_that_starts_while_a_person_thinks_is_left_alone(
 ) -> None:
     decided(coordinator)
     before = coordinator.seen()
-    started: list[Presence] = []
+    started: list[Presence | Heartbeat] = []
 
     def think(_question: str, *, yes: bool) -> bool:
         started.append(Presence.hold(str(coordinator.path), actor="driver"))

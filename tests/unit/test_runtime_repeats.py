@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import protocol as p
+from onceonly.checkpoint.files import FolderFiles
 from onceonly.coordinator import repeats
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Plan, Vote
@@ -39,17 +40,18 @@ def test_other_rows_stop_a_strict_drain_and_are_told_of_in_another() -> None:
 
 
 def test_the_word_of_a_run_is_read_and_that_of_an_earlier_one_is_not(tmp_path: Path) -> None:
-    assert not repeats.noted(tmp_path)
-    repeats.note(tmp_path, "")
-    assert not repeats.noted(tmp_path), "there is no log yet"
+    files = FolderFiles(tmp_path)
+    assert not repeats.noted(files)
+    repeats.note(files, "")
+    assert not repeats.noted(files), "there is no log yet"
     (tmp_path / "onceonly").mkdir()
-    repeats.note(tmp_path, "")
-    assert repeats.noted(tmp_path)
-    repeats.note(tmp_path, "rand()")
-    assert not repeats.noted(tmp_path)
-    repeats.note(tmp_path, "")
-    repeats.note(tmp_path, None)
-    assert not repeats.noted(tmp_path)
+    repeats.note(files, "")
+    assert repeats.noted(files)
+    repeats.note(files, "rand()")
+    assert not repeats.noted(files)
+    repeats.note(files, "")
+    repeats.note(files, None)
+    assert not repeats.noted(files)
     assert list((tmp_path / "onceonly").iterdir()) == []
 
 

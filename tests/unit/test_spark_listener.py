@@ -179,7 +179,7 @@ def test_a_report_is_in_the_event_log_with_the_time_that_spark_took(
 
 
 def test_no_failure_reaches_the_query(tmp_path: Path) -> None:
-    session = Session("s3://not-on-this-disk/checkpoint")
+    session = Session("dbfs:/not-on-this-disk/checkpoint")
     spark = proxy(session)
     spark.onQueryStarted(Java())
     spark.onQueryProgress(progress())

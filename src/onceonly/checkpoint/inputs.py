@@ -8,45 +8,48 @@ until it starts again.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
+from onceonly.checkpoint.files import FolderFiles
 from onceonly.checkpoint.syncing import CheckpointSync
-from onceonly.durable import disk
 from onceonly.errors import LogError, UnavailableError
 from onceonly.model import InputFile, Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
+    from onceonly.checkpoint.files import CheckpointFiles
     from onceonly.model import Link, Plan
 
 TEXT_BYTES_MAX = 64 * 1024
 """How long a list of files may be to be kept in a decision; the offsets themselves are kept whatever they are."""
 
 _LOG_OFFSET = '{"logOffset":'
+_COMPACT = ".compact"
 
 
 class SparkInputs:
     """The inputs of a query's epochs in its checkpoint. Driver, planner or commit process; every call reads anew."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self._checkpoint = checkpoint
-        self._sync = CheckpointSync(checkpoint)
-        self._state = CheckpointSync(checkpoint / "state")
+    def __init__(self, checkpoint: CheckpointFiles | Path) -> None:
+        self._files = FolderFiles(checkpoint) if isinstance(checkpoint, Path) else checkpoint
+        folder = self._files.folder
+        # Elsewhere a file is durable when it is there.
+        self._sync = None if folder is None else CheckpointSync(folder)
+        self._state = None if folder is None else CheckpointSync(folder / "state")
 
     def begin_sync(self, plan: Plan) -> None:
         """Begin to make durable what a replay of a planned epoch reads. Planner or driver; does not wait."""
-        self._sync.begin(plan)
+        if self._sync is not None:
+            self._sync.begin(plan)
 
     def synced(self, plan: Plan) -> str:
         """Wait until it is durable; say what kept it from being. Any process of the driver's machine."""
-        return self._sync.wait(plan)
+        return "" if self._sync is None else self._sync.wait(plan)
 
     def sync_state(self) -> str:
         """Make durable the state that an epoch's tasks have left; say what kept it from being. Once a try.
@@ -54,24 +57,27 @@ class SparkInputs:
         Commit process or driver, when all tasks have ended and before Spark can note the epoch as complete: it never
         leaves that state again, and does not start without it.
         """
-        return self._state.sync() if (self._checkpoint / "state").is_dir() else ""
+        folder = self._files.folder
+        if self._state is None or folder is None or not (folder / "state").is_dir():
+            return ""
+        return self._state.sync()
 
     def sync(self) -> str:
         """Make all that is there now durable; say what kept it from being. Driver, before a link that skips."""
-        return self._sync.sync()
+        return "" if self._sync is None else self._sync.sync()
 
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
         """Return what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
         try:
-            text = self._text(f"offsets/{epoch}")
+            text = self._files.text(f"offsets/{epoch}")
             if text is None:
                 return Inputs()
             files = self._lists(epoch, text) if lists and (epoch == 0 or _LOG_OFFSET in text) else ()
             return Inputs(files=(_file(f"offsets/{epoch}", text, kept=True), *files))
-        except (OSError, UnicodeDecodeError) as error:
+        except (UnavailableError, LogError) as error:
             raise UnavailableError(
-                f"chk-{epoch}: Spark's offsets or list of files cannot be read: {error}",
-                next_step="see to the checkpoint's file system and start the query again",
+                f"chk-{epoch}: Spark's offsets or list of files cannot be read: {error.what}",
+                next_step="see to the checkpoint's store and start the query again",
             ) from error
 
     def restore(
@@ -84,28 +90,27 @@ class SparkInputs:
         unless somebody else has planned it meanwhile, or claimed it (``is_mine``). Idempotent. Raises ``LogError``
         where a decision does not hold what is needed, before anything is touched; ``UnavailableError``.
         """
+        wanted = [
+            (link, file)
+            for link in links
+            for file in reversed(link.inputs.files if link.inputs else ())
+            if self._digest(file.name) != file.digest
+        ]
+        for link, file in wanted:
+            if file.text is None:
+                raise LogError(
+                    f"{self._files.where(file.name)} is not as chk-{link.epoch} was decided, and its list of files "
+                    "was too long to be kept in the decision",
+                    next_step="restore this file from a backup of the checkpoint, then start again",
+                )
         try:
-            wanted = [
-                (link, file)
-                for link in links
-                for file in reversed(link.inputs.files if link.inputs else ())
-                if self._digest(file.name) != file.digest
-            ]
-            for link, file in wanted:
-                if file.text is None:
-                    raise LogError(
-                        f"{self._checkpoint / file.name} is not as chk-{link.epoch} was decided, and its list of files "
-                        "was too long to be kept in the decision",
-                        next_step="restore this file from a backup of the checkpoint, then start again",
-                    )
             # First: as long as the epoch before is wrong, nobody takes what was planned after it for right.
             gone = discard is not None and self._take(discard, is_mine)
             for _, file in wanted:
                 self._put(file.name, file.text or "")
-        except OSError as error:
+        except UnavailableError as error:
             raise UnavailableError(
-                f"{error.filename or self._checkpoint} cannot be written as it was decided: {error}",
-                next_step="see to the checkpoint's file system and start the query again",
+                f"Spark's files cannot be written as it was decided: {error.what}", next_step=error.next_step
             ) from error
         anew = (f"{discard.name} is to be planned anew",) if discard is not None and gone else ()
         return (*(f"{file.name} is again as decided" for _, file in wanted), *anew)
@@ -114,7 +119,7 @@ class SparkInputs:
 
     def _lists(self, epoch: int, text: str) -> Iterator[InputFile]:
         """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin."""
-        starts = dict(offsets.lines(self._text(f"offsets/{epoch - 1}") or ""))
+        starts = dict(offsets.lines(self._files.text(f"offsets/{epoch - 1}") or ""))
         left = TEXT_BYTES_MAX
         seen: set[str] = set()
         for source, end in offsets.lines(text):
@@ -136,88 +141,50 @@ class SparkInputs:
 
     def _folders(self, source: str) -> list[str]:
         """Return where a source may keep its lists: a source with a name has one of its name, also in version 1."""
-        parent = self._checkpoint / "sources"
-        if (parent / source).is_dir():
-            return [f"sources/{source}"]
-        return (
-            [f"sources/{name}" for name in sorted(each.name for each in parent.iterdir())]
-            if parent.is_dir()
-            else []
-        )
+        folders = self._files.folders("sources")
+        return [f"sources/{name}" for name in ([source] if source in folders else sorted(folders))]
 
     def _own(self, name: str) -> str | None:
         """Return the entries of one list of files, wherever they stand by now; None where nothing has them."""
-        text = self._text(name)
+        text = self._files.text(name)
         if text is not None:
             return text
-        folder, number = (self._checkpoint / name).parent, int(name.rpartition("/")[2])
-        for compact in sorted(_compacts(folder)):
-            text = self._text(f"{name.rpartition('/')[0]}/{compact}.compact") if compact >= number else None
+        folder, _, number = name.rpartition("/")
+        for compact in sorted(self._compacts(folder)):
+            text = self._files.text(f"{folder}/{compact}.compact") if compact >= int(number) else None
             if text is not None:
                 return "\n".join(
-                    line for at, line in enumerate(text.split("\n")) if not at or _is_of(line, number)
+                    line for at, line in enumerate(text.split("\n")) if not at or _is_of(line, int(number))
                 )
         return None
 
-    def _digest(self, name: str) -> str:
-        text = self._own(name) if name.startswith("sources/") else self._text(name)
-        return "" if text is None else _digest(text)
+    def _compacts(self, folder: str) -> list[int]:
+        """Return the numbers of the lists that repeat those before them."""
+        found = (name.removesuffix(_COMPACT) for name in self._files.names(folder) if name.endswith(_COMPACT))
+        return [int(number) for number in found if number.isdecimal()]
 
-    def _text(self, name: str) -> str | None:
-        try:
-            return (self._checkpoint / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
+    def _digest(self, name: str) -> str:
+        text = self._own(name) if name.startswith("sources/") else self._files.text(name)
+        return "" if text is None else _digest(text)
 
     # --- writing ------------------------------------------------------------------------------------------
 
     def _put(self, name: str, text: str) -> None:
-        path = self._checkpoint / name
-        compact = path.with_name(f"{path.name}.compact")
-        if not path.exists() and compact.exists():
+        compact = name + _COMPACT
+        kept = self._files.text(compact) if self._files.text(name) is None else None
+        if kept is not None:
             # It repeats the lists before it, which nobody has written over.
-            kept = self._text(f"{name}.compact") or ""
-            older = [line for line in kept.split("\n")[1:] if line and not _is_of(line, int(path.name))]
+            number = int(name.rpartition("/")[2])
+            older = [line for line in kept.split("\n")[1:] if line and not _is_of(line, number)]
             head, *own = text.split("\n")
-            path, text = compact, "\n".join([head, *older, *own])
-        disk.make_folder(path.parent)
-        # Spark refuses a file whose checksum is another file's; one without is taken.
-        self._remove_checksum(path)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            disk.write_new(temporary, text.encode())
-            temporary.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        disk.sync(path.parent)
+            name, text = compact, "\n".join([head, *older, *own])
+        self._files.write(name, text)
 
     def _take(self, file: InputFile, is_mine: Callable[[], bool]) -> bool:
-        """Take a file away; say whether it was there, as it was found, and still ours to take. Else it is put back."""
-        path = self._checkpoint / file.name
-        taken = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            # What is looked at cannot be written over by a rename any more.
-            path.rename(taken)
-        except FileNotFoundError:
-            return False
-        same = _digest(taken.read_text(encoding="utf-8", errors="replace")) == file.digest
-        # Looked at last: whoever claims the epoch after this look finds no file when it is about to decide.
-        gone = same and is_mine()
-        if gone:
-            self._remove_checksum(path)
-        else:
-            with contextlib.suppress(FileExistsError):
-                path.hardlink_to(taken)
-        taken.unlink()
-        disk.sync(path.parent)
-        return gone
-
-    def _remove_checksum(self, path: Path) -> None:
-        checksum = path.with_name(f".{path.name}.crc")
-        if checksum.exists():
-            checksum.unlink(missing_ok=True)
-            disk.sync(path.parent)
+        """Take a file away; say whether it was there, as it was found, and still ours to take."""
+        # Whether it is ours is looked at last: whoever claims the epoch after this look finds no file when it is about
+        # to decide.
+        return self._files.take(file.name, lambda text: _digest(text) == file.digest and is_mine())
 
 
 def _file(name: str, text: str, *, kept: bool) -> InputFile:
@@ -242,13 +209,3 @@ def _log_offset(end: str) -> int | None:
 def _is_of(line: str, number: int) -> bool:
     """Say whether an entry is of one list. Compacted ones can have millions of lines, so they are not parsed."""
     return line.endswith(f'"batchId":{number}}}')
-
-
-def _compacts(folder: Path) -> list[int]:
-    try:
-        names = [each.name for each in folder.iterdir()]
-    except FileNotFoundError:
-        return []
-    return [
-        int(name[: -len(".compact")]) for name in names if name.endswith(".compact") and name[:1].isdecimal()
-    ]

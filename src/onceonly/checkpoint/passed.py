@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from onceonly.checkpoint.inputs import SparkInputs
-from onceonly.errors import LogError
+from onceonly.errors import LogError, OnceonlyError
 from onceonly.model import Passed
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def passed(checkpoint: SparkCheckpoint, epoch: int, *, taken: bool) -> Passed | 
     """
     if epoch > max(checkpoint.committed(), default=-1):
         return None
-    inputs = SparkInputs(checkpoint.path).read(epoch)
+    inputs = SparkInputs(checkpoint.files).read(epoch)
     return Passed(
         epoch=epoch,
         barrier=_barrier(checkpoint, epoch),
@@ -41,7 +41,7 @@ def _is_unchanged(checkpoint: SparkCheckpoint, epoch: int) -> bool:
     before, now = _barrier(checkpoint, epoch - 1), _barrier(checkpoint, epoch)
     if not now or list(map(_parsed, before)) != list(map(_parsed, now)):
         return False
-    if not (checkpoint.path / "state").exists():
+    if "state" not in checkpoint.files.folders():
         return True
     clocks = _clocks(checkpoint, epoch)
     return clocks is not None and clocks == _clocks(checkpoint, epoch - 1)
@@ -64,8 +64,7 @@ def _parsed(line: str) -> object:
 def _clocks(checkpoint: SparkCheckpoint, epoch: int) -> tuple[object, object] | None:
     """Read watermark and time of an epoch from the second line of its offsets, None where they are not told."""
     try:
-        text = (checkpoint.path / "offsets" / str(epoch)).read_text(encoding="utf-8")
-        told = json.loads(text.split("\n")[1])
+        told = json.loads((checkpoint.files.text(f"offsets/{epoch}") or "").split("\n")[1])
         return told["batchWatermarkMs"], told["batchTimestampMs"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OnceonlyError, ValueError, LookupError, TypeError):
         return None

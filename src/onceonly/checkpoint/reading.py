@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
+from onceonly.checkpoint.files import files_of
 from onceonly.errors import ConfigurationError, LogError
-from onceonly.log import checkpoint_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from onceonly.checkpoint.files import CheckpointFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,33 +22,32 @@ class SparkCheckpoint:
     """A query's checkpoint, as Spark writes it. Driver, planner or commit process; every call reads anew."""
 
     location: str
-    path: Path
+    files: CheckpointFiles
 
     @classmethod
     def at(cls, location: str) -> SparkCheckpoint:
-        """Open the checkpoint at a location as the user wrote it (a path or ``file:`` address)."""
-        return cls(location, checkpoint_path(location))
+        """Open the checkpoint at a location as the user wrote it. Raises ``ConfigurationError``."""
+        return cls(location, files_of(location))
 
     def query(self) -> str:
         """Return the query's id. Raises ``ConfigurationError`` where no query keeps its checkpoint."""
-        try:
-            text = (self.path / "metadata").read_text(encoding="utf-8")
-        except FileNotFoundError:
+        text = self.files.text("metadata")
+        if text is None:
             raise ConfigurationError(
                 f"no streaming query keeps its checkpoint at {self.location}",
                 next_step="give the sink the same checkpointLocation as the query",
-            ) from None
+            )
         try:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError):
             raise LogError(
-                f"{self.path / 'metadata'} does not hold a query id",
+                f"{self.files.where('metadata')} does not hold a query id",
                 next_step="restore this file of Spark's from a backup, or start on a new checkpoint",
             ) from None
 
     def epoch(self) -> int:
         """Return the epoch in flight: the newest barrier. Spark writes it before it plans the epoch."""
-        epochs = _numbers(self.path / "offsets")
+        epochs = self.files.numbers("offsets")
         if not epochs:
             raise LogError(
                 f"the checkpoint {self.location} has no offsets yet, so there is no epoch to write",
@@ -58,23 +57,14 @@ class SparkCheckpoint:
 
     def barrier(self, epoch: int) -> tuple[str, ...]:
         """Return the end offsets of an epoch, one JSON text per source, as Spark wrote them but for names."""
-        path = self.path / "offsets" / str(epoch)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        text = self.files.text(f"offsets/{epoch}")
+        if text is None:
             raise LogError(
-                f"the barrier of chk-{epoch} is missing: {path}",
+                f"the barrier of chk-{epoch} is missing: {self.files.where(f'offsets/{epoch}')}",
                 next_step="restore the checkpoint's folder `offsets`; Spark itself cannot replay without it",
-            ) from None
+            )
         return offsets.barrier(text)
 
     def committed(self) -> frozenset[int]:
         """Return the epochs that Spark has noted as complete; it keeps about the last hundred."""
-        return frozenset(_numbers(self.path / "commits"))
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return [int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()]
-    except FileNotFoundError:
-        return []
+        return frozenset(self.files.numbers("commits"))

@@ -28,8 +28,8 @@ import msgspec
 
 from onceonly import background
 from onceonly.durable import disk
+from onceonly.log.heartbeat import lives
 from onceonly.log.identity import FOLDER
-from onceonly.log.presence import lives
 
 if TYPE_CHECKING:
     from pathlib import Path

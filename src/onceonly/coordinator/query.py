@@ -25,6 +25,7 @@ from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
 from onceonly.settings.query import Replay
 from onceonly.settings.registry import build, use_of
+from onceonly.stores.opened import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from onceonly.model import Passed, Plan, Span, Vote
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
+    from onceonly.stores.access import Hadoop
 
 log = logging.getLogger("onceonly")
 
@@ -55,6 +57,8 @@ class Assignment:
     token: str | None
     letters: SinkClass | None = None
     run: str = ""
+    hadoop: Hadoop = field(default_factory=told)
+    """How the checkpoint's store is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class QueryCoordinator:
             commit_timeout_s=settings.commit_timeout_s,
             call_timeout_s=settings.call_timeout_s,
             epoch_timeout_s=settings.epoch_timeout_s,
-            inputs=SparkInputs(self.checkpoint.path),
+            inputs=SparkInputs(self.checkpoint.files),
             span=None if span is None else partial(span, self.query),
         )
 

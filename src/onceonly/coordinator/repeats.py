@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceonly.log.identity import FOLDER
+from onceonly.errors import OnceonlyError
+from onceonly.log.place import FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from onceonly.checkpoint.files import CheckpointFiles
 
 _NAME = "repeats"
 
@@ -26,12 +27,19 @@ class _Word(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def note(checkpoint: Path, why: str | None) -> None:
-    """Leave word of the run that begins. Driver, once a run; ``why`` says what may give other rows, None: unknown.
+def note(checkpoint: CheckpointFiles, why: str | None) -> None:
+    """Leave word of the run that begins, where there is a log. Driver, once a run.
 
-    Where no word can be left, none of an earlier run is either. Never fails.
+    ``why`` says what may give other rows, None: unknown. Where no word can be left, none of an earlier run is either.
+    Never fails.
     """
-    path = checkpoint / FOLDER / _NAME
+    if checkpoint.folder is None:
+        with contextlib.suppress(OnceonlyError):
+            if FOLDER in checkpoint.folders():
+                word = _Word(repeats=why == "", why=(why or "")[:300])
+                checkpoint.write(f"{FOLDER}/{_NAME}", msgspec.json.encode(word).decode())
+        return
+    path = checkpoint.folder / FOLDER / _NAME
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
         if why is not None and path.parent.is_dir():
@@ -40,9 +48,9 @@ def note(checkpoint: Path, why: str | None) -> None:
             temporary.replace(path)
 
 
-def noted(checkpoint: Path) -> bool:
+def noted(checkpoint: CheckpointFiles) -> bool:
     """Say whether the plan promises the same rows; False where nobody knows. Planner process or driver."""
     try:
-        return msgspec.json.decode((checkpoint / FOLDER / _NAME).read_bytes(), type=_Word).repeats
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(checkpoint.text(f"{FOLDER}/{_NAME}") or "", type=_Word).repeats
+    except (OnceonlyError, msgspec.DecodeError):
         return False

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import CheckpointMovedError, LogError
-from onceonly.log import files
-from onceonly.stores.folder import LocalStore
+from onceonly.log import files, place
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from onceonly.stores.port import Store
 
-FOLDER = "onceonly"
+FOLDER = place.FOLDER
 NAME = "identity.json"
 
 
@@ -41,8 +40,8 @@ def checkpoint_path(checkpoint: str) -> Path:
 
 
 def address(checkpoint: str) -> str:
-    """Return the canonical address: links resolved, as a ``file:`` address. Driver."""
-    return "file://" + str(checkpoint_path(checkpoint).resolve())
+    """Return the canonical address: of a folder, with its links resolved, as a ``file:`` address. Driver."""
+    return place.home_of(checkpoint)
 
 
 def identity_token(checkpoint: str) -> str | None:
@@ -51,7 +50,7 @@ def identity_token(checkpoint: str) -> str | None:
     An executor that gets another answer than the driver does not share the checkpoint. Raises ``LogError``
     where the file is damaged, ``UnavailableError`` where it cannot be read.
     """
-    identity = read(LocalStore(checkpoint_path(checkpoint) / FOLDER))
+    identity = read(place.log_store(checkpoint))
     return identity.log if identity is not None else None
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log import files, identity
 from onceonly.log.decision_log import FileDecisionLog
-from onceonly.stores.folder import LocalStore
+from onceonly.log.place import log_store
+
+if TYPE_CHECKING:
+    from onceonly.stores.port import Store
 
 # The protocol looks at an epoch and at the one before.
 _KEEP_MIN = 2
@@ -27,9 +32,8 @@ def open_log(
             f"the decision log cannot keep the details of only {keep} epochs",
             next_step=f"keep at least {_KEEP_MIN}",
         )
-    path = identity.checkpoint_path(checkpoint)
     address = identity.address(checkpoint)
-    store = LocalStore(path / identity.FOLDER)
+    store = log_store(checkpoint)
     found = identity.read(store)
     if create:
         store.prepare(files.FOLDERS)
@@ -49,7 +53,7 @@ def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
 
     Any process. Raises ``LogError`` (naming the file; ``what`` says so where there is no log), ``UnavailableError``.
     """
-    store = LocalStore(identity.checkpoint_path(checkpoint) / identity.FOLDER)
+    store = log_store(checkpoint)
     found = identity.read(store)
     if found is None:
         found = _missing(store, query="", address="", create=False)
@@ -72,14 +76,14 @@ def accept_move(checkpoint: str) -> identity.Identity:
     The caller has made sure that no run is alive and that the former place is no more. Raises ``LogError``
     where there is no log, or something else is at home here; ``UnavailableError``.
     """
-    store = LocalStore(identity.checkpoint_path(checkpoint) / identity.FOLDER)
+    store = log_store(checkpoint)
     address = identity.address(checkpoint)
     standing = identity.record_move(store, address)
     identity.compare(standing, store, query=standing.query, address=address)
     return standing
 
 
-def _missing(store: LocalStore, *, query: str, address: str, create: bool) -> identity.Identity:
+def _missing(store: Store, *, query: str, address: str, create: bool) -> identity.Identity:
     """Make the identity, but only in a log that is empty."""
     foreign = [name for folder in files.FOLDERS for name in store.list_names(folder)]
     # Read again: another process may have made it, and put a link, since the first look.
@@ -94,7 +98,7 @@ def _missing(store: LocalStore, *, query: str, address: str, create: bool) -> id
         )
     if not create:
         raise LogError(
-            f"there is no decision log at {store.root}: the planner makes it before the first epoch",
+            f"there is no decision log at {store.where('').rstrip('/')}: the planner makes it before the first epoch",
             next_step="start the query again; if this stays, the checkpoint is not shared by its processes",
         )
     return identity.create(store, query=query, address=address)

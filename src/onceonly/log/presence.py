@@ -2,7 +2,7 @@
 
 Every process of a run holds a shared lock on ``onceonly/alive``; who wants to know tries an exclusive one. It is
 for people and for tools that would rather not interfere; nothing of the protocol's safety rests on it, as claims
-in the log tell two drivers apart (docs/adr/0005-claims.md).
+in the log tell two drivers apart (docs/adr/0005-claims.md). On stores without locks, ``heartbeat`` tells.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ import weakref
 from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
-from onceonly.log.identity import FOLDER, checkpoint_path
+from onceonly.log import heartbeat
+from onceonly.log.heartbeat import lives
+from onceonly.log.place import FOLDER
+from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onceonly.log.heartbeat import Heartbeat
 
 log = logging.getLogger("onceonly")
 
@@ -49,13 +54,16 @@ class Presence:
         _held.add(self)
 
     @classmethod
-    def hold(cls, checkpoint: str, *, actor: str = "driver") -> Presence:
+    def hold(cls, checkpoint: str, *, actor: str = "driver") -> Presence | Heartbeat:
         """Take the lock in the log of a checkpoint, and write down who holds it. Idempotent for each process.
 
         Never fails and never waits long: where the file system has no such locks, or there is no log yet,
         the presence is an empty one (``held`` is false).
         """
-        path = checkpoint_path(checkpoint) / FOLDER / NAME
+        folder = folder_of(address_of(checkpoint))
+        if folder is None:
+            return heartbeat.hold(checkpoint, actor=actor)
+        path = folder / FOLDER / NAME
         descriptor: int | None = None
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -101,7 +109,10 @@ def present(checkpoint: str) -> str | None:
 
     Any process; leaves nothing locked and changes nothing. Raises ``UnavailableError`` where it cannot be told.
     """
-    path = checkpoint_path(checkpoint) / FOLDER / NAME
+    folder = folder_of(address_of(checkpoint))
+    if folder is None:
+        return heartbeat.present(checkpoint)
+    path = folder / FOLDER / NAME
     try:
         descriptor = _open(path)
     except FileNotFoundError:
@@ -158,17 +169,6 @@ def _describe(text: str) -> str:
     # The driver's process outlives planners and committers, and comes first.
     found.sort(key=lambda entry: "(driver)" not in entry)
     return found[0] if found else "a process that is not named"
-
-
-def lives(pid: int) -> bool:
-    """Say whether a process of this machine is there. Anywhere."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _cannot_tell(path: Path, error: OSError) -> UnavailableError:

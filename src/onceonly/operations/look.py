@@ -195,5 +195,5 @@ def _noted_to(checkpoint: Checkpoint) -> int:
     """Return the newest epoch that Spark has noted; it keeps the last hundred or so of them."""
     try:
         return max(checkpoint.spark.committed(), default=-1)
-    except OSError:
+    except (OnceonlyError, OSError):
         return -1

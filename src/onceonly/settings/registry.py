@@ -7,15 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, SetupError
-from onceonly.log.identity import FOLDER, checkpoint_path
+from onceonly.log.place import FOLDER
 from onceonly.model import Capabilities, Guarantee, SinkUse
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import PREFIX, Settings, SinkSettings, parse
+from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from onceonly.ports import Sink
 
@@ -128,7 +128,7 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
     """
     made = load(sink)(dict(settings.options))
     if checkpoint:
-        made.place = str(place_of(checkpoint))
+        made.place = place_of(checkpoint)
     if settings.letters is not None and not made.capabilities.gives_back:
         made.close()
         raise ConfigurationError(
@@ -146,9 +146,10 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
     return made
 
 
-def place_of(checkpoint: str) -> Path:
-    """Return the folder in a checkpoint that its query's sinks share. Pure."""
-    return checkpoint_path(checkpoint) / FOLDER / "staged"
+def place_of(checkpoint: str) -> str:
+    """Return the folder in a checkpoint that its query's sinks share; empty where the checkpoint is not in a folder."""
+    folder = folder_of(address_of(checkpoint))
+    return "" if folder is None else str(folder / FOLDER / "staged")
 
 
 def use_of(settings: SinkSettings, sink: SinkClass) -> SinkUse:

@@ -212,7 +212,7 @@ class Epoch:
         except Exception as error:  # noqa: BLE001  a plan of a kind that nobody has seen yet
             logger.debug("The plan cannot be looked at: %s", error)
             return False
-        return not any(made) and repeats.noted(coordinator.checkpoint.path)
+        return not any(made) and repeats.noted(coordinator.checkpoint.files)
 
     def _coordinator(self) -> QueryCoordinator:
         return QueryCoordinator(

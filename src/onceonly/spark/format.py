@@ -15,6 +15,8 @@ from onceonly.settings.query import PREFIX, START, no_checkpoint, with_checkpoin
 from onceonly.settings.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
 from onceonly.spark.asked import no_complete_mode, take_partition_by
 from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
+from onceonly.stores.access import Hadoop
+from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -33,6 +35,7 @@ class SinkFormat(DataSource):
     application: ClassVar[str]
     checkpoints: ClassVar[str | None] = None
     others: ClassVar[Mapping[str, type[TwoPhaseCommitSink[Any]]]] = {}
+    hadoop: ClassVar[Hadoop] = Hadoop()
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
@@ -47,6 +50,7 @@ class SinkFormat(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Plan an epoch (planner process), or get ready to decide one (commit process)."""
+        tell(self.hadoop)
         options = take_partition_by(self.options, load(self.sink_class).declared, who=self.name())
         start = options.pop(START, "")
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
@@ -97,11 +101,13 @@ def make_format(
     application: str,
     others: Mapping[str, type[TwoPhaseCommitSink[Any]]] | None = None,
     checkpoints: str | None = None,
+    hadoop: Hadoop | None = None,
 ) -> type[SinkFormat]:
     """Make the data source class of a sink. It travels by value, as no module holds it.
 
     ``application`` is the same for all formats that one driver program registers; ``others`` are the user's sinks,
     which may take dead letters; ``checkpoints`` is where the session puts checkpoints, None where it does not say.
+    ``hadoop`` is how the stores of checkpoints are reached: secrets, which travel in the class alone.
     """
     members = {
         "sink_name": name,
@@ -109,5 +115,6 @@ def make_format(
         "application": application,
         "others": others or {},
         "checkpoints": checkpoints,
+        "hadoop": hadoop or Hadoop(),
     }
     return type(f"{name.title()}Format", (SinkFormat,), members)

@@ -12,15 +12,16 @@ import logging
 import re
 import threading
 import weakref
+from concurrent.futures import TimeoutError as WaitTimeoutError
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from onceonly import events
+from onceonly import background, events
+from onceonly.checkpoint.files import files_of
 from onceonly.coordinator import repeats
-from onceonly.log import checkpoint_path
 from onceonly.log.identity import FOLDER, NAME
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from onceonly.log.heartbeat import Heartbeat
+
 log = logging.getLogger("onceonly")
 
 # What stands before the options in "KafkaV2[Subscribe[events]]", "FileStreamSource[file:/in]", "name(…)".
 _SHORT_NAME = re.compile(r"[A-Za-z0-9_.$]{1,64}")
+
+_STORE_S = 2.0
 
 _installed: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
@@ -60,16 +65,23 @@ class _Watched:
     def __init__(self, location: str, run: str, query: str = "") -> None:
         self.location = location
         self.query = query
-        self.path = checkpoint_path(location)
-        self.files = ProgressFiles(self.path)
-        self.presence: Presence | None = None
+        self.checkpoint = files_of(location)
+        # Reports are kept in folders alone as yet.
+        self.path = self.checkpoint.folder
+        self.files = None if self.path is None else ProgressFiles(self.path)
+        self.presence: Presence | Heartbeat | None = None
         self.run = Run(run=run, began=events.stamp())
         self._lock = threading.Lock()
+
+    def begin(self, why: str | None) -> None:
+        """Leave word of the run; ``why`` says what in its plan may give other rows in a replay, None: unknown."""
+        self.is_ours()
+        repeats.note(self.checkpoint, why)
 
     def is_ours(self) -> bool:
         """Whether the checkpoint has our log by now; its planner makes it in the first epoch."""
         with self._lock:
-            if self.presence is None and (self.path / FOLDER / NAME).exists():
+            if self.presence is None and self.checkpoint.text(f"{FOLDER}/{NAME}") is not None:
                 self.presence = Presence.hold(self.location, actor="driver")
                 self._note(self.run)
             return self.presence is not None
@@ -81,8 +93,9 @@ class _Watched:
             self._note(replace(self.run, ended=events.stamp().at))
 
     def _note(self, run: Run) -> None:
-        with contextlib.suppress(OSError):  # for people: the reports of epochs go on
-            RunFiles(self.path).put(run)
+        if self.path is not None:
+            with contextlib.suppress(OSError):  # for people: the reports of epochs go on
+                RunFiles(self.path).put(run)
 
 
 class _Listener(StreamingQueryListener):
@@ -111,10 +124,15 @@ class _Listener(StreamingQueryListener):
         location = str(query.streamingQuery().resolvedCheckpointRoot())
         run = str(jevent.runId().toString())
         watched = _Watched(location, run, str(jevent.id().toString()))
-        watched.is_ours()
-        repeats.note(watched.path, _may_differ(query))
+        why = _may_differ(query)
         with self._lock:
             self._runs[run] = watched
+        if watched.path is not None:
+            watched.begin(why)
+        else:
+            # A store may be out of reach, and the query one that is no concern of ours.
+            with contextlib.suppress(WaitTimeoutError):
+                background.begin("onceonly-watch", watched.begin, why).result(_STORE_S)
 
     def asked(self, query: str) -> None:
         """Show that a run is alive in its first epoch, too, which may be long; nothing is reported before its end."""
@@ -131,7 +149,8 @@ class _Listener(StreamingQueryListener):
             watched = self._runs.get(report["runId"])
         if watched is not None and watched.is_ours():
             progress = parse(report)
-            watched.files.put(progress)
+            if watched.files is not None:
+                watched.files.put(progress)
             _record(progress, query=str(report["id"]))
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401

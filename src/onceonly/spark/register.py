@@ -12,6 +12,7 @@ import pyspark
 
 from onceonly.errors import SetupError
 from onceonly.settings import registry
+from onceonly.stores.opened import tell
 
 _PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -27,7 +28,8 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
     program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy`` of a
     ``writeStream`` is handed to these formats, which Spark itself does not do. A session-wide
-    checkpoint location is used by queries that have a name, if it is set before. Raises ``ConfigurationError`` for
+    checkpoint location is used by queries that have a name, if it is set before; what Hadoop is told of stores
+    (``spark.hadoop.fs.s3a.…``) is taken over as it is now. Raises ``ConfigurationError`` for
     anything else, and ``SetupError`` where PySpark is too old, would start its workers with another Python, or where
     the session is one of Spark Connect.
     """
@@ -37,11 +39,16 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     from onceonly.spark import asked, listener, starting
     from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
+    from onceonly.spark.hadoop import hadoop_of
 
     checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
+    hadoop = hadoop_of(spark)
+    tell(hadoop)
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     for name in names:
-        made = make_format(name, registry.find(name)[1], application(spark), registry.given(), checkpoints)
+        made = make_format(
+            name, registry.find(name)[1], application(spark), registry.given(), checkpoints, hadoop
+        )
         spark.dataSource.register(made)
     spark.dataSource.register(CollectionFormat)
     listener.install(spark)

@@ -13,12 +13,14 @@ import contextlib
 import functools
 import logging
 import uuid
+from concurrent.futures import TimeoutError as WaitTimeoutError
 from typing import TYPE_CHECKING, Any
 
+from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
-from onceonly.log.identity import FOLDER, checkpoint_path
+from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
 from onceonly.spark import spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
@@ -32,6 +34,7 @@ _LOCATION, _NAME = CHECKPOINT, "queryname"
 _SESSION = "spark.sql.streaming.checkpointLocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
+_STORE_S = 2.0
 # What is no option: a sink may have one that is called format.
 _FORMAT, _OURS = ".format()", ".foreachbatch()"
 # By checkpoint: the newest epoch that Spark had noted when a query was started on it last, -1 for none.
@@ -40,7 +43,7 @@ _noted_before: dict[str, int] = {}
 
 def noted_before(location: str) -> int | None:
     """Say up to where Spark had noted epochs when the query was started; None where nobody saw its start. Driver."""
-    return _noted_before.get(str(checkpoint_path(location).resolve()))
+    return _noted_before.get(home_of(location))
 
 
 def install() -> None:
@@ -121,16 +124,21 @@ def _look(told: Mapping[str, str], location: str) -> bool:
     if not location:
         return False
     try:
-        checkpoint = checkpoint_path(location)
+        home, checkpoint = home_of(location), SparkCheckpoint.at(location)
     except OnceonlyError:
         return False  # refused by name, later
-    is_ours = _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS) or (checkpoint / FOLDER).is_dir()
-    if is_ours:
-        mend(checkpoint)
-    # Of any query: a function of the user's may write by onceonly.epoch.
-    with contextlib.suppress(OSError):
-        committed = SparkCheckpoint(location, checkpoint).committed()
-        _noted_before[str(checkpoint.resolve())] = max(committed, default=-1)
+    folder = checkpoint.files.folder
+    is_ours = _OURS in told or told.get(_FORMAT, "").startswith(_FORMATS)
+    if folder is not None:
+        is_ours = is_ours or (folder / FOLDER).is_dir()
+        if is_ours:
+            mend(folder)
+    _noted_before.pop(home, None)
+    # Of any query: a function of the user's may write by onceonly.epoch. A store may be out of reach, and the query one
+    # that is no concern of ours.
+    with contextlib.suppress(OnceonlyError, WaitTimeoutError):
+        committed = background.begin("onceonly-look", checkpoint.committed).result(_STORE_S)
+        _noted_before[home] = max(committed, default=-1)
     return is_ours
 
 

@@ -17,6 +17,7 @@ from onceonly.ports import WriteContext
 from onceonly.settings.registry import build
 from onceonly.spark.processes import memory
 from onceonly.spark.processes.garbage import freeze
+from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -124,6 +125,7 @@ def _share(assignment: Assignment) -> None:
     location = assignment.checkpoint
     if (location, assignment.token) in _seen:
         return
+    tell(assignment.hadoop)
     if identity_token(location) != assignment.token:
         raise ConfigurationError(
             f"the executor on {socket.gethostname()} does not share the checkpoint {location} with the driver",

@@ -155,7 +155,7 @@ def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWrit
     key = (*stream.key(), columns)
     with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
         plan = coordinator.plan(
-            coordinator.checkpoint.epoch(), repeats=lambda: repeats.noted(coordinator.checkpoint.path)
+            coordinator.checkpoint.epoch(), repeats=lambda: repeats.noted(coordinator.checkpoint.files)
         )
         assignment = coordinator.assignment(plan, stream.sink.name)
     freeze()

@@ -1,0 +1,31 @@
+"""Where the log of a checkpoint is, on whatever store its address means. Any process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onceonly.stores.address import Kind
+from onceonly.stores.opened import address_of, open_store
+
+if TYPE_CHECKING:
+    from onceonly.stores.port import RewritableStore
+
+FOLDER: Final = "onceonly"
+
+
+def home_of(checkpoint: str) -> str:
+    """Return the canonical address of a checkpoint: of a folder, with its links resolved.
+
+    The endpoint of a store is no part of it: one bucket has several names in a network, and a server may move. Raises
+    ``ConfigurationError``.
+    """
+    address = address_of(checkpoint)
+    if address.kind is Kind.FOLDER:
+        return f"file://{Path(address.path).resolve()}"
+    return address.text
+
+
+def log_store(checkpoint: str) -> RewritableStore:
+    """Open the store of a checkpoint's log. Nothing is asked or made yet. Raises ``ConfigurationError``."""
+    return open_store(address_of(checkpoint).below(FOLDER))
