@@ -21,6 +21,7 @@ from onceonly_proof.campaign.faults import (
     KillBroker,
     KillDriver,
     KillDriverAt,
+    KillStore,
     KillWorker,
     Pause,
     StopBroker,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 POINT = "link.before_put"
@@ -39,18 +41,19 @@ POINT = "link.before_put"
 
 @dataclass
 class Recorder:
-    """A broker that notes what is done to it."""
+    """A broker, or a store, that notes what is done to it."""
 
     done: list[str]
+    what: str = "broker"
 
-    def kill(self) -> None:
-        self.done.append("broker killed")
+    def kill(self, *_: float) -> None:
+        self.done.append(f"{self.what} killed")
 
     def stop(self) -> None:
         self.done.append("broker stopped")
 
     def start(self) -> None:
-        self.done.append("broker started")
+        self.done.append(f"{self.what} started")
 
 
 @dataclass
@@ -65,6 +68,10 @@ class FakeStage:
     @property
     def kafka(self) -> EmbeddedKafka:
         return cast("EmbeddedKafka", Recorder(self.done))
+
+    @property
+    def store(self) -> CheckpointStore:
+        return cast("CheckpointStore", Recorder(self.done, "store"))
 
     def now(self) -> float:
         return self.time
@@ -148,11 +155,12 @@ def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
     [
         (Pause(point=POINT, nth=1, seconds=1), ["slept"]),
         (KillBroker(point=POINT, nth=1, down_s=1), ["broker killed", "slept", "broker started"]),
+        (KillStore(point=POINT, nth=1, which=0, down_s=1), ["store killed", "slept", "store started"]),
         (KillDriverAt(point=POINT, nth=1), ["driver killed"]),
     ],
 )
 def test_a_step_stands_still_until_the_fault_is_over(
-    fault: Pause | KillBroker | KillDriverAt, done: list[str], stage: FakeStage
+    fault: Pause | KillBroker | KillStore | KillDriverAt, done: list[str], stage: FakeStage
 ) -> None:
     arming = fault.arm(stage)
     process = subprocess.Popen(

@@ -124,7 +124,9 @@ def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
         plan = plan_round(1, number, "kafka+files", each=True)
         blows = plan.blows
-        assert len(blows) == sum(1 for kind in KINDS.values() if kind.query in {"", plan.query})
+        assert len(blows) == sum(
+            1 for kind in KINDS.values() if kind.query in {"", plan.query} and not kind.served
+        )
         names = {blow.fault.name for blow in blows}
         assert {"kill driver at a random moment", "kill worker at a random moment", "stop broker"} <= names
 

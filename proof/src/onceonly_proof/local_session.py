@@ -28,7 +28,14 @@ SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def local_session(
-    folder: Path, *, name: str, master: str, log_level: str, conf: Mapping[str, str], java: str = ""
+    folder: Path,
+    *,
+    name: str,
+    master: str,
+    log_level: str,
+    conf: Mapping[str, str],
+    java: str = "",
+    local_checkpoints: bool = True,
 ) -> SparkSession:
     """Start Spark in this process, with the formats of onceonly. Driver, once.
 
@@ -41,7 +48,9 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(folder / "spark")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = configure(SparkSession.builder.master(master).appName(name))
+    builder = configure(
+        SparkSession.builder.master(master).appName(name), local_checkpoints=local_checkpoints
+    )
     every = {
         **_CONF,
         "spark.pyspark.python": sys.executable,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from onceonly_proof.campaign.points import Points
+    from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 # Passed only while a decided handle is committed again: something must fail between link and receipt before.
@@ -44,6 +45,14 @@ _TAKING_STEPS = (
     "receipt.after_put",
     "sweep.before",
 )
+# Where the log, or Spark, is about to ask the store of the checkpoint, or has just done so.
+_STORE_STEPS = (
+    "slot.before_prepare",
+    "link.before_put",
+    "link.after_put",
+    "receipt.before_put",
+    "receipt.after_put",
+)
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 
@@ -59,6 +68,11 @@ class Stage(Protocol):
     @property
     def kafka(self) -> EmbeddedKafka:
         """The broker of source, target and transactions."""
+        ...
+
+    @property
+    def store(self) -> CheckpointStore:
+        """Where the checkpoint is."""
         ...
 
     def now(self) -> float:
@@ -290,6 +304,30 @@ class KillBroker(_AtStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KillStore(_AtStep):
+    """A server of the checkpoint's store gets SIGKILL while a step of the protocol stands still, and comes back.
+
+    ``which`` chooses among several, in [0, 1).
+    """
+
+    which: float
+    down_s: float
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"kill store at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.store.kill(self.which)
+        try:
+            stage.points.resume(arming)
+            stage.sleep(self.down_s)
+        finally:
+            stage.store.start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopBroker(_AtMoment):
     """The broker is shut down in order at a random moment, and comes back."""
 
@@ -318,7 +356,7 @@ class Kind:
     card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
     broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
     numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
-    one in which it is drawn, empty for any.
+    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store that has servers.
     """
 
     draw: Draw
@@ -327,6 +365,7 @@ class Kind:
     dear: bool = False
     later: bool = False
     query: str = ""
+    served: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -414,6 +453,16 @@ KINDS: dict[str, Kind] = {
         draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
         weight=1,
         dear=True,
+    ),
+    "kill store": Kind(
+        draw=lambda draw, point: KillStore(
+            point=point, nth=_nth(draw, point), which=draw.random(), down_s=draw.uniform(0, 1.0)
+        ),
+        weight=2,
+        points=lambda _: _STORE_STEPS,
+        dear=True,
+        later=True,
+        served=True,
     ),
     "kill at letters": Kind(
         draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),

@@ -18,7 +18,7 @@ import msgspec
 import onceonly
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
-from onceonly_proof.campaign.task import ERROR, SPARK, STOP, TASK, Task
+from onceonly_proof.campaign.task import CONF, ERROR, SPARK, STOP, TASK, Task
 from onceonly_proof.parent import die_with_parent, end_with
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def main() -> None:
     args = parser.parse_args()
     folder: Path = args.folder
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    spark = session(folder, java=args.java)
+    conf = msgspec.json.decode((folder / CONF).read_bytes(), type=dict[str, str])
+    # What it is told beside what all are is how to reach the store of its checkpoint.
+    spark = session(folder, java=args.java, conf=conf, local_checkpoints=not conf)
     say_ready(spark, folder)
     while not (folder / TASK).exists():
         if (folder / STOP).exists():

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 
-from onceonly_proof.campaign.task import ERROR, READY, STOP, Task
-from onceonly_proof.handover import until
+from onceonly_proof.campaign.task import CONF, ERROR, READY, STOP, Task
+from onceonly_proof.handover import put, until
 from onceonly_proof.process import JobProcess
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Lives:
     folder: Path
     env: Mapping[str, str]
     classes: ClassArchive
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """What its session is told beside what all are."""
     early: bool = True
     """Whether Spark's daemons import what workers need before they fork the first."""
     count: int = 0
@@ -124,6 +127,7 @@ class Lives:
         folder = self.folder / f"life-{self.count}"
         (folder / "events").mkdir(parents=True)
         java = self.classes.option(folder)
+        put(folder / CONF, msgspec.json.encode(self.conf))
         command = [sys.executable, "-W", "ignore", "-m", "onceonly_proof.campaign.job", str(folder)]
         process = JobProcess.start(
             [*command, f"--java={java}"],

@@ -65,10 +65,12 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     dear: bool = True,
     each: bool = False,
     query: str = "",
+    served: bool = False,
 ) -> Plan:
     """Draw a round. ``dear`` takes in the faults that cost seconds instead of one; ``each`` is one of every kind.
 
-    ``query`` is drawn, too, where it is not given, for what is exactly once.
+    ``query`` is drawn, too, where it is not given, for what is exactly once. ``served`` says that the checkpoint is on
+    a store that has servers, which can die.
     """
     if not query:
         is_drawn = guarantee is Guarantee.EXACTLY_ONCE
@@ -78,7 +80,10 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
     offered = {
         name: kind
         for name, kind in kinds.items()
-        if (dear or not kind.dear) and kind.query in {"", query} and kind.points(connector)
+        if (dear or not kind.dear)
+        and (served or not kind.served)
+        and kind.query in {"", query}
+        and kind.points(connector)
     }
     decks: dict[str, list[str]] = {name: [] for name in offered}
 

@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import OnceonlyError, UnavailableError
@@ -19,12 +18,15 @@ from onceonly_proof import traces
 from onceonly_proof.auditor import judge
 from onceonly_proof.campaign import queries, result, watch
 from onceonly_proof.campaign.result import Round
+from onceonly_proof.campaign.stores import Folders
 from onceonly_proof.campaign.task import Task
+from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.campaign.workload import Feeder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from onceonly_proof.auditor import Verdict, World
     from onceonly_proof.campaign.broker import Broker
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.lives import Life, Lives
     from onceonly_proof.campaign.plan import Blow, Plan
     from onceonly_proof.campaign.points import Points
+    from onceonly_proof.campaign.stores import CheckpointStore
     from onceonly_proof.campaign.values import Trace
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
@@ -62,6 +65,9 @@ class Arena:
     display: Display
     commit: str = ""
     broker: str = ""
+    store: CheckpointStore = field(default_factory=Folders)
+    """Where checkpoints are."""
+    store_kind: str = FOLDER
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
@@ -99,6 +105,10 @@ class Scene:
     @property
     def kafka(self) -> EmbeddedKafka:
         return self.arena.kafka
+
+    @property
+    def store(self) -> CheckpointStore:
+        return self.arena.store
 
     def now(self) -> float:
         return time.time()
@@ -163,13 +173,13 @@ class Scene:
     def settle(self, fed: int, distinct: int) -> None:
         """Wait until everything that was fed is in an epoch that Spark has noted, and so many rows are visible."""
         self.arena.display.step = "draining"
-        checkpoint = Path(self.task.checkpoint)
+        store, checkpoint = self.arena.store, self.task.checkpoint
 
         def drained() -> bool:
-            newest = _newest(checkpoint / "offsets")
+            newest = store.newest(checkpoint, "offsets")
             return (
-                newest == _newest(checkpoint / "commits")
-                and _barrier(checkpoint, newest, self.task.source) >= fed
+                newest == store.newest(checkpoint, "commits")
+                and _rows_until(store.text(checkpoint, f"offsets/{newest}"), self.task.source) >= fed
             )
 
         if not self.until(drained, _DRAIN_TIMEOUT_S):
@@ -211,7 +221,7 @@ class Scene:
     def _note(self, blow: Blow, **times: float | None) -> None:
         """Write down what was done when, for whoever reads a round that was kept."""
         line = {"fault": blow.fault.name, "what": str(blow.fault), **times}
-        with (Path(self.task.checkpoint).parent / _BLOWS).open("a", encoding="utf-8") as file:
+        with (self.task.audited.parent / _BLOWS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def until(self, condition: Callable[[], object], timeout_s: float) -> bool:
@@ -262,7 +272,7 @@ def run_round(
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    task = _task(arena.kafka, plan, guarantee, name, folder)
+    task = _task(arena, plan, guarantee, name, folder)
     verdict: Verdict | None = None
     world: World | None = None
     not_audited = ""
@@ -286,6 +296,7 @@ def run_round(
             scene.end()
             reader.close()
             arena.display.step = "audit"
+            arena.store.copy(task.checkpoint, task.audited)
             world = watch.world(task, reader, scene.lives)
             scene.trouble += reader.blind(world.at_end)
             verdict = judge(watch.judged(task, world), guarantee)
@@ -305,7 +316,7 @@ def run_round(
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=round(time.monotonic() - begun, 1),
         rows=len(world.inputs) if world else 0,
-        epochs=_newest(Path(task.checkpoint) / "commits") + 1,
+        epochs=arena.store.newest(task.checkpoint, "commits") + 1,
         crashes=scene.crashes,
         armed=dict(scene.armed),
         faults=dict(scene.fired),
@@ -322,6 +333,7 @@ def run_round(
         limit_s=plan.limit_s,
         query=plan.query,
         broker=arena.broker,
+        store=arena.store_kind,
         commit=arena.commit,
     )
     if done.verdict == "clean":
@@ -332,7 +344,8 @@ def run_round(
     return done, folder
 
 
-def _task(kafka: Broker, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
+def _task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder: Path) -> Task:
+    kafka = arena.kafka
     # A round that was interrupted is run again from its beginning, on topics of its own.
     own = f"{name}-{os.getpid()}"
     task = Task(
@@ -340,7 +353,8 @@ def _task(kafka: Broker, plan: Plan, guarantee: Guarantee, name: str, folder: Pa
         source=f"in-{own}",
         target=f"out-{own}",
         files=str(folder / "files"),
-        checkpoint=str(folder / "checkpoint"),
+        checkpoint=arena.store.address(folder),
+        copy=str(folder / "checkpoint"),
         connector=plan.connector,
         guarantee=guarantee.value,
         per_epoch=plan.workload.per_epoch,
@@ -422,17 +436,9 @@ def _lines(world: World) -> Iterator[str]:
             )
 
 
-def _newest(folder: Path) -> int:
-    try:
-        return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
-    except FileNotFoundError:
-        return -1
-
-
-def _barrier(checkpoint: Path, epoch: int, topic: str) -> int:
+def _rows_until(offsets: str, topic: str) -> int:
     """Count the rows of the input up to the end of an epoch, by the offsets that Spark wrote; 0 if there are none."""
     try:
-        text = (checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8")
-        return sum(json.loads(text.splitlines()[-1])[topic].values())
-    except (OSError, IndexError, ValueError, KeyError):
+        return sum(json.loads(offsets.splitlines()[-1])[topic].values())
+    except (IndexError, ValueError, KeyError):
         return 0  # not there, or being written

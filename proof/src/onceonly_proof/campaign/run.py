@@ -22,6 +22,8 @@ from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.round import KEPT, Arena, run_round
+from onceonly_proof.campaign.stores import STORES
+from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
 from onceonly_proof.tla import formal
@@ -49,6 +51,8 @@ class CampaignOptions:
     dear: bool = True
     each: bool = False
     broker: BrokerKind = field(default_factory=BrokerKind)
+    store: str = FOLDER
+    """Where checkpoints are: one of ``stores.STORES``."""
     trace: bool = False
     """Hold each round's event log against the model."""
     number: int | None = None
@@ -89,8 +93,12 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         close.callback(host.tidy, folder, kept)
         kafka = close.enter_context(Broker(folder / "kafka", options.broker))
         close.callback(kafka.kill)
+        store = STORES[options.store](folder / "store")
+        close.callback(store.close)
         points = Points(folder / "points")
-        lives = Lives(folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])))
+        lives = Lives(
+            folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])), conf=store.conf
+        )
         close.callback(lives.close)
         display = close.enter_context(Display(console, options.crashes or 0, crashes=done.crashes))
         arena = Arena(
@@ -101,10 +109,13 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             display,
             commit=host.commit(),
             broker=str(options.broker),
+            store=store,
+            store_kind=options.store,
             trace=options.trace,
             kept=kept,
         )
-        display.say(f"seed {options.seed}, broker {options.broker}; work in {folder}")
+        where = "" if options.store == FOLDER else f", checkpoints on {options.store}"
+        display.say(f"seed {options.seed}, broker {options.broker}{where}; work in {folder}")
         if options.number is not None:
             return _one_more(arena, options, done, options.number)
         while not _is_enough(options, done) and (ends is None or monotonic() < ends):
@@ -122,6 +133,7 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         dear=options.dear,
         each=options.each,
         query=options.query,
+        served=options.store != FOLDER,
     )
     arena.display.begin(f"round {number}: {connector}, {options.guarantee.value}, {plan.query}")
     wanted = options.crashes - done.crashes if options.crashes else None

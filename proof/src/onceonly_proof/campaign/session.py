@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _POLL_S = 0.01
 
 
-def session(folder: Path, *, java: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    folder: Path, *, java: str = "", conf: Mapping[str, str] | None = None, local_checkpoints: bool = True
+) -> SparkSession:
     """Start Spark in this process, with the formats of onceonly. ``java`` are more options of its JVM. Driver."""
     return local_session(
         folder,
@@ -38,6 +40,7 @@ def session(folder: Path, *, java: str = "", conf: Mapping[str, str] | None = No
             **(conf or {}),
         },
         java=java,
+        local_checkpoints=local_checkpoints,
     )
 
 

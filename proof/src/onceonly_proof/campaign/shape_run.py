@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import tempfile
 import time
@@ -22,7 +23,7 @@ from onceonly_proof.campaign.classes import ClassArchive
 from onceonly_proof.campaign.feed import Feed
 from onceonly_proof.campaign.lives import Lives
 from onceonly_proof.campaign.result import encode, save
-from onceonly_proof.campaign.round import _newest
+from onceonly_proof.campaign.stores import Folders
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.embedded.kafka import EmbeddedKafka
@@ -89,7 +90,7 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
             done=tuple(stand.done),
             rows=len(world.at_end),
             seen_meanwhile=len(world.during),
-            epochs=_newest(Path(task.checkpoint) / "commits") + 1,
+            epochs=Folders().newest(task.checkpoint, "commits") + 1,
             transactions=shape.sizes(world.decisions or ()),
             anomalies={str(name): count for name, count in verdict.anomalies.items()},
             examples=verdict.examples,
@@ -180,10 +181,8 @@ class _Stand:
 
     def _end(self) -> None:
         """Stop the job in order, when Spark has noted its last epoch."""
-        checkpoint = Path(self.task.checkpoint)
-        if not until(
-            lambda: _newest(checkpoint / "offsets") == _newest(checkpoint / "commits"), _SETTLE_TIMEOUT_S
-        ):
+        newest = functools.partial(Folders().newest, self.task.checkpoint)
+        if not until(lambda: newest("offsets") == newest("commits"), _SETTLE_TIMEOUT_S):
             self.trouble.append(f"the last epoch was not noted after {_SETTLE_TIMEOUT_S:g} s")
         if not self.lived[-1].stop():
             self.trouble.append(f"the job did not stop in order: {self.lived[-1].error()}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  as below
-from pathlib import Path  # noqa: TC003  msgspec reads the annotation at run time
+from pathlib import Path
 
 import msgspec
 
 from onceonly_proof.campaign import queries
 from onceonly_proof.handover import put
 
-READY, TASK, STOP, ERROR = "ready", "task.json", "stop", "error.json"
-"""Files in the folder of a life: it waits for a task; its task; it shall end; why it ended."""
+CONF, READY, TASK, STOP, ERROR = "conf.json", "ready", "task.json", "stop", "error.json"
+"""Files in the folder of a life: its session's settings; it waits for a task; its task; it shall end; why it ended."""
 SPARK = "spark"
 """The connector that is Spark's own sink for Kafka, at least once: what recovery is compared with."""
 
@@ -34,6 +34,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     sink_servers: str = ""
     sink_options: Mapping[str, str] = {}
     """Where a sink of ours finds the broker, where it is not as all others do, and what it needs there."""
+    copy: str = ""
+    """Where a copy of the checkpoint is audited; empty where it is in a folder itself."""
+
+    @property
+    def audited(self) -> Path:
+        """The folder in which the checkpoint is audited; what tells of the query lies beside it."""
+        return Path(self.copy or self.checkpoint)
 
     @property
     def sinks(self) -> tuple[str, ...]:

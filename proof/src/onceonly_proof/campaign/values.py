@@ -10,6 +10,8 @@ import msgspec
 from onceonly_proof.campaign.queries import UNCHANGED
 from onceonly_proof.embedded.jars import NEWEST
 
+FOLDER = "folder"
+"""A checkpoint that is in a folder of this machine."""
 VERSION = 2
 """Of the file. A reader takes older ones and refuses newer ones."""
 
@@ -61,6 +63,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What the query did with the rows; empty where a report did not say it yet, and they went on unchanged."""
     broker: str = ""
     """The kind of the broker, as ``--broker`` takes it; empty where a report did not say it yet."""
+    store: str = ""
+    """Where the checkpoint was, as ``--checkpoint`` takes it; empty where a report did not say it yet: in a folder."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
 
@@ -78,6 +82,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f" --query {self.query or UNCHANGED}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
             f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
+            f"{f' --checkpoint {self.store}' if self.store not in {'', FOLDER} else ''}"
         )
 
     @property

@@ -113,7 +113,7 @@ class Watch:
 
 def readers(task: Task) -> dict[str, Reader]:
     """Return a fresh reader of every sink, which knows what of it is this query's."""
-    query = query_id(task.checkpoint)
+    query = query_id(task.audited)
     every: dict[str, Reader] = {
         # A prefix of ours, then the query: see the sink's options.
         "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
@@ -124,14 +124,14 @@ def readers(task: Task) -> dict[str, Reader]:
 
 def world(task: Task, reader: Watch, lives: Iterable[Life]) -> World:
     """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
-    events = Path(task.checkpoint).parent / EVENTS
+    events = task.audited.parent / EVENTS
     events.mkdir()
     for life in lives:
         life.kill()
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
     return collect(
-        inputs(task), sinks=readers(task), checkpoint=task.checkpoint, events=events, during=reader.seen()
+        inputs(task), sinks=readers(task), checkpoint=task.audited, events=events, during=reader.seen()
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
+_STORES = ("folder", "s3", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
 
@@ -56,6 +57,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     help="Kafka 4.2, 3.9 or 3.3; sinks come over TLS; clients are throttled.",
 )  # fmt: skip
 @click.option(
+    "--checkpoint", type=click.Choice(_STORES), default=_STORES[0], show_default=True,
+    help="Where checkpoints are: on an S3 server or an HDFS that is started for it, whose servers die, too.",
+)  # fmt: skip
+@click.option(
     "--query", type=click.Choice(_QUERIES),
     help="What every query does: rows unchanged, dead letters, or a state in one of Spark's stores. Otherwise drawn.",
 )  # fmt: skip
@@ -78,6 +83,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     number: int | None,
     dear: bool,
     broker: str,
+    checkpoint: str,
     each: bool,
     query: str | None,
     trace: bool,
@@ -112,6 +118,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         dear=dear,
         each=each,
         broker=BrokerKind.parse(broker),
+        store=checkpoint,
         trace=trace,
         number=number,
         query=query or "",

