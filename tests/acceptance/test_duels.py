@@ -1,4 +1,7 @@
-"""Two supervised drivers on one checkpoint, stopped and woken in many orders: one works on, the other ends for good."""
+"""Two supervised drivers on one checkpoint, stopped and woken in many orders: one works on, the other ends for good.
+
+An operator's command is no driver: a supervised query goes on after it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 from harness import Run
 
+from onceonly import cli
 from onceonly.log import owners
 from onceonly_proof.auditor import FilesReader, Input, audit
 from onceonly_proof.power.inputs import key, write_file
@@ -101,15 +105,16 @@ class Duel:
             self.values += write_file(self.folder / "in", number, again=False)
             number += 1
 
-    def start(self) -> Driver:
-        """Start a process, up to where it would begin its query."""
+    def start(self, armed: str = "") -> Driver:
+        """Start a process, up to where it would begin its query; crash points may be armed in it."""
         name = f"driver-{len(self.drivers)}"
         (self.folder / name).mkdir()
         log = self.folder / f"{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", str(JOB), str(self.folder), name],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=dict(os.environ), start_new_session=True,
+                stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, "ONCEONLY_FAILPOINTS": armed, "ONCEONLY_FAILPOINTS_DIR": str(self.folder)},
             )  # fmt: skip
         driver = Driver(name, Run(process, log, self.folder))
         self.drivers.append(driver)
@@ -215,3 +220,21 @@ def test_two_supervised_drivers_on_one_checkpoint_one_works_and_the_other_ends_f
             left, took = duel.challenge(left, order)
             sys.stdout.write(f"{took:4.1f} s, {left.name} is left: {order}\n")
         duel.end(left)
+
+
+@pytest.mark.timeout(600)
+def test_an_operators_command_in_the_middle_of_an_epoch_does_not_end_a_supervised_query(
+    tmp_path: Path,
+) -> None:
+    with Duel(tmp_path, seed=1) as duel:
+        driver = duel.start(armed="link.before_put=pause@3")
+        duel.go(driver)
+        driver.run.wait_for("link.before_put")
+        # Now nobody can tell that a run is alive, as on a file system without locks.
+        (tmp_path / "checkpoint" / "onceonly" / "alive").unlink()
+        assert cli.run(["transactions", "resolve", "--yes", str(tmp_path / "checkpoint")]) == 0
+        (tmp_path / "resume").touch()
+        duel.goes_on(driver)
+        assert not driver.ended, driver.run.tail()
+        assert "operator's command" in driver.run.tail()
+        duel.end(driver)

@@ -481,6 +481,18 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="ended-by-an-operators-command",
+        group=SWEEP,
+        what="A supervised query whose link an operator's command has taken ends for good, as if another run went on",
+        file="protocol/moves.py",
+        before="    by_command = mine and not event.link.application\n",
+        after="    by_command = False\n",
+        tests=(
+            SCENARIOS + "[two_applications]",
+            COORDINATOR + "test_an_operators_command_that_takes_a_link_has_the_run_start_again",
+        ),
+    ),
+    Defect(
         name="failed-and-not-looked-whose-query-it-is",
         group=SWEEP,
         what="A supervised query that another application has taken over is started again, as if it had only failed",

@@ -484,6 +484,39 @@ def test_of_two_applications_that_start_again_the_older_one_is_over_for_good() -
     job.check()
 
 
+@pytest.mark.parametrize("drains", [False, True])
+@pytest.mark.parametrize("sweeps", [False, True])
+def test_an_operators_command_that_takes_a_link_has_the_run_start_again(
+    *, sweeps: bool, drains: bool
+) -> None:
+    job = Job(application="job")
+    job.live(0)
+    recover = job.sinks["a"].recover
+    epoch = 0 if drains else 1  # Spark has forgotten that it noted the epoch, or goes on
+
+    def resolved(context: QueryContext | None = None) -> list[Leftover]:
+        job.sinks["a"].recover = recover  # type: ignore[method-assign]  # once
+        job.application = ""
+        job.coordinator().plan(epoch, barrier=(str(epoch),))
+        job.application = "job"
+        return list(recover(context)) if context is not None else []
+
+    def live() -> None:
+        coordinator = job.coordinator()
+        if sweeps:
+            job.sinks["a"].recover = resolved  # type: ignore[method-assign]  # listening in
+            coordinator.plan(epoch, barrier=(str(epoch),), run="run")
+        plan = coordinator.plan(1, barrier=("1",), run="run")
+        votes = [job.task(plan, sink, slot, run="run") for sink in SINKS for slot in range(3)]
+        resolved()
+        coordinator.decide(plan, votes)
+
+    with pytest.raises(errors.UnavailableError, match="operator's command"):
+        live()
+    job.live(2)
+    job.check()
+
+
 def test_at_most_once_asks_once() -> None:
     job = Job(guarantee=Guarantee.AT_MOST_ONCE)
     job.store().answers[first(job)].append(RetryLater("busy"))

@@ -18,7 +18,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.OVERTAKEN: (
         errors.UnavailableError,
-        "Another run put a link of this epoch at the same moment; this one has changed nothing.",
+        "Another run, or an operator's command, put a link of this epoch first; this one has changed nothing.",
         "Start the query again: it sees what was put. If two runs are meant to be, there must be only one.",
     ),
     StopReason.IN_DOUBT: (

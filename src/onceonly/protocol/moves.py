@@ -33,9 +33,17 @@ BEFORE_A_DRAIN = "claimed before a drain"
 """Why the epoch after one that is drained is claimed: nothing of it has begun."""
 
 
-def superseded(_state: s.State, event: m.LinkTaken) -> Move:
-    """Stop: another run stands where ours should."""
-    return stop(StopReason.SUPERSEDED, f"link {event.link.name} is there, written by plan {event.link.plan}")
+def superseded(state: s.SweepingStart | s.SweepingNext | s.Deciding, event: m.LinkTaken) -> Move:
+    """Stop: another run stands where ours should, and goes on. An operator's command does not: then ours starts again.
+
+    Only the applications of Spark are named in links, so a link that names none is no run's.
+    """
+    mine = state.link.application if isinstance(state, s.Deciding) else state.context.application
+    by_command = mine and not event.link.application
+    return stop(
+        StopReason.OVERTAKEN if by_command else StopReason.SUPERSEDED,
+        f"link {event.link.name} is there, written by plan {event.link.plan}",
+    )
 
 
 def overtaken(_state: s.State, event: m.LinkTaken) -> Move:
