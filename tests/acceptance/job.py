@@ -52,6 +52,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source-option", action="append", default=[], help="NAME=VALUE for the source")
     parser.add_argument("--column", action="append", default=[], help="SQL, instead of key and value")
     parser.add_argument("--configured", action="store_true", help="with what onceonly.configure sets")
+    parser.add_argument("--connect", action="store_true", help="as a client of a server of its own")
     parser.add_argument("--java", default="", help="more options of the driver's JVM")
     parser.add_argument("--restart", type=int, default=0, help="restarts in this process")
     return parser.parse_args()
@@ -59,9 +60,9 @@ def options() -> argparse.Namespace:
 
 def session(args: argparse.Namespace) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder if args.connect else SparkSession.builder.master(args.master)
     builder = (
-        SparkSession.builder.master(args.master)
-        .config("spark.jars", spark_jars())
+        builder.config("spark.jars", spark_jars())
         .config("spark.pyspark.python", sys.executable)
         .config("spark.executorEnv.PYTHONPATH", str(FOLDER))
         .config("spark.ui.enabled", "false")
@@ -79,8 +80,13 @@ def session(args: argparse.Namespace) -> SparkSession:
     for pair in args.conf:
         name, _, value = pair.partition("=")
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    if args.connect:
+        # Its port is any that is free; as Spark's own tests do.
+        os.environ["SPARK_TESTING"] = "1"
+        spark = builder.remote(args.master).getOrCreate()
+    else:
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
     onceonly.register(spark, *([sqlite_sink()] if args.database else []))
     return spark
 

@@ -32,14 +32,14 @@ def install() -> None:
     wrap(DataStreamWriter)
 
 
-def wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
-    """Wrap the methods of a writer's class. Idempotent."""
+def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None:  # noqa: ANN401  a class of PySpark's
+    """Wrap the methods of a writer's class. Idempotent. ``more`` gives further options of each start by our formats."""
     if hasattr(writer.start, _ASKED):
         return
     for name in ("format", "partitionBy", "clusterBy", "outputMode", "foreachBatch"):
         if hasattr(writer, name):
             setattr(writer, name, _remembering(name, getattr(writer, name)))
-    writer.start = _telling(writer.start)
+    writer.start = _telling(writer.start, more)
 
 
 def take_partition_by(
@@ -91,7 +91,7 @@ def _remembering(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _telling(real: Callable[..., Any]) -> Callable[..., Any]:
+def _telling(real: Callable[..., Any], more: Callable[[], Mapping[str, str]]) -> Callable[..., Any]:
     @wraps(real)
     def start(
         self: Any,  # noqa: ANN401
@@ -108,7 +108,8 @@ def _telling(real: Callable[..., Any]) -> Callable[..., Any]:
             self.outputMode(outputMode)
         if partitionBy is not None:
             self.partitionBy(partitionBy)
-        told = _told(self.__dict__.get(_ASKED, {}))
+        said = self.__dict__.get(_ASKED, {})
+        told = {**_told(said), **(more() if _format(said).startswith(PREFIX) else {})}
         return real(self, path, queryName=queryName, **options, **told)
 
     setattr(start, _ASKED, True)
@@ -120,7 +121,7 @@ def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     mode = str((asked.get("outputMode") or ("",))[0]).lower()
     if mode == "complete" and getattr(function, "sink_class", None) == BUILT_IN["files"]:
         raise no_complete_mode("onceonly.files")
-    name = str((asked.get("format") or ("",))[0])
+    name = _format(asked)
     if not name.startswith(PREFIX):
         return {}
     if asked.get("clusterBy"):
@@ -133,3 +134,7 @@ def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
         columns += [each] if isinstance(each, str) else list(each)
     # Backquotes keep a comma in a name.
     return {PARTITION_BY: ",".join(f"`{each}`" for each in columns)} if columns else {}
+
+
+def _format(asked: Mapping[str, tuple[Any, ...]]) -> str:
+    return str((asked.get("format") or ("",))[0])

@@ -16,7 +16,7 @@ from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name
 from onceonly.settings.registry import BUILT_IN
-from onceonly.spark import spans, starting
+from onceonly.spark import connect, spans, starting
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
@@ -106,6 +106,7 @@ class Epoch:
     """One try at an epoch. Driver's Python, in Spark's callback thread; use it as a context manager."""
 
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
+        connect.refuse_function(df.sparkSession)
         self._df = df
         self._epoch = batch_id
         self._settings = settings

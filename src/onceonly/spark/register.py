@@ -12,13 +12,18 @@ import pyspark
 
 from onceonly.errors import SetupError
 from onceonly.settings import registry
+from onceonly.spark import connect
 from onceonly.stores.opened import tell
 
 _PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
+
+    from onceonly.stores.access import Hadoop
 
 
 def register(spark: SparkSession, *sink_classes: object) -> None:
@@ -29,35 +34,45 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy`` of a
     ``writeStream`` is handed to these formats, which Spark itself does not do. A session-wide
     checkpoint location is used by queries that have a name, if it is set before; what Hadoop is told of stores
-    (``spark.hadoop.fs.s3a.…``) is taken over as it is now. Raises ``ConfigurationError`` for
-    anything else, and ``SetupError`` where PySpark is too old, would start its workers with another Python, or where
-    the session is one of Spark Connect.
+    (``spark.hadoop.fs.s3a.…``) is taken over as it is now. On Spark Connect, the server must be able to import
+    onceonly; ``onceonly.spark.connect`` says what is left out there. Raises ``ConfigurationError`` for anything else,
+    and ``SetupError`` where PySpark is too old or would start its workers with another Python.
     """
     require_pyspark()
-    _require_classic(spark)
+    names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
+    if connect.is_client(spark):
+        connect.install()
+        _add_formats(spark, names, connect.hadoop_of(spark))
+        return
     _require_same_python(spark)
     from onceonly.spark import asked, listener, starting
-    from onceonly.spark.collection import CollectionFormat
-    from onceonly.spark.format import make_format
     from onceonly.spark.hadoop import hadoop_of
 
-    checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
     hadoop = hadoop_of(spark)
     tell(hadoop)
-    names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
+    _add_formats(spark, names, hadoop)
+    listener.install(spark)
+    starting.install()
+    asked.install()
+
+
+def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> None:
+    from onceonly.spark.collection import CollectionFormat
+    from onceonly.spark.format import make_format
+
+    checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
     for name in names:
         made = make_format(
             name, registry.find(name)[1], application(spark), registry.given(), checkpoints, hadoop
         )
         spark.dataSource.register(made)
     spark.dataSource.register(CollectionFormat)
-    listener.install(spark)
-    starting.install()
-    asked.install()
 
 
 def application(spark: SparkSession) -> str:
     """Name the Spark application: in it, the runs of a query follow one another, wherever they are planned."""
+    if connect.is_client(spark):
+        return connect.application(spark, _PROGRAM)
     context = spark.sparkContext
     # Spark's own id of a local application is made of the time in milliseconds: two may have the same.
     return hashlib.sha256(f"{context.applicationId} {context.startTime} {_PROGRAM}".encode()).hexdigest()[:12]
@@ -72,16 +87,6 @@ def require_pyspark() -> None:
             f"PySpark {pyspark.__version__} has no Arrow stream writer for Python data sources",
             next_step="use PySpark 4.1 or newer",
         ) from None
-
-
-def _require_classic(spark: SparkSession) -> None:
-    """A session of Spark Connect has no driver here: neither its JVM nor its checkpoints can be seen."""
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        raise SetupError(
-            "this is a session of Spark Connect, and onceonly works where the driver is: it needs a classic session",
-            next_step="run the job on the driver (spark-submit, or SparkSession.builder.master(...) without a remote; "
-            "unset SPARK_REMOTE and spark.api.mode=connect)",
-        )
 
 
 def _require_same_python(spark: SparkSession) -> None:

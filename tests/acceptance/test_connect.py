@@ -1,0 +1,66 @@
+"""Jobs that are clients of a Spark Connect server: the formats work there as on any driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from audits import assert_clean
+from harness import TEXTS
+
+if TYPE_CHECKING:
+    from harness import Bench
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
+
+ROWS = [(f"k{number % 3}", str(number)) for number in range(300)]
+
+
+@pytest.mark.parametrize("point", ["slot.after_prepare", "link.after_put"])
+def test_a_server_that_dies_with_its_client_is_gone_on_after(bench: Bench, point: str) -> None:
+    bench.args = ["--connect", "--per-epoch", "50"]
+    bench.feed(ROWS)
+    bench.run_and_kill_at(point, nth=2)
+    bench.run()
+    assert_clean(bench)
+
+
+def test_a_query_that_fails_on_the_server_is_started_again_by_its_client(bench: Bench) -> None:
+    bench.args = [
+        "--connect",
+        "--restart",
+        "5",
+        "--per-epoch",
+        "50",
+        "--sink",
+        "files",
+        "--files",
+        str(bench.files),
+    ]
+    bench.args += TEXTS
+    bench.feed(ROWS)
+    bench.run(failpoints="commit.after_handle=raise@2,receipt.before_put=raise@2")
+    assert_clean(bench, "files")
+
+
+def test_a_users_mistake_is_told_to_the_client_without_a_stack_trace(bench: Bench) -> None:
+    bench.args = [
+        "--connect",
+        "--sink",
+        "files",
+        "--files",
+        str(bench.files),
+        "--option",
+        "format=xml",
+        *TEXTS,
+    ]
+    bench.feed(ROWS[:3])
+    message = bench.run_to_an_error()
+    assert "xml" in message
+    assert "Traceback" not in message
+
+
+def test_a_function_for_each_batch_is_refused_by_name(bench: Bench) -> None:
+    bench.args = ["--connect", "--way", "foreachBatch"]
+    bench.feed(ROWS[:3])
+    assert "Spark Connect" in bench.run_to_an_error()
