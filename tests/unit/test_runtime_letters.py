@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import Counter
@@ -86,6 +87,20 @@ class Job:
         batches = [pa.record_batch({"n": [plan.epoch * 10 + row]}) for row in DEALT[slot]]
         letters = Letters(self.sinks[LETTERS], plan, context, limit=self.limit) if self.with_letters else None
         return run_slot(self.sinks[MAIN], plan, context, batches, letters=letters)
+
+    def lose_the_first_of(self, *sinks: str) -> None:
+        """Decide the next epoch, and have a transaction of each of these sinks expire before its commit."""
+
+        def expire(step: str, value: object) -> None:
+            if step == "link.after" and getattr(value, "votes", None):
+                for name in sinks:
+                    store = self.sinks[name].store
+                    store.expire(store.pending()[0])
+
+        self.disk.hook = expire
+        with pytest.raises(errors.TransactionLostError):
+            self.live(self.finished + 1)
+        self.disk.hook = None
 
     def finish(self, upto: int, *, lives: int = 12) -> None:
         for _ in range(lives):
@@ -205,17 +220,7 @@ def test_crashes_upon_crashes_leave_rows_and_letters_once(armed: dict[str, int],
 @pytest.mark.parametrize("lost", [(MAIN,), (LETTERS,), (MAIN, LETTERS)])
 def test_what_is_lost_is_written_again_be_it_rows_or_letters(lost: tuple[str, ...]) -> None:
     job = Job()
-
-    def expire(step: str, value: object) -> None:
-        if step == "link.after" and getattr(value, "votes", None):
-            for name in lost:
-                store = job.sinks[name].store
-                store.expire(store.pending()[0])
-
-    job.disk.hook = expire
-    with pytest.raises(errors.TransactionLostError):
-        job.live(0)
-    job.disk.hook = None
+    job.lose_the_first_of(*lost)
     job.finish(1)
 
     job.check()
@@ -289,6 +294,37 @@ def test_a_slot_stops_beyond_the_limit_and_names_it_and_the_first_row(limit: int
     ):
         job.live(0)
     assert all(not sink.store.visible() and not sink.store.pending() for sink in job.sinks.values())
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_limit_may_change_between_two_starts_wherever_the_epoch_stands(
+    point: str, arm: Callable[[str], None]
+) -> None:
+    """It is about what may be refused from now on: what is decided stands, what is not stops by the option's name."""
+    arm(f"{point}=raise" + (", commit.before_handle=raise" if "recommit" in point else ""))
+    job = Job(graceful=False)
+    with pytest.raises(failpoints.FailpointError):
+        job.live(3)
+    job.limit = 0
+    for _ in range(3):
+        with contextlib.suppress(failpoints.FailpointError):
+            with pytest.raises(errors.RecordRefusedError, match=r"onceonly\.deadletter\.limit, 0"):
+                job.live(3)
+            break
+    else:
+        raise AssertionError("nothing was refused")
+    job.limit = 1000
+    job.finish(3)
+    job.check()
+
+
+@pytest.mark.parametrize("lost", [MAIN, LETTERS])
+def test_what_is_lost_is_written_again_whatever_the_limit_is_by_now(lost: str) -> None:
+    job = Job()
+    job.lose_the_first_of(lost)
+    job.limit = 0
+    job.live(0)
+    job.check()
 
 
 def test_a_refused_letter_stops_with_both_reasons() -> None:
