@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
 ROWS = [(f"k{number % 3}", str(number)) for number in range(300)]
 
 
-@pytest.mark.parametrize("point", ["slot.after_prepare", "link.after_put"])
+@pytest.mark.parametrize(
+    "point", ["link.after_put", pytest.param("slot.after_prepare", marks=pytest.mark.long)]
+)
 def test_a_server_that_dies_with_its_client_is_gone_on_after(bench: Bench, point: str) -> None:
     bench.args = ["--connect", "--per-epoch", "50"]
     bench.feed(ROWS)
@@ -43,6 +45,7 @@ def test_a_query_that_fails_on_the_server_is_started_again_by_its_client(bench: 
     assert_clean(bench, "files")
 
 
+@pytest.mark.long
 def test_a_users_mistake_is_told_to_the_client_without_a_stack_trace(bench: Bench) -> None:
     bench.args = [
         "--connect",
@@ -58,9 +61,3 @@ def test_a_users_mistake_is_told_to_the_client_without_a_stack_trace(bench: Benc
     message = bench.run_to_an_error()
     assert "xml" in message
     assert "Traceback" not in message
-
-
-def test_a_function_for_each_batch_is_refused_by_name(bench: Bench) -> None:
-    bench.args = ["--connect", "--way", "foreachBatch"]
-    bench.feed(ROWS[:3])
-    assert "Spark Connect" in bench.run_to_an_error()
