@@ -7,14 +7,15 @@ import json
 import random
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_query import PROPERTIES, Query, wait_for
 
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import RecordRefusedError, TransactionLostError
+from onceonly.errors import RecordRefusedError, ReplayMismatchError, TransactionLostError, WriteFailedError
 from onceonly.executor.dead_letters import Letters, columns_of
 from onceonly.executor.slot import Ballot, run_slot
 from onceonly.log import open_log
@@ -22,10 +23,10 @@ from onceonly.model import Guarantee, Lost
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceonly.model import Handle, Outcome, Plan
+    from onceonly.model import Plan, Vote
 
 pytestmark = [
     pytest.mark.integration,
@@ -53,6 +54,21 @@ def limited(broker: EmbeddedKafka, **options: str) -> Query:
     query.sink = type(query.sink)(query.options)
     query.facts = dict(query.sink.check(query.context))
     return query
+
+
+def set_limit(broker: EmbeddedKafka, topic: str, limit: int) -> None:
+    """Change the topic's limit, and see that the broker goes by it."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    client.incremental_alter_configs([changed])[changed].result(10)
+
+    def is_told() -> bool:
+        told = client.describe_configs([resource])[resource].result(10)["max.message.bytes"].value
+        return bool(told == str(limit))
+
+    wait_for(is_told, f"a limit of {limit} bytes")
 
 
 def gives_back(query: Query, values: list[bytes]) -> list[int]:
@@ -118,10 +134,31 @@ class Lives:
         made.join("kafka.letters", sink)
         return made
 
-    def task(self, plan: Plan, rows: pa.RecordBatch = ROWS) -> Ballot:
-        context = replace(self.main.attempt(epoch=plan.epoch), plan=plan.id, mode=plan.mode, gives_back=True)
+    def task(self, plan: Plan, rows: pa.RecordBatch = ROWS, slot: int = 0) -> Ballot:
+        attempt = self.main.attempt(epoch=plan.epoch, slot=slot)
+        context = replace(attempt, plan=plan.id, mode=plan.mode, gives_back=True)
         letters = Letters(self.beside.sink, plan, context, limit=10)
         return run_slot(self.main.sink, plan, context, [rows], letters=letters)
+
+    def lose(self, coordinator: Coordinator, plan: Plan, votes: list[Vote], lost: Vote) -> None:
+        """Decide, as if a time-out had dropped one of the transactions between the check and the commit."""
+        sink = self.main.sink if lost.sink == "kafka" else self.beside.sink
+        handle = lost.handle
+        assert handle is not None
+
+        def dropped(ask: Callable[..., Any]) -> Callable[..., Any]:
+            def asked(given: Any) -> Any:  # noqa: ANN401  one handle, or several
+                sink.abort(handle)
+                return ask(given)
+
+            return asked
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("commit", "commit_many"):
+                patch.setattr(sink, name, dropped(getattr(sink, name)))
+            with pytest.raises(TransactionLostError):
+                coordinator.decide(plan, votes)
+        assert isinstance(sink.commit(handle), Lost)
 
     def check(self) -> None:
         self.main.until_read("a", "c")
@@ -155,26 +192,61 @@ def test_a_transaction_of_either_that_the_broker_dropped_is_written_again(
     coordinator = lives.coordinator()
     plan = coordinator.plan(0, run="one")
     votes = list(lives.task(plan).votes)
-    sink = lives.main.sink if lost == "kafka" else lives.beside.sink
-    handle = next(vote.handle for vote in votes if vote.sink == lost)
-    assert handle is not None
-    # As if a time-out had dropped it between the check and the commit.
-    commit = sink.commit
-
-    def dropped(given: Handle) -> Outcome:
-        sink.abort(handle)
-        return commit(given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink, "commit", dropped)
-        with pytest.raises(TransactionLostError):
-            coordinator.decide(plan, votes)
-    assert isinstance(sink.commit(handle), Lost)
+    lives.lose(coordinator, plan, votes, next(vote for vote in votes if vote.sink == lost))
 
     again = lives.coordinator()
     plan = again.plan(0, run="two")
     again.decide(plan, list(lives.task(plan).votes))
     lives.check()
+
+
+def test_rows_that_are_too_large_since_the_topics_limit_was_lowered_are_letters_by_the_next_try(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    lives = Lives(broker, tmp_path)
+    coordinator = lives.coordinator()
+    plan = coordinator.plan(0, run="run")
+    coordinator.decide(plan, list(lives.task(plan).votes))
+    set_limit(broker, lives.main.topic, 500)
+    rows = pa.RecordBatch.from_pydict({"value": ["e" * 700]})
+    plan = coordinator.plan(1, run="run", continues=plan.id)
+    with pytest.raises(WriteFailedError, match="was lowered a moment ago"):
+        lives.task(plan, rows)
+    ballot = lives.task(plan, rows)
+    assert (ballot.vote.rows, ballot.letters.rows if ballot.letters else 0) == (0, 1)
+    coordinator.decide(plan, list(ballot.votes))
+    wait_for(lambda: len(lives.beside.read()) == 3, "three letters")
+    lives.main.until_read("a", "c")
+
+
+def test_a_lost_transaction_with_a_row_that_the_topic_takes_no_more_stops_until_it_does(
+    broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    lives = Lives(broker, tmp_path)
+    coordinator = lives.coordinator()
+    plan = coordinator.plan(0, run="one")
+    slots = ROWS.slice(0, 2), pa.RecordBatch.from_pydict({"value": ["e" * 700, "f"]})
+
+    def votes(plan: Plan) -> list[Vote]:
+        ballots = [lives.task(plan, rows, slot) for slot, rows in enumerate(slots)]
+        return [vote for ballot in ballots for vote in ballot.votes]
+
+    given = votes(plan)
+    lives.lose(coordinator, plan, given, next(vote for vote in given if vote.slot == 1))
+
+    def again() -> None:
+        made = lives.coordinator()
+        plan = made.plan(0, run="two")
+        made.decide(plan, votes(plan))
+
+    set_limit(broker, lives.main.topic, 500)
+    with pytest.raises(ReplayMismatchError, match=r"refuses others of them now .* max\.message\.bytes"):
+        again()
+    set_limit(broker, lives.main.topic, LIMIT)
+    again()
+    lives.main.until_read("a", "e" * 700, "f")
+    wait_for(lambda: len(lives.beside.read()) == 1, "one letter")
+    assert lives.main.open_transactions() == []
 
 
 def test_a_slot_whose_rows_are_all_refused_has_letters_only(broker: EmbeddedKafka, tmp_path: Path) -> None:

@@ -1674,6 +1674,16 @@ DEFECTS: Final = (
         tests=(LETTERS + "test_a_drain_takes_letters_for_rows_of_the_sink_that_refused_them",),
     ),
     Defect(
+        name="other-letters-blamed-on-the-query",
+        group=RECOVERY,
+        what="A repair whose sink refuses other rows than before is told to make the query deterministic",
+        file="protocol/deciding.py",
+        before='        refused = "" if differs else difference(',
+        after='        refused = "" and difference(',
+        tests=(LETTERS + "test_a_repair_whose_sink_refuses_other_rows_than_before_stops_and_says_so",),
+        says="refuses others of them now",
+    ),
+    Defect(
         name="lost-letters-not-written-again",
         group=RECOVERY,
         what="Where only dead letters are lost, nobody asks the sink which rows they are",

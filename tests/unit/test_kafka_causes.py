@@ -27,7 +27,7 @@ CONTEXT = WriteContext(
     facts={"max_message_bytes": 5000},
 )  # fmt: skip
 OPTIONS = KafkaOptions.parse({"kafka.bootstrap.servers": "nowhere:9", "topic": "t"})
-FENCED, ENDED, FORBIDDEN, TOO_LARGE = 90, 48, 29, 10
+FENCED, ENDED, FORBIDDEN, TOO_LARGE, INVALID = 90, 48, 29, 10, 87
 
 
 def attempt(kind: Any = PlainWrite, *, lived_s: float = 0.0, **facts: int) -> Any:  # noqa: ANN401  either
@@ -35,7 +35,7 @@ def attempt(kind: Any = PlainWrite, *, lived_s: float = 0.0, **facts: int) -> An
     made.context = replace(CONTEXT, facts={**CONTEXT.facts, **facts})
     made.options = fitted(made.context, OPTIONS)
     made._began, made._timeout_ms = time.monotonic() - lived_s, 5000
-    made._group = "the-group"
+    made._group, made._sieve = "the-group", None
     made._ready = cast("Any", SimpleNamespace(transactional_id="the-id"))
     return made
 
@@ -93,12 +93,25 @@ def test_a_row_with_many_headers_that_was_alone_in_its_batch_is_the_one() -> Non
         attempt()._raise_failure(Failure(KafkaError(TOO_LARGE), 4000, is_alone=True))
 
 
-def test_a_batch_that_the_topic_took_at_the_start_is_not_said_to_be_larger_than_itself() -> None:
+def test_a_batch_that_the_topic_took_at_the_start_has_the_query_start_again() -> None:
     with pytest.raises(
-        RecordRefusedError, match=r"5000 when the query was started, has been lowered"
+        WriteFailedError, match=r"5000 when the query was started, has been lowered"
     ) as caught:
         attempt()._raise_failure(failed(TOO_LARGE, 101))
     assert "below" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lowered", [["t"], []])
+def test_what_is_refused_by_a_limit_that_was_just_lowered_becomes_letters_by_the_next_try(
+    lowered: list[str],
+) -> None:
+    made = attempt()
+    made._sieve, made._reach = object(), SimpleNamespace(told=SimpleNamespace(lowered=lambda: lowered))
+    with pytest.raises(WriteFailedError if lowered else RecordRefusedError) as caught:
+        made._raise_failure(failed(TOO_LARGE, 7000))
+    assert ("was lowered a moment ago" in str(caught.value)) == bool(lowered)
+    with pytest.raises(RecordRefusedError):
+        made._raise_failure(failed(INVALID))
 
 
 def test_batches_are_no_larger_than_the_topic_takes() -> None:

@@ -178,3 +178,15 @@ def test_a_limit_that_nobody_tells_now_is_the_one_that_was_known(monkeypatch: py
     monkeypatch.setattr(refusals, "_AGE_S", 0.0)
     assert told.limit("t") == 300
     assert told.limit("t") == 400
+
+
+def test_a_limit_that_became_smaller_within_the_minute_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[str, int | None] = {"lowered": 300, "raised": 300, "the same": 300, "hidden": None}
+    monkeypatch.setattr(refusals, "limit_of", lambda _admin, topic: limits[topic])
+    told = Told(None)  # type: ignore[arg-type]
+    for topic in limits:
+        told.limit(topic)
+    limits |= {"lowered": 200, "raised": 400, "hidden": 100}
+    assert told.lowered() == ["lowered"]
+    assert told.limit("lowered") == 200
+    assert told.lowered() == []

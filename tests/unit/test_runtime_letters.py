@@ -227,22 +227,20 @@ def test_what_is_lost_is_written_again_be_it_rows_or_letters(lost: tuple[str, ..
     assert any(link.carried for link in job.disk.links[0])
 
 
-def test_a_repair_whose_sink_refuses_other_rows_than_before_stops() -> None:
+@pytest.mark.parametrize("lost", [(MAIN,), (LETTERS,), (MAIN, LETTERS)])
+@pytest.mark.parametrize("now", [set(), {1, 2, 4}, {1, 4}], ids=["fewer", "more", "others"])
+def test_a_repair_whose_sink_refuses_other_rows_than_before_stops_and_says_so(
+    now: set[object], lost: tuple[str, ...]
+) -> None:
     """A letter that is visible stands for its row: were the row taken now, it would be there twice."""
     job = Job()
-
-    def expire(step: str, value: object) -> None:
-        if step == "link.after" and getattr(value, "votes", None):
-            store = job.sinks[MAIN].store
-            store.expire(store.pending()[0])
-
-    job.disk.hook = expire
-    with pytest.raises(errors.TransactionLostError):
+    job.lose_the_first_of(*lost)
+    before, job.sinks[MAIN].store.refuses = job.sinks[MAIN].store.refuses, now
+    with pytest.raises(errors.ReplayMismatchError, match=r"refuses others of them now .*max\.message\.bytes"):
         job.live(0)
-    job.disk.hook = None
-    job.sinks[MAIN].store.refuses = set()
-    with pytest.raises(errors.ReplayMismatchError):
-        job.live(0)
+    job.sinks[MAIN].store.refuses = before
+    job.finish(1)
+    job.check()
 
 
 def test_a_drain_takes_letters_for_rows_of_the_sink_that_refused_them(

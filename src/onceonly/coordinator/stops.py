@@ -77,6 +77,17 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
             "former number of shuffle partitions, then start again."
         ),
     ),
+    StopReason.LETTERS: (
+        errors.ReplayMismatchError,
+        (
+            "Lost rows must be written again, and the sink refuses others of them now than when the epoch was decided, "
+            "so that a row could be there beside its dead letter; nothing of it was kept."
+        ),
+        (
+            "Give back what the sink went by then (its options; for Kafka the topic's max.message.bytes), start again, "
+            "and change it once this epoch is through."
+        ),
+    ),
     StopReason.REPLAY: (
         errors.ReplayMismatchError,
         "A decided epoch was replayed with other rows, though the plan promises the same; its output stands.",

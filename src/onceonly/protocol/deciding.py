@@ -60,12 +60,24 @@ def _compare(plan: Plan, votes: tuple[Vote, ...]) -> Move:
 
 def _repair(plan: Plan, votes: tuple[Vote, ...]) -> Move:
     matched, rest, missing = match(plan.lost, votes)
-    differs = difference((*plan.carried, *plan.lost), votes)
+    owed = (*plan.carried, *plan.lost)
+    differs = difference(owed, votes)
     if missing or differs:
+        refused = "" if differs else difference(_letters(plan, owed), _letters(plan, votes))
         # Nobody but this plan could ever name these handles, so aborting them needs no link.
-        state, stopping = stop(StopReason.MISMATCH, missing or differs)
+        state, stopping = (
+            stop(StopReason.LETTERS, f"refused: {refused}")
+            if refused
+            else stop(StopReason.MISMATCH, missing or differs)
+        )
         return state, (*aborts(votes), *stopping)
     return _decide(plan, matched, rest)
+
+
+def _letters(plan: Plan, votes: Iterable[Vote]) -> list[Vote]:
+    """Return the votes for rows that sinks have refused which lost something: no other one says what it refuses."""
+    lost = {letters_of(vote.sink) or vote.sink for vote in plan.lost}
+    return [vote for vote in votes if letters_of(vote.sink) in lost]
 
 
 def _decide(plan: Plan, votes: tuple[Vote, ...], rest: tuple[Vote, ...] = ()) -> Move:

@@ -145,6 +145,7 @@ class StopReason(enum.StrEnum):
     EXCHANGED = "exchanged"
     LOST = "lost"
     MISMATCH = "mismatch"
+    LETTERS = "letters"
     REPLAY = "replay"
     BARRIER = "barrier"
     SETTINGS = "settings"

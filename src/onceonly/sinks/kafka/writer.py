@@ -185,6 +185,13 @@ class PlainWrite:
         )
 
     def _refuse_row(self, failure: Failure) -> NoReturn:
+        is_size = meaning(failure.error.code()) is Meaning.TOO_LARGE
+        if is_size and self._sieve is not None and (lowered := self._reach.told.lowered()):
+            raise WriteFailedError(
+                f"{self.name}: a row or its batch is refused ({failure.error.str()}): max.message.bytes of topic "
+                f"{', '.join(lowered)} was lowered a moment ago.",
+                next_step="nothing: the next try takes the rows that are too large now for dead letters",
+            )
         ours, batch_bytes = (
             self.options.record_bytes_max,
             int(self.options.client.get("batch.size", BATCH_BYTES)),
@@ -208,10 +215,10 @@ class PlainWrite:
             )
         # With all that shared its batch: the topic takes less than we have put together.
         if limit >= batch_bytes:
-            raise RecordRefusedError(
+            raise WriteFailedError(
                 f"{self.name}: a batch is refused ({failure.error.str()}): it had up to {batch_bytes} bytes, and "
                 f"max.message.bytes of the topic, {limit} when the query was started, has been lowered since.",
-                next_step="start the query again, which reads it anew; or raise it",
+                next_step="start the query again, as a supervised one does: it reads the limit anew",
             )
         raise RecordRefusedError(
             f"{self.name}: a batch is refused ({failure.error.str()}): max.message.bytes of the topic ({of_topic}) "

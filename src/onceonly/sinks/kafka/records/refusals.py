@@ -162,6 +162,11 @@ class Told:
             self._limits[topic] = now, limit
         return limit
 
+    def lowered(self) -> list[str]:
+        """Ask anew for each limit that is known; name the topics whose limit has become smaller."""
+        known = [(topic, limit) for topic, (_, limit) in self._limits.items() if limit is not None]
+        return [topic for topic, limit in known if (self.limit(topic, anew=True) or limit) < limit]
+
     def count(self, topic: str, *, anew: bool = False) -> int | None:
         """Return how many partitions there are; None where that cannot be told now."""
         if anew:
