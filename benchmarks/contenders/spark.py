@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import settings
 from benchmarks.contenders.base import common_order, prefixed, write_session
-from onceonly.jars.locked import ensure_jars, spark_jars
+from onceonly.jars.locked import connector_jars, spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Spark:
         self.is_tuned = tuned
 
     def prepare(self) -> None:
-        ensure_jars(used_by="spark")
+        connector_jars()
 
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", "-m", "benchmarks.jobs.spark"]

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import re
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ import pytest
 from onceonly.errors import SetupError
 from onceonly.jars import ivy
 from onceonly.jars import locked as jars
+from onceonly.jars.installed import Spark, has_class, installed
 from onceonly.jars.java import find_java
 from onceonly_proof.embedded import jars as brokers
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CONTENT = {"one-1.0.jar": b"first", "two-2.0.jar": b"second"}
 NAMES = {"one-1.0.jar": "org.example:one:1.0", "two-2.0.jar": "org.example:two:2.0"}
+TRIED = "spark-{0.line}_{0.scala}".format(installed())
 
 
 class Repository:
@@ -51,7 +54,7 @@ class Repository:
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A lock list of two small jars and an empty cache folder."""
-    users = {"one-1.0.jar": frozenset({"broker", "spark"}), "two-2.0.jar": frozenset({"broker"})}
+    users = {"one-1.0.jar": frozenset({"broker", TRIED}), "two-2.0.jar": frozenset({"broker"})}
     listed = tuple(
         jars.Jar(NAMES[file], hashlib.sha256(content).hexdigest(), users[file])
         for file, content in CONTENT.items()
@@ -82,8 +85,8 @@ def test_every_jar_is_locked_once_by_version_and_sha256() -> None:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:\d[\w.-]*", jar.coordinates)
         assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256)
         assert jar.used_by
-        users = {"broker", "spark", *brokers._OLDER.values()}
-        assert jar.used_by <= users or jar.used_by == {"model"}
+        ours = {user for user in jar.used_by if not re.fullmatch(r"spark-\d\.\d_2\.1[23]", user)}
+        assert ours <= {"broker", *brokers._OLDER.values()} or ours == {"model"}
 
 
 def test_a_set_up_fetches_no_older_broker(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +106,19 @@ def test_a_broker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "4.2, 3.9, 3.3" in raised.value.next_step
 
 
-def test_the_connector_belongs_to_the_locked_pyspark() -> None:
+def test_the_connector_belongs_to_the_locked_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     locked = re.search(r"^pyspark==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert locked
+    run_on(monkeypatch, locked[1])
     assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{locked[1]}" in jars.packages().split(",")
 
 
-def test_packages_are_the_four_jars_of_the_connector() -> None:
+def run_on(monkeypatch: pytest.MonkeyPatch, version: str, scala: str = "2.13") -> None:
+    monkeypatch.setattr(jars, "installed", lambda: Spark(version, scala))
+
+
+def test_packages_are_the_four_jars_of_the_connector_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_on(monkeypatch, "4.2.0")
     artifacts = {name.split(":")[1] for name in jars.packages().split(",")}
     assert artifacts == {
         "spark-sql-kafka-0-10_2.13",
@@ -117,6 +126,96 @@ def test_packages_are_the_four_jars_of_the_connector() -> None:
         "kafka-clients",
         "commons-pool2",
     }
+
+
+@pytest.mark.parametrize(
+    ("version", "scala", "connector"),
+    [
+        ("3.5.0", "2.12", "2.12:3.5."),
+        ("4.0.5", "2.13", "2.13:4.0."),
+        ("4.1.4", "2.13", "2.13:4.1."),
+        ("4.2.1", "2.13", "2.13:4.2."),
+        ("4.3.0", "2.13", "2.13:4.2."),  # its own is on no mirror that was asked
+    ],
+)
+def test_packages_are_of_the_line_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, version: str, scala: str, connector: str
+) -> None:
+    run_on(monkeypatch, version, scala)
+    assert f"org.apache.spark:spark-sql-kafka-0-10_{connector}" in jars.packages()
+    assert len(jars.packages().split(",")) == 4
+
+
+@pytest.mark.parametrize(("version", "scala"), [("9.0.1", "2.13"), ("3.5.1", "2.13"), ("4.2.0", "3.3")])
+def test_packages_of_a_line_that_was_not_tried_are_named_as_spark_names_them(
+    monkeypatch: pytest.MonkeyPatch, version: str, scala: str
+) -> None:
+    run_on(monkeypatch, version, scala)
+    assert jars.packages() == f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}"
+
+
+def test_jars_of_a_version_that_was_not_tried_are_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_on(monkeypatch, "9.0.1")
+    with pytest.raises(SetupError, match=r"Spark 9\.0\.1 \(Scala 2\.13\) are in no lock list") as raised:
+        jars.spark_jars()
+    assert "onceonly.packages()" in raised.value.next_step
+
+
+# --------------------------------------------------------------------------------- which Spark it is
+@pytest.mark.parametrize(
+    ("core", "version", "scala"),
+    [
+        ("spark-core_2.12-3.5.4.jar", "3.5.4", "2.12"),
+        ("spark-core_2.13-4.0.1-amzn-0.jar", "4.0.1", "2.13"),
+    ],
+)
+def test_the_version_is_that_of_sparks_own_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, core: str, version: str, scala: str
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / core).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert installed() == Spark(version, scala)
+    assert installed().line == version[:3]
+
+
+@pytest.mark.parametrize(("version", "scala"), [("3.5.2.dev0", "2.12"), ("4.1.1+vendor", "2.13")])
+def test_without_its_jars_pysparks_own_word_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, scala: str
+) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    (tmp_path / "pyspark" / "version.py").write_text(f'#\n__version__: str = "{version}"\n')
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    spec = importlib.util.spec_from_file_location(
+        "pyspark",
+        tmp_path / "pyspark" / "__init__.py",
+        submodule_search_locations=[str(tmp_path / "pyspark")],
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    assert installed() == Spark(version[:5], scala)
+
+
+def test_where_there_is_no_pyspark_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SetupError, match="no PySpark here") as raised:
+        jars.packages()
+    assert "onceonly[spark]" in raised.value.next_step
+    assert not has_class("org.apache.spark.sql.execution.streaming.MicroBatchExecution")
+
+
+def test_a_class_is_looked_for_in_the_jar_of_sparks_sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jars").mkdir()
+    with zipfile.ZipFile(tmp_path / "jars" / "spark-sql_2.13-9.9.9.jar", "w", zipfile.ZIP_DEFLATED) as jar:
+        jar.writestr("org/example/There.class", b"x" * 100)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert has_class("org.example.There")
+    assert not has_class("org.example.Here")
 
 
 # ------------------------------------------------------------------------------------- resolving

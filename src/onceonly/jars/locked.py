@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from onceonly.errors import SetupError
 from onceonly.jars import ivy
+from onceonly.jars.installed import Spark, installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +49,8 @@ class Jar:
     """``group:artifact:version``"""
     sha256: str
     used_by: frozenset[str]
-    """``spark`` for the connector; with a version, as in ``broker-3.9``, what is fetched only where it is asked for."""
+    """``spark-4.2_2.13`` for the connector that was tried with Spark 4.2 for Scala 2.13; with a version, as in
+    ``broker-3.9``, what is fetched only where it is asked for."""
 
     @property
     def file_name(self) -> str:
@@ -58,21 +60,39 @@ class Jar:
 
 
 def connector_jars(console: Console | None = None) -> list[Path]:
-    """Return the jars that Spark needs to read and write Kafka; see `ensure_jars`."""
-    return ensure_jars(console, used_by="spark")
+    """Return the jars that the installed Spark needs to read and write Kafka; see `ensure_jars`.
+
+    Raises:
+        SetupError: also where no connector was tried with that Spark.
+    """
+    spark = installed()
+    if not _locked(_connector(spark)):
+        raise SetupError(
+            f"The jars of the Kafka connector for Spark {spark.version} (Scala {spark.scala}) are in no lock list.",
+            next_step="set spark.jars.packages to onceonly.packages(), which Spark resolves by itself",
+        )
+    return ensure_jars(console, used_by=_connector(spark))
 
 
 def packages() -> str:
-    """Return the connector's Maven coordinates, comma-separated, for people who resolve themselves.
+    """Return the Maven coordinates of Spark's Kafka connector, comma-separated, for ``spark.jars.packages``.
 
-    Pure. Spark's ``spark.jars.packages`` resolves transitively, which the connector's own
-    dependencies do not survive on every mirror; where it fails, use `spark_jars`.
+    Driver; looks at the PySpark that is installed, and at nothing else. They are those that were tried with PySpark of
+    its line (as 4.2), the nearest where not every mirror has its own; of a line that was not tried, Spark's own name for
+    its connector. ``spark.jars.packages`` asks for what they depend on, too, which not every mirror has; where it
+    fails, use `spark_jars`. Raises ``SetupError`` where there is no PySpark.
     """
-    return ",".join(jar.coordinates for jar in _locked("spark"))
+    spark = installed()
+    tried = [jar.coordinates for jar in _locked(_connector(spark))]
+    return ",".join(tried) or f"org.apache.spark:spark-sql-kafka-0-10_{spark.scala}:{spark.version}"
 
 
 def spark_jars(console: Console | None = None) -> str:
-    """Return the local paths of the connector's jars, comma-separated, for ``spark.jars``."""
+    """Return the local paths of the connector's jars, comma-separated, for ``spark.jars``.
+
+    Driver; those that were tried with the PySpark that is installed, fetched where they are missing. Raises
+    ``SetupError`` where that is not possible.
+    """
     return ",".join(map(str, connector_jars(console)))
 
 
@@ -128,8 +148,14 @@ def _lock_list() -> tuple[Jar, ...]:
 
 def _locked(used_by: str | None) -> list[Jar]:
     if used_by is None:
-        return [jar for jar in _lock_list() if any("-" not in user for user in jar.used_by)]
+        every = [jar for jar in _lock_list() if any("-" not in user for user in jar.used_by)]
+        return list(dict.fromkeys([*every, *_locked(_connector(installed()))]))
     return [jar for jar in _lock_list() if used_by in jar.used_by]
+
+
+def _connector(spark: Spark) -> str:
+    """Return the user of the jars that were tried with a Spark."""
+    return f"spark-{spark.line}_{spark.scala}"
 
 
 def _sha256(path: Path) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from onceonly import events, failpoints
 from onceonly.errors import SetupError
-from onceonly.jars.locked import ensure_jars
+from onceonly.jars.locked import connector_jars
 from onceonly_proof import charts
 from onceonly_proof.auditor.files import FilesReader
 from onceonly_proof.campaign import machine as host
@@ -61,7 +61,7 @@ def run_shown(options: ShownOptions, say: Callable[[str], None]) -> Shown:
         SetupError: Java or PySpark is missing, or the job ended by itself before its time.
     """
     plan = draw_plan(options.seed, epochs=options.epochs, kills=options.kills)
-    ensure_jars(used_by="spark")
+    connector_jars()
     world = Path(tempfile.mkdtemp(prefix="onceonly-unaligned-"))
     try:
         began = time.monotonic()
