@@ -356,7 +356,7 @@ class ShortEpochs(Stage):
         for setting in SETTINGS:
             if setting.only_for == "an idle driver":  # not what the page's first block asks for
                 continue
-            assert names["spark"].conf.get(setting.name) == setting.value
+            assert names["spark"].conf.get(setting.name) == setting.value_here()
 
     def reads_kafka(self, names: Names) -> None:
         assert names["rows"].isStreaming

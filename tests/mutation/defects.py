@@ -34,6 +34,7 @@ TORN: Final = "tests/unit/test_runtime_torn.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
+STARTING: Final = "tests/unit/test_spark_starting.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
 RUNNING: Final = "tests/unit/test_spark_running.py::"
@@ -1576,6 +1577,25 @@ DEFECTS: Final = (
         before='    return {PARTITION_BY: ",".join(f"`{each}`" for each in columns)} if columns else {}\n',
         after="    return {}\n",
         tests=("tests/unit/test_spark_asked.py::test_start_tells_what_was_asked_and_changes_nothing_else",),
+    ),
+    Defect(
+        name="complete-mode-in-place-of-a-format",
+        group=FILES,
+        what="Where foreachBatch stands in for a format, files take complete mode: epochs lie on top of each other",
+        file="spark/asked.py",
+        before="        require_mode(name.removeprefix(PREFIX), mode)\n",
+        after="        pass\n",
+        tests=("tests/unit/test_spark_asked.py::test_without_formats_modes_and_layout_are_as_a_formats_are",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="in-place-of-a-format-without-its-options",
+        group=DECISION,
+        what="Where foreachBatch stands in for a format, what the query said of its sink is dropped, the guarantee too",
+        file="spark/starting.py",
+        before="        self.foreachBatch(in_place_of(noted[_FORMAT], options))\n",
+        after="        self.foreachBatch(in_place_of(noted[_FORMAT], {_LOCATION: noted[_LOCATION]}))\n",
+        tests=(STARTING + "test_without_formats_the_word_is_written_by_foreach_batch_with_all_its_options",),
     ),
     Defect(
         name="files-with-too-many-rows",

@@ -6,9 +6,11 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from onceonly import configure
+from onceonly.spark import configure as configuring
 from onceonly.spark.configure import PROVIDER, RAW_FILES, SETTINGS
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
 
@@ -29,7 +31,7 @@ def configured(builder: Builder, **choices: bool) -> dict[str, str]:
 
 
 def settings(*but: str) -> dict[str, str]:
-    return {setting.name: setting.value for setting in SETTINGS if setting.only_for not in but}
+    return {setting.name: setting.value_here() for setting in SETTINGS if setting.only_for not in but}
 
 
 def test_every_setting_is_put_in_that_is_right_for_most() -> None:
@@ -70,3 +72,18 @@ def test_what_is_set_afterwards_wins() -> None:
     builder = Builder()
     configured(builder)
     assert builder.config(name, "theirs").given[name] == "theirs"
+
+
+def test_a_class_has_the_name_that_the_installed_spark_gives_it_and_is_left_out_where_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    newer, older = (
+        f"org.apache.spark.sql.execution.streaming{package}.FileSystemBasedCheckpointFileManager"
+        for package in (".checkpointing", "")
+    )
+    for there, expected in (([newer, older], newer), ([older], older), ([], None)):
+        monkeypatch.setattr(configuring, "has_class", there.__contains__)
+        given = configured(Builder())
+        assert given.get(name) == expected
+        assert given.keys() | {name} == settings("an idle driver").keys() | {name}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import MagicMock
 
+import pyspark
 import pytest
 
 import onceonly
 from onceonly.errors import SetupError
 from onceonly.settings.query import START
-from onceonly.spark import asked, connect
+from onceonly.spark import asked, collection, connect, register, versions
 from onceonly.spark.epoch import Epoch
 from onceonly.stores.address import parse
 
@@ -75,3 +78,51 @@ def test_each_start_by_a_format_of_ours_has_a_word_of_its_own() -> None:
 def test_a_foreach_batch_function_is_refused_by_name(session: Any) -> None:  # noqa: ANN401
     with pytest.raises(SetupError, match="Spark Connect"):
         Epoch(cast("Any", SimpleNamespace(sparkSession=session)), 0, cast("Any", None))
+
+
+@pytest.mark.parametrize("call", [onceonly.register, lambda _: onceonly.sink("onceonly.console")])
+def test_a_pyspark_before_3_5_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:  # noqa: ANN401
+    monkeypatch.delattr(pyspark.SparkContext, "addJobTag")
+    monkeypatch.setattr(pyspark, "__version__", "3.4.1")
+    with pytest.raises(SetupError, match=r"PySpark 3\.4\.1 is too old") as caught:
+        call(None)
+    assert "3.5" in caught.value.next_step
+
+
+def test_a_collection_is_refused_where_a_source_is_told_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "has_read_limits", lambda: False)
+    with pytest.raises(SetupError, match="no read limit") as caught:
+        onceonly.collection(MagicMock(), [(1,)], "n int")
+    assert "4.2" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("there", "has"),
+    [
+        (("DataSourceStreamArrowWriter", "DataSourceArrowWriter"), True),
+        (("DataSourceArrowWriter",), True),
+        ((), False),
+    ],
+    ids=["4.1", "4.0", "none for batches"],
+)
+def test_a_format_needs_a_writer_that_is_given_batches(
+    monkeypatch: pytest.MonkeyPatch, *, there: tuple[str, ...], has: bool
+) -> None:
+    from pyspark.sql import datasource
+
+    for name in {"DataSourceStreamArrowWriter", "DataSourceArrowWriter"} - set(there):
+        monkeypatch.delattr(datasource, name, raising=False)
+    assert versions.has_formats() is has
+
+
+def test_without_formats_one_sentence_says_how_queries_are_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(register, "has_formats", lambda: False)
+    monkeypatch.setattr(register, "_require_same_python", lambda _: None)
+    session = MagicMock()
+    with caplog.at_level(logging.WARNING, logger="onceonly"):
+        onceonly.register(session)
+    assert "foreachBatch(onceonly.sink(...))" in caplog.text
+    session.dataSource.register.assert_not_called()
+    session.streams.addListener.assert_called_once()

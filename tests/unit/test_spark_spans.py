@@ -47,6 +47,15 @@ def running(epoch: int, starts: Sequence[str], ends: Sequence[str]) -> SimpleNam
     return SimpleNamespace(getLatestExecutionContext=lambda: context)
 
 
+def running_before_4(epoch: int, starts: Sequence[str], ends: Sequence[str]) -> SimpleNamespace:
+    """Make the same as Spark 3.5 has it."""
+    return SimpleNamespace(
+        currentBatchId=lambda: epoch,
+        committedOffsets=lambda: progress(starts),
+        availableOffsets=lambda: progress(ends),
+    )
+
+
 class Session:
     """A session of Spark's with one query."""
 
@@ -81,6 +90,8 @@ def test_the_driver_reads_it_from_sparks_memory(session: Session) -> None:
     assert spans.read(str(uuid.uuid4())) is None
     session.streams[uuid.UUID(QUERY)] = running(0, (), ())
     assert spans.read(QUERY) == Span(epoch=0, starts=(), ends=())
+    session.streams[uuid.UUID(QUERY)] = running_before_4(READ.epoch, READ.starts, READ.ends)
+    assert spans.read(QUERY) == READ
     session.streams[uuid.UUID(QUERY)] = object()  # a Spark that has it elsewhere
     assert spans.read(QUERY) is None
 

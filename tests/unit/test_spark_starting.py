@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onceonly
-from onceonly.settings.query import START
+from onceonly.model import Guarantee
+from onceonly.settings.query import START, QuerySettings
 from onceonly.spark import starting
+from onceonly.spark.asked import PARTITION_BY
+from onceonly.spark.foreach_batch import ForeachBatch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,6 +140,50 @@ def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
     assert len({first[0], second}) == 2, "each start has a name of its own"
     assert writer()._onceonly_noted == {}
     assert writer().format("kafka").start().told == [("kafka",), (None, None)]
+
+
+@pytest.fixture
+def without_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in PySpark 3.5."""
+    monkeypatch.setattr(starting, "has_formats", lambda: False)
+
+
+@pytest.mark.usefixtures("without_formats")
+def test_without_formats_the_word_is_written_by_foreach_batch_with_all_its_options(
+    writer: type[Any], tmp_path: Path
+) -> None:
+    where = str(tmp_path / "checkpoint")
+    given = (
+        writer().option("topic", "t").options(**{"kafka.bootstrap.servers": "b:1", "includeHeaders": True})
+    )
+    given.format("onceonly.kafka").start(
+        None, queryName="q", checkpointLocation=where, **{"onceonly.guarantee": "at-least-once"}
+    )
+    (function,) = (each[0] for each in given.told if isinstance(each[0], ForeachBatch))
+    assert function.settings.name == "kafka"
+    assert function.settings.guarantee is Guarantee.AT_LEAST_ONCE
+    assert function.settings.options == {
+        "topic": "t", "kafka.bootstrap.servers": "b:1", "includeheaders": "true"
+    }  # fmt: skip
+    assert function._query == QuerySettings(checkpoint=where)
+    assert given.told[-1] == (None, None, ("checkpointLocation", where), ("queryName", "q"))
+    assert START not in [each[0] for each in given.told]
+
+
+@pytest.mark.usefixtures("without_formats")
+def test_without_formats_a_path_and_partitions_are_the_sinks(writer: type[Any], tmp_path: Path) -> None:
+    given = writer().format("onceonly.files").option("format", "json").option("checkpointLocation", "/c")
+    given.start("/out", **{PARTITION_BY: "`day`"})
+    (function,) = (each[0] for each in given.told if isinstance(each[0], ForeachBatch))
+    assert function.settings.options == {"path": "/out", "format": "json", "partitionby": "`day`"}
+    assert given.told[-1] == (None, None, ("checkpointLocation", "/c"))
+
+
+@pytest.mark.usefixtures("without_formats")
+def test_without_formats_queries_of_others_are_left_alone(writer: type[Any]) -> None:
+    assert writer().format("kafka").start("p").told == [("kafka",), ("p", None)]
+    given = writer().format("onceonly.kafka").foreachBatch(print).start()
+    assert given.told == [("onceonly.kafka",), (print,), (None, None)]
 
 
 def test_it_is_put_into_pyspark_once() -> None:

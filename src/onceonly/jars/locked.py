@@ -78,9 +78,9 @@ def packages() -> str:
     """Return the Maven coordinates of Spark's Kafka connector, comma-separated, for ``spark.jars.packages``.
 
     Driver; looks at the PySpark that is installed, and at nothing else. They are those that were tried with PySpark of
-    its line (as 4.2), the nearest where not every mirror has its own; of a line that was not tried, Spark's own name for
-    its connector. ``spark.jars.packages`` asks for what they depend on, too, which not every mirror has; where it
-    fails, use `spark_jars`. Raises ``SetupError`` where there is no PySpark.
+    its line (as 4.2), the nearest where not every mirror has its own; of a line that was not tried, it is Spark's own
+    name for its connector. ``spark.jars.packages`` asks for what they depend on, too, which not every mirror has; where
+    it fails, use `spark_jars`. Raises ``SetupError`` where there is no PySpark.
     """
     spark = installed()
     tried = [jar.coordinates for jar in _locked(_connector(spark))]

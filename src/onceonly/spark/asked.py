@@ -4,6 +4,7 @@ Spark hands a Python data source its options and no more, so a query that says `
 would be written without partitions, and nobody told. ``install`` makes the Python methods remember their arguments,
 and ``start`` give it to formats of onceonly as an option; formats of others get what they always got. It is not seen
 where the query is started from Scala or Java, or its writer was partitioned before ``onceonly.register``.
+Where a format's word is written by ``foreachBatch``, the output modes are those of the format.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.settings.query import PREFIX
-from onceonly.settings.registry import BUILT_IN
+from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN
+from onceonly.spark.versions import has_formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 PARTITION_BY = f"{PREFIX}partitionby"
 """The option, in lower case as Spark gives it, in which ``start`` hands over the columns."""
 _ASKED = "_onceonly_asked"
+_LAYOUT = ("partitionBy", "clusterBy")
 
 
 def install() -> None:
@@ -36,10 +39,15 @@ def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None: 
     """Wrap the methods of a writer's class. Idempotent. ``more`` gives further options of each start by our formats."""
     if hasattr(writer.start, _ASKED):
         return
-    for name in ("format", "partitionBy", "clusterBy", "outputMode", "foreachBatch"):
+    # Spark takes neither together with foreachBatch, which stands in for a format where PySpark has no writer for it.
+    later = (
+        {} if has_formats() else {name: getattr(writer, name) for name in _LAYOUT if hasattr(writer, name)}
+    )
+    for name in ("format", *_LAYOUT, "outputMode", "foreachBatch"):
         if hasattr(writer, name):
-            setattr(writer, name, _remembering(name, getattr(writer, name)))
-    writer.start = _telling(writer.start, more)
+            real = getattr(writer, name)
+            setattr(writer, name, _remembering(name, _nothing(real) if name in later else real))
+    writer.start = _telling(writer.start, later, more)
 
 
 def take_partition_by(
@@ -81,6 +89,35 @@ def no_complete_mode(who: str) -> ConfigurationError:
     )
 
 
+def require_mode(sink: str, mode: str) -> None:
+    """See that a format takes an output mode. Anywhere; pure. Raises ``ConfigurationError``.
+
+    The mode is in lower case. ``update`` is refused by Spark itself to formats of Python.
+    """
+    who = PREFIX + sink
+    if mode == "complete" and sink == "files":
+        raise no_complete_mode(who)
+    if mode == "complete" and sink not in APPEND_COMPLETE:
+        raise ConfigurationError(
+            f"the sink {who} cannot replace its former output, as complete mode asks",
+            next_step="use append mode, or .foreachBatch(onceonly.sink(...)), where every epoch appends "
+            "the whole result",
+        )
+    if mode == "update":
+        raise ConfigurationError(
+            f"the format {who} takes no update mode",
+            next_step="use .foreachBatch(onceonly.sink(...)), which does",
+        )
+
+
+def _nothing(real: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(real)
+    def method(self: Any, *_: Any) -> Any:  # noqa: ANN401  PySpark's own
+        return self
+
+    return method
+
+
 def _remembering(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(real)
     def method(self: Any, *arguments: Any) -> Any:  # noqa: ANN401  PySpark's own
@@ -91,7 +128,9 @@ def _remembering(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _telling(real: Callable[..., Any], more: Callable[[], Mapping[str, str]]) -> Callable[..., Any]:
+def _telling(
+    real: Callable[..., Any], later: Mapping[str, Callable[..., Any]], more: Callable[[], Mapping[str, str]]
+) -> Callable[..., Any]:
     @wraps(real)
     def start(
         self: Any,  # noqa: ANN401
@@ -109,7 +148,12 @@ def _telling(real: Callable[..., Any], more: Callable[[], Mapping[str, str]]) ->
         if partitionBy is not None:
             self.partitionBy(partitionBy)
         said = self.__dict__.get(_ASKED, {})
-        told = {**_told(said), **(more() if _format(said).startswith(PREFIX) else {})}
+        told = _told(said)
+        if _format(said).startswith(PREFIX):
+            told |= more()
+        else:
+            for name in later.keys() & said.keys():
+                later[name](self, *said[name])
         return real(self, path, queryName=queryName, **options, **told)
 
     setattr(start, _ASKED, True)
@@ -124,6 +168,8 @@ def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     name = _format(asked)
     if not name.startswith(PREFIX):
         return {}
+    if not has_formats():
+        require_mode(name.removeprefix(PREFIX), mode)
     if asked.get("clusterBy"):
         raise ConfigurationError(
             f"{name} cannot cluster rows, and the query calls clusterBy.",

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from onceonly.jars.installed import has_class
 from onceonly.spark.processes.start import FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger("onceonly")
+
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 RAW_FILES = ("spark.hadoop.fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
-_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_STREAMING = "org.apache.spark.sql.execution.streaming."
+_FILES = "FileSystemBasedCheckpointFileManager"
 _IDLE_JAVA = (
     "-XX:TieredStopAtLevel=1",
     # Java refuses to start a process by a way that its system does not have.
@@ -36,16 +41,26 @@ class Setting:
     idle between epochs where it works on no rows, or on few."""
     shown: str = ""
     """What pages show instead of a value that differs from machine to machine."""
+    before: str = ""
+    """Of a value that is a class of Spark's: its name in older versions."""
+
+    def value_here(self) -> str:
+        """Return the value for the PySpark that is installed; empty where it lacks the class. Driver."""
+        if not self.before:
+            return self.value
+        # A class that is not there would fail every query.
+        return next((name for name in (self.value, self.before) if has_class(name)), "")
 
 
 SETTINGS = (
     Setting(
         "spark.sql.streaming.checkpointFileManagerClass",
-        _FILES,
+        f"{_STREAMING}checkpointing.{_FILES}",
         "Spark's default looks for symbolic links by starting a process for each file of a checkpoint",
         "a file is written under another name and renamed, as before; on HDFS the default renames more safely, so "
         "leave this one out for a checkpoint there",
         only_for="local checkpoints",
+        before=f"{_STREAMING}{_FILES}",
     ),
     Setting(
         *RAW_FILES,
@@ -117,11 +132,12 @@ def configure(
 ) -> SparkSession.Builder:
     """Put the settings that make epochs short into a session's builder, and give it back.
 
-    Driver, once, before the session is built. What is set on the builder afterwards wins. ``local_checkpoints=False``
-    leaves out what is right only where all checkpoints of the session are on local or mounted file systems;
-    ``large_rows=True`` what is right only where rows of over 50 KB are rare. ``idle_driver=True`` adds what is right
-    where the driver works on no rows, as on a cluster, or on few. ``rocksdb=True`` leaves out what Spark cannot store
-    RocksDB's state by; it goes without saying where the builder has RocksDB as the state store's provider already.
+    Driver, once, before the session is built. What is set on the builder afterwards wins. A class that the installed
+    PySpark lacks is left out; a setting that it does not know does nothing. ``local_checkpoints=False`` leaves out what
+    is right only where all checkpoints of the session are on local or mounted file systems; ``large_rows=True`` what is
+    right only where rows of over 50 KB are rare. ``idle_driver=True`` adds what is right where the driver works on no
+    rows, as on a cluster, or on few. ``rocksdb=True`` leaves out what Spark cannot store RocksDB's state by; it goes
+    without saying where the builder has RocksDB as the state store's provider already.
     """
     rocksdb = rocksdb or is_rocksdb(getattr(builder, "_options", {}).get(PROVIDER))
     right = {
@@ -132,6 +148,9 @@ def configure(
         "an idle driver": idle_driver,
     }
     for setting in SETTINGS:
-        if right[setting.only_for]:
-            builder = builder.config(setting.name, setting.value)
+        value = setting.value_here()
+        if right[setting.only_for] and value:
+            builder = builder.config(setting.name, value)
+        elif not value:
+            log.debug("%s is left out: this PySpark has no class for it.", setting.name)
     return builder

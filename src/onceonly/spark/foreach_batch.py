@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError
 from onceonly.settings.query import CHECKPOINT, no_checkpoint
-from onceonly.settings.registry import find, settings_of
+from onceonly.settings.registry import find, load, settings_of
+from onceonly.spark.asked import take_partition_by
 from onceonly.spark.epoch import Epoch
-from onceonly.spark.register import require_pyspark
 from onceonly.spark.running import session_checkpoint
+from onceonly.spark.versions import require_pyspark
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from onceonly.settings.query import QuerySettings, SinkSettings
 
 
 def sink(name: object, **options: str) -> ForeachBatch:
-    """Return a function for ``foreachBatch`` that writes with a sink, exactly as its format would.
+    """Return a function for ``foreachBatch`` that writes with a sink, exactly as its format would; from PySpark 3.5 on.
 
     Driver. ``name`` is ``"onceonly.kafka"``, or a class made from ``TwoPhaseCommitSink``. The options are
     those of the format, ``checkpointLocation`` included: the same as the query's. Names with dots are given
@@ -29,6 +32,12 @@ def sink(name: object, **options: str) -> ForeachBatch:
     """
     require_pyspark()
     return ForeachBatch(name, options)
+
+
+def in_place_of(form: str, options: Mapping[str, str]) -> ForeachBatch:
+    """Return the function that writes what the format of this name would. Driver."""
+    declared = load(find(form)[1]).declared
+    return ForeachBatch(form, take_partition_by(options, declared, who=form))
 
 
 class ForeachBatch:

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource
 
 from onceonly.errors import ConfigurationError
 from onceonly.settings.query import PREFIX, START, no_checkpoint, with_checkpoint
-from onceonly.settings.registry import APPEND_COMPLETE, SinkClass, find, load, settings_of
-from onceonly.spark.asked import no_complete_mode, take_partition_by
+from onceonly.settings.registry import SinkClass, find, load, settings_of
+from onceonly.spark.asked import require_mode, take_partition_by
 from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
@@ -62,14 +62,8 @@ class SinkFormat(DataSource):
         columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         if self._travelled:
             return EpochCommitter(stream, columns)
-        if overwrite and self.sink_name == "files":
-            raise no_complete_mode(self.name())
-        if overwrite and self.sink_name not in APPEND_COMPLETE:
-            raise ConfigurationError(
-                f"the sink {self.name()} cannot replace its former output, as complete mode asks",
-                next_step="use append mode, or .foreachBatch(onceonly.sink(...)), where every epoch appends "
-                "the whole result",
-            )
+        if overwrite:
+            require_mode(self.sink_name, "complete")
         return plan_epoch(stream, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import uuid
 from pathlib import Path
@@ -13,7 +14,10 @@ import pyspark
 from onceonly.errors import SetupError
 from onceonly.settings import registry
 from onceonly.spark import connect
+from onceonly.spark.versions import has_formats, has_read_limits, require_pyspark
 from onceonly.stores.opened import tell
+
+log = logging.getLogger("onceonly")
 
 _PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -35,12 +39,20 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     ``writeStream`` is handed to these formats, which Spark itself does not do. A session-wide
     checkpoint location is used by queries that have a name, if it is set before; what Hadoop is told of stores
     (``spark.hadoop.fs.s3a.…``) is taken over as it is now. On Spark Connect, the server must be able to import
-    onceonly; ``onceonly.spark.connect`` says what is left out there. Raises ``ConfigurationError`` for anything else,
-    and ``SetupError`` where PySpark is too old or would start its workers with another Python.
+    onceonly; ``onceonly.spark.connect`` says what is left out there. Where PySpark has no writer for formats of Python,
+    as in 3.5, a query with one of these formats is written by ``foreachBatch``, and a warning says so. Raises
+    ``ConfigurationError`` for anything else, and ``SetupError`` where PySpark is older than 3.5 (on Connect, than 4.0)
+    or would start its workers with another Python.
     """
     require_pyspark()
     names = [*registry.BUILT_IN, *(registry.remember(sink) for sink in sink_classes)]
     if connect.is_client(spark):
+        if not has_formats():
+            raise SetupError(
+                f"on Spark Connect a query is written by a format, and PySpark {pyspark.__version__} has no writer for "
+                "those of Python",
+                next_step="use PySpark 4.0 or newer, or a classic session",
+            )
         connect.install()
         _add_formats(spark, names, connect.hadoop_of(spark))
         return
@@ -50,14 +62,20 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
 
     hadoop = hadoop_of(spark)
     tell(hadoop)
-    _add_formats(spark, names, hadoop)
+    if has_formats():
+        _add_formats(spark, names, hadoop)
+    else:
+        log.warning(
+            "PySpark %s has no writer for formats of Python: a query with a format of onceonly is written by "
+            "foreachBatch(onceonly.sink(...)), with the same options and guarantees.",
+            pyspark.__version__,
+        )
     listener.install(spark)
     starting.install()
     asked.install()
 
 
 def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> None:
-    from onceonly.spark.collection import CollectionFormat
     from onceonly.spark.format import make_format
 
     checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
@@ -66,7 +84,10 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
             name, registry.find(name)[1], application(spark), registry.given(), checkpoints, hadoop
         )
         spark.dataSource.register(made)
-    spark.dataSource.register(CollectionFormat)
+    if has_read_limits():
+        from onceonly.spark.collection_source import CollectionFormat
+
+        spark.dataSource.register(CollectionFormat)
 
 
 def application(spark: SparkSession) -> str:
@@ -76,17 +97,6 @@ def application(spark: SparkSession) -> str:
     context = spark.sparkContext
     # Spark's own id of a local application is made of the time in milliseconds: two may have the same.
     return hashlib.sha256(f"{context.applicationId} {context.startTime} {_PROGRAM}".encode()).hexdigest()[:12]
-
-
-def require_pyspark() -> None:
-    """See that PySpark has what the writers stand on. Raises ``SetupError``."""
-    try:
-        from pyspark.sql.datasource import DataSourceStreamArrowWriter  # noqa: F401
-    except ImportError:
-        raise SetupError(
-            f"PySpark {pyspark.__version__} has no Arrow stream writer for Python data sources",
-            next_step="use PySpark 4.1 or newer",
-        ) from None
 
 
 def _require_same_python(spark: SparkSession) -> None:

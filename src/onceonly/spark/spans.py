@@ -43,12 +43,8 @@ def read(query: str) -> Span | None:
         from pyspark.sql import SparkSession
 
         streams, key = _listed(SparkSession._instantiatedSession, query)  # noqa: SLF001  all sessions share one list
-        running = streams.get(key).getLatestExecutionContext()
-        return Span(
-            epoch=int(running.batchId()),
-            starts=_texts(running.startOffsets()),
-            ends=_texts(running.endOffsets()),
-        )
+        epoch, starts, ends = _running(streams.get(key))
+        return Span(epoch=int(epoch), starts=_texts(starts), ends=_texts(ends))
     except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
         log.debug("What Spark reads is not known: %s", error)
         return None
@@ -119,6 +115,15 @@ def _listed(session: Any, query: str) -> tuple[Any, Any]:  # noqa: ANN401  a cla
     """Return Spark's list of queries that run, and what one of them has in it for its name."""
     streams = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
     return streams, session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
+
+
+def _running(stream: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401  Java objects
+    """Return the number of the epoch that runs, where it starts and where it ends."""
+    try:
+        running = stream.getLatestExecutionContext()
+    except Exception:  # noqa: BLE001  Spark before 4.0 has it all in the query itself; so Py4J's "no such method"
+        return stream.currentBatchId(), stream.committedOffsets(), stream.availableOffsets()
+    return running.batchId(), running.startOffsets(), running.endOffsets()
 
 
 def _texts(progress: Any) -> tuple[str, ...]:  # noqa: ANN401  Spark's map of sources to offsets

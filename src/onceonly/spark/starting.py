@@ -4,6 +4,7 @@ Spark reads its own files before it plans, so what a power loss has torn of them
 of ours if it writes by a format of ours, or if its checkpoint holds our log. The processes that plan and commit outlive
 a query, and Spark does not tell them of a start; so a query by a format of ours carries one option more, drawn for each
 start: what was found out in the start before is then found out again. It begins with where this process answers them.
+Where PySpark has no writer for formats, a query by one of ours becomes one by ``foreachBatch`` here, with its options.
 The wrapping is done once in a process, by ``register``.
 """
 
@@ -24,6 +25,7 @@ from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
 from onceonly.spark import spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
+from onceonly.spark.versions import has_formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +39,10 @@ _FORMATS = "onceonly."
 _STORE_S = 2.0
 # What is no option: a sink may have one that is called format.
 _FORMAT, _OURS = ".format()", ".foreachbatch()"
+_PARAMETERS = ("path", "format", "outputMode", "partitionBy")
+"""Of ``start``, besides options and the query's name."""
+_SPARKS = {_LOCATION: "checkpointLocation", _NAME: "queryName"}
+"""What Spark's start takes of a query's options, whoever writes it, by its own names."""
 # By checkpoint: the newest epoch that Spark had noted when a query was started on it last, -1 for none.
 _noted_before: dict[str, int] = {}
 
@@ -70,19 +76,35 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     writer.option = noting(writer.option, lambda key, value: {key: value})
     writer.options = noting(writer.options, lambda **options: options)
     writer.format = noting(writer.format, lambda source: {_FORMAT: source})
-    writer.foreachBatch = noting(writer.foreachBatch, lambda func: {_OURS: _is_ours(func) or None})
+    # The later of the two is what Spark writes by.
+    writer.foreachBatch = noting(
+        writer.foreachBatch, lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None}
+    )
     writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
 
     @functools.wraps(real_start)
     def start(self: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401  as PySpark's
-        _note(self, lambda: {**more, _FORMAT: args[1] if len(args) > 1 else more.get("format")})
+        _note(self, lambda: {name: value for name, value in more.items() if name not in _PARAMETERS})
+        _note(self, lambda: {_FORMAT: args[1] if len(args) > 1 else more.get("format")})
         noted = getattr(self, _NOTED)
         if _look(noted, _location(self, noted)):
             _warn(self)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
+            if not has_formats():
+                return by_batch(self, noted, args[0] if args else more.get("path"))
             self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")
         return real_start(self, *args, **more)
+
+    def by_batch(self: Any, noted: Mapping[str, str], path: str | None) -> Any:  # noqa: ANN401  as PySpark's
+        from onceonly.spark.foreach_batch import in_place_of
+
+        options = {name: value for name, value in noted.items() if name not in (_FORMAT, _OURS)}
+        if path is not None:
+            options["path"] = path
+        self.foreachBatch(in_place_of(noted[_FORMAT], options))
+        given = {spark: noted[name] for name, spark in _SPARKS.items() if name in noted}
+        return real_start(self, **given)
 
     writer.start = start
 
@@ -90,14 +112,14 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
 def _note(writer: Any, read: Callable[[], Mapping[str, object]]) -> None:  # noqa: ANN401  PySpark's
     """Remember what a writer was told. Wrong arguments are PySpark's to refuse."""
     try:
-        told = {key.lower(): str(value) for key, value in read().items() if value is not None}
+        told = {key.lower(): _text(value) for key, value in read().items() if value is not None}
     except (TypeError, AttributeError):
         return
-    noted = {
-        **getattr(writer, _NOTED),
-        **{key: told[key] for key in (_LOCATION, _NAME, _FORMAT, _OURS) if key in told},
-    }
-    object.__setattr__(writer, _NOTED, noted)
+    object.__setattr__(writer, _NOTED, {**getattr(writer, _NOTED), **told})
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_ours(function: object) -> bool:

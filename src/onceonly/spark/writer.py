@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
@@ -21,6 +21,15 @@ from onceonly.executor.kept import Kept
 from onceonly.spark import spans
 from onceonly.spark.processes.garbage import freeze
 from onceonly.spark.task import require_all_slots, write_slot
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as ArrowWriter
+except ImportError:  # PySpark 4.0: what is given to a writer depends on this class, also in a stream
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+    class ArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc,no-redef]
+        """A stream writer that is given Arrow's batches."""
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +99,7 @@ class SlotMessage(WriterCommitMessage):
     plan: Plan | None = field(repr=False)
 
 
-class SlotWriter(DataSourceStreamArrowWriter):
+class SlotWriter(ArrowWriter):
     """Carries an assignment to the executors."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -109,7 +118,7 @@ class SlotWriter(DataSourceStreamArrowWriter):
         _misplaced("abort", batchId, messages)
 
 
-class EpochCommitter(DataSourceStreamArrowWriter):
+class EpochCommitter(ArrowWriter):
     """Decides an epoch from its slots' messages. Commit process."""
 
     def __init__(self, stream: Stream, columns: tuple[tuple[str, str], ...]) -> None:
