@@ -12,8 +12,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from onceonly.errors import ConfigurationError, EpochTimeoutError, RecordRefusedError, WriteFailedError
-from onceonly.model import Guarantee
+from onceonly.errors import (
+    ConfigurationError,
+    EpochTimeoutError,
+    LogError,
+    RecordRefusedError,
+    WriteFailedError,
+)
+from onceonly.model import Guarantee, Mode
 from onceonly.ports import WriteContext
 from onceonly.sinks.kafka import writer
 from onceonly.sinks.kafka.checks import target
@@ -53,9 +59,24 @@ def test_a_transaction_that_outlived_its_time_names_the_option(code: int) -> Non
 
 
 def test_a_transaction_that_ends_sooner_was_ended_by_somebody_else() -> None:
-    with pytest.raises(WriteFailedError, match="somebody else has ended") as caught:
+    with pytest.raises(
+        WriteFailedError, match=r"somebody else has ended .* a newer run .* an operator"
+    ) as caught:
         attempt(TransactionalWrite, lived_s=1)._raise_failure(failed(FENCED))
     assert "permission" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("mode", "newest"), [(Mode.RUN, 0), (Mode.TENTATIVE, 1)])
+def test_what_is_committed_of_a_later_epoch_is_an_older_checkpoint_or_a_newer_run(
+    mode: Mode, newest: int
+) -> None:
+    context = replace(CONTEXT, mode=mode)
+    writer._refuse_older_checkpoint(context, newest)
+    with pytest.raises(
+        LogError, match=r"checkpoint was restored, or a newer run works on this one"
+    ) as caught:
+        writer._refuse_older_checkpoint(context, newest + 1)
+    assert "stop this one" in caught.value.next_step
 
 
 @pytest.mark.parametrize("kind", [PlainWrite, TransactionalWrite])

@@ -316,9 +316,9 @@ class TransactionalWrite(PlainWrite):
                 )
             raise WriteFailedError(
                 f"{what}: somebody else has ended the transaction or taken its id: the driver, which has given this "
-                f"attempt up, or an operator.",
-                next_step="nothing where the attempt was one too many; else see who uses ids that begin with "
-                "onceonly.transactional.id.prefix",
+                f"attempt up, a newer run on this checkpoint, or an operator.",
+                next_step="nothing where the attempt was one too many or a newer run is wanted; else see who uses ids "
+                "that begin with onceonly.transactional.id.prefix",
             )
         super()._raise_failure(failure)
 
@@ -377,6 +377,8 @@ def _refuse_older_checkpoint(context: WriteContext, committed: int) -> None:
     if committed > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
         raise LogError(
             f"Sink {context.sink} of query {context.query} has committed epoch {committed}, and this checkpoint is at "
-            f"epoch {context.epoch}: an older checkpoint was restored. Nothing was written.",
-            next_step="restore the newest checkpoint, or start a new one and accept that rows are repeated",
+            f"epoch {context.epoch}: an older checkpoint was restored, or a newer run works on this one. Nothing was "
+            "written.",
+            next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new one "
+            "and accept that rows are repeated",
         )
