@@ -311,6 +311,38 @@ def test_a_damaged_log_of_ours_means_hands_off(checkpoint: Path) -> None:
     assert mend(checkpoint) == ()
 
 
+def test_temporary_files_of_ours_go_once_they_are_old_and_nobody_works_here(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(checkpoint)
+    foreign = [
+        "offsets/.1.6c1b1c4e-96f8-4f55-8a0e-2f3c4d5e6f70.tmp", "sources/0/.x.0123456789ab.tmp",
+        "sources/.0.0123456789ab.tmp", "state/.1.0123456789ab.tmp",
+    ]  # fmt: skip
+    ours = [
+        "offsets/.1.0123456789ab.tmp", "commits/.0.0123456789ab.tmp", ".metadata.0123456789ab.tmp",
+        "sources/0/.9.compact.0123456789ab.tmp", "onceonly/runs/.20260101T000000000Z-r.json.17.tmp",
+        "onceonly/progress/.00000000000000000000-00000000000000000009.json.17.tmp",
+    ]  # fmt: skip
+    for name in (*foreign, *ours):
+        put(checkpoint, name, "")
+
+    def is_left(names: list[str]) -> list[bool]:
+        assert mend(checkpoint) == ()
+        assert files(checkpoint).items() >= before.items()
+        return [(checkpoint / name).exists() for name in names]
+
+    assert all(is_left(ours)), "a process may be at it"
+    monkeypatch.setattr("onceonly.checkpoint.torn._OLD_S", -1.0)
+    monkeypatch.setattr("onceonly.checkpoint.torn._ENDS_S", 0.0)
+    presence = Presence.hold(str(checkpoint))
+    assert presence.held
+    assert all(is_left(ours))
+    presence.close()
+    assert not any(is_left(ours))
+    assert all(is_left(foreign))
+
+
 def test_no_checkpoint_is_nothing_to_do(tmp_path: Path) -> None:
     assert mend(tmp_path / "none") == ()
 

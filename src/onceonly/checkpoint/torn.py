@@ -26,6 +26,8 @@ from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.durable import disk
 from onceonly.errors import LogError, OnceonlyError
 from onceonly.log import files, identity, presence
+from onceonly.log.progress import PROGRESS
+from onceonly.log.runs import RUNS
 from onceonly.model import Link, LinkKind
 from onceonly.stores.folder import LocalStore
 
@@ -48,6 +50,9 @@ _TEMPORARY_OF_SPARK = re.compile(r"\.{1,2}\d+\..*\.tmp(?:\.crc)?")
 # Of the checksums that Hadoop's LocalFileSystem keeps beside each file (ChecksumFileSystem, DataChecksum).
 _SUMS_HEADER = struct.Struct(">4si")
 _TEMPORARY = ".metadata.onceonly.tmp"
+# Of durable/disk.py and inputs.py, beside Spark's files; and of reports for people, beside ours.
+_OURS = re.compile(r"\.(?:metadata|\d+(?:\.compact)?)\.[0-9a-f]{12}\.tmp|\..+\.json\.\d+\.tmp")
+_OLD_S = 3600.0
 _KEPT = 2
 """A start reads its newest barrier and the one before."""
 # A query's end is told to its listener a moment later.
@@ -62,7 +67,9 @@ def mend(checkpoint: Path) -> tuple[str, ...]:
     mended: list[str] = []
     try:
         if checkpoint.is_dir():
-            mended = [str(path.relative_to(checkpoint)) for path in _Torn(checkpoint).mend()]
+            found = _Torn(checkpoint)
+            mended = [str(path.relative_to(checkpoint)) for path in found.mend()]
+            found.clear()
     except (OSError, OnceonlyError) as error:
         log.debug("Spark's files in %s were not looked through: %s", checkpoint, error)
     if mended:
@@ -93,6 +100,18 @@ class _Torn:
         yield from self._mend_lists()
         yield from self._mend_id()
         yield from self._mend_beginning()
+
+    def clear(self) -> None:
+        """Take away the temporary files of ours that processes left that died; none that is young, or beside a run."""
+        reports = self._checkpoint / identity.FOLDER
+        folders = [self._checkpoint, *(self._checkpoint / name for name in ("offsets", "commits"))]
+        folders += [*_children(self._checkpoint / "sources"), reports / RUNS, reports / PROGRESS]
+        left = [path for folder in folders for path in _children(folder) if _OURS.fullmatch(path.name)]
+        # What was renamed keeps the time when it was written, and not that of its change.
+        old = [path for path in left if time.time() - path.stat().st_ctime > _OLD_S]
+        if old and not self._is_at_work():
+            for path in old:
+                path.unlink(missing_ok=True)
 
     def _mend_sums(self) -> Iterator[Path]:
         """Take away checksums that are not those of their files: Hadoop would refuse to read these, torn or whole."""
