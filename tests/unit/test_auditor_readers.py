@@ -27,6 +27,7 @@ from onceonly_proof.auditor import (  # fmt: skip
     Seen,
     audit,
     kafka,
+    watching,
 )
 
 if TYPE_CHECKING:
@@ -224,6 +225,26 @@ def test_a_topics_watcher_goes_on_behind_the_last_record_after_an_error(
     offsets = [row.order for row in watcher.seen()]
     assert offsets == list(range(len(offsets)))
     assert all(each.is_closed for number, each in enumerate(made) if number != 2)
+
+
+def test_a_topics_watcher_asks_anew_where_its_client_has_fallen_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Mute(Consumer):
+        def consume(self, count: int, timeout_s: float) -> list[Message]:
+            return []
+
+    made: list[Consumer] = []
+
+    def new(servers: str, topic: str, *, appear_s: float, starts: dict[int, int]) -> Consumer:
+        made.append(Consumer(starts.get(0, 0)) if made else Mute(0))
+        return made[-1]
+
+    monkeypatch.setattr(kafka, "plain_consumer", new)
+    monkeypatch.setattr(watching, "SILENT_S", 0.05)
+    with KafkaWatcher("kafka", "nowhere:9092", "results") as watcher:
+        assert watcher.wait_for(4, 30)
+    assert made[0].is_closed
 
 
 # --- a whole audit ----------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.02
 _BATCH = 2_000
 _JOIN_TIMEOUT_S = 30.0
+SILENT_S = 10.0
+"""For how long a client may hear nothing before another one is asked."""
 # A reader that takes long must not take the whole machine: it rests for so many times what it took.
 _REST = 2.0
 
@@ -88,8 +90,8 @@ class _Watch:
 class KafkaWatcher(_Watch):
     """Consumes a topic with ``read_committed`` from its beginning, through deaths and restarts of brokers.
 
-    Fulfils ``Watcher``. The topic may be made later. After an error it goes on behind the last record it got, so
-    it sees each offset once.
+    Fulfils ``Watcher``. The topic may be made later. After an error, and after a silence, it goes on behind the last
+    record it got, so it sees each offset once.
     """
 
     def __init__(self, sink: str, servers: str, topic: str) -> None:
@@ -98,13 +100,20 @@ class KafkaWatcher(_Watch):
         self._topic = topic
         self._next: dict[int, int] = {}
         self._consumer: Consumer | None = None
+        self._heard = 0.0
         super().__init__(f"topic {topic}")
 
     def _look(self) -> None:
         if self._consumer is None:
             self._consumer = kafka.plain_consumer(self._servers, self._topic, appear_s=0, starts=self._next)
+            self._heard = time.monotonic()
         messages = self._consumer.consume(_BATCH, _POLL_S)
         now = time.time()
+        if messages:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > SILENT_S:
+            # A client may hear nothing any more of a broker that came back, though others read there.
+            self._let_go()
         rows: list[Seen] = []
         try:
             for message in messages:
