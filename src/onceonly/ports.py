@@ -173,7 +173,8 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def overlaps(self, identity: Mapping[str, str | int]) -> bool:
         """Say whether rows of a sink of this class, with this ``identity``, get among this one's. Driver, once a run.
 
-        Then it cannot take this one's dead letters: whoever reads the rows would read them, too.
+        Then it cannot take this one's dead letters: whoever reads the rows would read them, too. And a target whose
+        identity has changed since the last decision lies where that one lay, and is looked back at.
         """
         return dict(self.identity()) == dict(identity)
 
@@ -268,8 +269,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """See whether the target still holds what it was given, before the first record of a start. Only looks.
 
         ``epoch`` is the newest complete one by the log in which this sink has written, ``handles`` are its own, all of
-        them committed; none where the target is another one since. Driver, once a start, in a thread of its own. Raise
-        ``TargetBehindError`` where the target went back (a backup was restored). What cannot be told must not stop.
+        them committed; none where the target is another one since, elsewhere (``overlaps``). Driver, once a start, in a
+        thread of its own. Raise ``TargetBehindError`` where the target went back (a backup was restored). What cannot
+        be told must not stop.
         """
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002

@@ -1425,6 +1425,18 @@ DEFECTS: Final = (
         tests=(PAST + "test_epochs_that_nothing_proves_to_be_missing_are_named_as_doubtful",),
     ),
     Defect(
+        name="not-mounted-taken-for-another-target",
+        group=FILES,
+        what="A start takes an empty folder at the place of its target for another target, and writes below the mount",
+        file="coordinator/looking_back.py",
+        before=" and not sink.overlaps(then)\n",
+        after="\n",
+        tests=(
+            "tests/unit/test_files_past.py::test_a_target_that_is_not_mounted_stops_the_next_start_and_the_one_after",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="targets-never-looked-back-at",
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.files_bench import Files, quick, rows
 from tests.unit.test_files_sweep import Job
+from tests.unit.test_files_target import mounted, unmounted
 
 from onceonly.errors import TargetBehindError
 
@@ -58,3 +59,54 @@ def test_what_is_there_is_gone_on_with_and_what_is_not_is_named(quick: Path) -> 
     shutil.rmtree(bench.target / "_onceonly" / "epochs")
     with pytest.raises(TargetBehindError, match="no manifest is in"):
         sink.look_back(bench.context, 1, [handles[1]])
+
+
+def test_a_target_that_is_not_mounted_stops_the_next_start_and_the_one_after(quick: Path) -> None:
+    job = Job(quick, power=False)
+    job.epochs = 2
+    job.live()
+    away = unmounted(job.bench)
+    job.epochs = 3
+    for _ in range(2):  # the second finds the empty books that the first has made below the mount point
+        with pytest.raises(
+            TargetBehindError, match=r"not the folder it was: is it mounted.* chk-1 is complete"
+        ):
+            job.live()
+        assert job.bench.visible() == []
+    mounted(job.bench, away)
+    job.live()
+    assert len(job.bench.ids()) == 12
+
+
+def test_a_target_that_was_emptied_on_purpose_is_gone_on_with_where_that_is_said(
+    quick: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(quick, power=False)
+    job.epochs = 2
+    job.live()
+    shutil.rmtree(job.bench.target)
+    job.epochs = 3
+    with pytest.raises(TargetBehindError) as caught:
+        job.live()
+    assert "onceonly.target.behind=go-on" in caught.value.next_step
+    job.bench.options["onceonly.target.behind"] = "go-on"
+    job.live()
+    assert "is it mounted" in caplog.text
+    del job.bench.options["onceonly.target.behind"]
+    job.epochs = 4
+    job.live()
+    assert job.bench.ids() == [20, 21, 22, 23, 30, 31, 32, 33]
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "out/below"])
+def test_a_target_that_the_query_was_led_to_is_begun_with_a_warning(
+    quick: Path, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    job = Job(quick, power=False)
+    job.epochs = 1
+    job.live()
+    job.bench.target = quick / place
+    job.epochs = 2
+    job.live()
+    assert "the target of sink files has changed" in caplog.text
+    assert job.bench.ids() == [10, 11, 12, 13]

@@ -9,9 +9,9 @@ from onceonly.coordinator import questions
 from onceonly.model import Guarantee, LinkKind, differing, handles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from onceonly.model import Link
+    from onceonly.model import Handle, Link
     from onceonly.ports import DecisionLog, QueryContext, Sink
 
 EPOCHS_MAX = 100
@@ -30,9 +30,15 @@ def look_back(
 ) -> None:
     """Have each sink compare its target with the newest epoch up to ``epoch`` that is complete by the log.
 
-    Not where its target is another one by now (``settings`` are those of now): that is told elsewhere. Raises what a
-    sink raises.
+    Not where its target is another one by now (``settings`` are those of now): that is told elsewhere. Unless it lies
+    where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises.
     """
+
+    def look(name: str, link: Link, handles: Sequence[Handle]) -> None:
+        then, sink = link.settings.get(name, {}), sinks[name]
+        is_another = differing(then, settings[name]) and not sink.overlaps(then)
+        sink.look_back(context(name), link.epoch, () if is_another else handles)
+
     asked: dict[str, Callable[[], None]] = {}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
         link = _complete(log, newest)
@@ -40,10 +46,7 @@ def look_back(
             continue
         for name, handles in handles_of(link.output).items():
             if name in sinks and name not in asked:
-                is_another = differing(link.settings.get(name, {}), settings[name])
-                asked[name] = partial(
-                    sinks[name].look_back, context(name), newest, () if is_another else handles
-                )
+                asked[name] = partial(look, name, link, handles)
         if len(asked) == len(sinks):
             break
     questions.ask(

@@ -123,7 +123,7 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
             next_step="set path back to the former target until the transaction is resolved",
         )
     try:
-        if lost := _lost(store, target, (prepared,)):
+        if lost := another(store, target, (prepared,)):
             return RetryLater(f"transaction {handle.transaction}: {lost}")
         folder = begin(store, prepared)
         if folder is None:
@@ -133,7 +133,7 @@ def commit(store: Store, target: Path, handle: Handle) -> Outcome:
         for file, place in missing.items():
             publish(store, prepared, folder, file, place)
     except UnsureError as unsure:
-        if lost := _lost(store, target, (prepared,)):  # it went away while it was looked at
+        if lost := another(store, target, (prepared,)):  # it went away while it was looked at
             return RetryLater(f"transaction {handle.transaction}: {lost}")
         return Unknown(f"transaction {handle.transaction}: {unsure}")
     except UnavailableError as error:
@@ -192,15 +192,15 @@ def not_mounted(target: Path) -> str:
     return f"{target} is not the folder it was: is it mounted?"
 
 
-def _lost(store: Store, target: Path, prepared: Sequence[Prepared]) -> str:
-    """Say that the target is not the one that some files were prepared for; empty where it is."""
+def another(store: Store, target: Path, prepared: Sequence[Prepared]) -> str:
+    """Say that the target is not the one that some files were prepared for; empty where it is. Raises ``OSError``."""
     tokens = {each.token for each in prepared if each.token}
     return not_mounted(target) if tokens - {read_token(store, target)} else ""
 
 
 def _see(store: Store, target: Path, prepared: Sequence[Prepared], epoch: int) -> None:
     """See that the target is the one that the files were prepared for. Raises ``UnavailableError``."""
-    if lost := _lost(store, target, prepared):
+    if lost := another(store, target, prepared):
         raise UnavailableError(
             f"chk-{epoch} could not be completed: {lost}", next_step="mount it and start the query again"
         )

@@ -237,8 +237,9 @@ class Attempt:
             raise unavailable(f"{self.target} could not be read", error) from error
         if token != context.facts["token"]:
             raise ConfigurationError(
-                f"The executor on {socket.gethostname()} does not share the target {self.target} with the driver.",
-                next_step="put the target on storage that is mounted at this path on every machine",
+                f"The executor on {socket.gethostname()} does not share the target {self.target} with the driver, or "
+                "it is not mounted any more.",
+                next_step="put the target on storage that is mounted at this path on every machine, all the time",
             )
         # An epoch that runs as new has nothing committed; one that is repaired has a part.
         newest = context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1
