@@ -75,7 +75,7 @@ def run(coordinator: QueryCoordinator, spark: RewritableStore, epoch: int) -> No
 
 def asked(double: S3Double) -> int:
     """Count the requests, but for those of the heartbeat, which are beside the query."""
-    return len([name for _, name in double.requests if "/alive/" not in name])
+    return len([name for _, name in double.requests if "/heartbeats/" not in name])
 
 
 def test_a_query_runs_and_goes_on_after_a_restart(spark: RewritableStore) -> None:

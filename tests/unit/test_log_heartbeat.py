@@ -75,6 +75,19 @@ def test_one_process_shows_once_and_until_its_last_use_ends(store: MemoryStore) 
     until(lambda: not store.files)
 
 
+def test_a_process_that_ends_in_order_is_gone_at_once(store: MemoryStore) -> None:
+    deleted: list[str] = []
+    store.hook = lambda operation, name: deleted.append(name) if operation == "delete" else None
+    held = hold(CHECKPOINT, actor="driver")
+    lingering = hold("s3a://bucket/other", actor="planner")
+    until(lambda: len(store.files) == 2)
+    lingering.close()
+    heartbeat.end()  # as the interpreter does, whoever still holds it
+    assert store.files == {}
+    assert len(deleted) == 2
+    held.close()
+
+
 def test_a_planner_lingers_between_two_epochs(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     monkeypatch.setattr(heartbeat, "_LINGER_S", 0.2)

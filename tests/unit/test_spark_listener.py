@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events
+from onceonly.checkpoint.files import CheckpointFiles
+from onceonly.errors import UnavailableError
+from onceonly.log import heartbeat
 from onceonly.log.presence import present
 from onceonly.log.progress import OperatorReport, ProgressFiles, SourceReport
 from onceonly.log.runs import Run, RunFiles
+from onceonly.log.stored_progress import StoredProgress
 from onceonly.model import Stamp
+from onceonly.spark import listener as listener_module
 from onceonly.spark import spans
 from onceonly.spark.listener import _Listener, _Proxy, install, parse
+from onceonly_proof.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,6 +153,62 @@ def test_a_run_is_alive_in_its_first_epoch_once_its_log_is_asked_about(tmp_path:
         spans.asked.remove(listener.asked)
     _Proxy(listener).onQueryTerminated(Java(runId=Java()))
     assert present(str(tmp_path)) is None
+
+
+def test_on_a_store_reports_and_runs_are_kept_too_and_nobody_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    for module in (listener_module, heartbeat):
+        monkeypatch.setattr(module, "log_store", lambda _location: store)
+    monkeypatch.setattr(listener_module, "files_of", lambda _location: CheckpointFiles(Above(store)))
+    monkeypatch.setattr(heartbeat, "_hearts", {})
+    session = Session("s3a://bucket/chk")
+    spark = proxy(session)
+    spark.onQueryStarted(Java())
+    spark.onQueryProgress(progress())
+    assert store.files == {}  # no log of ours
+    store.files["identity.json"] = b""
+    held = threading.Event()
+
+    in_time: list[bool] = []
+
+    def hold(operation: str, name: str) -> None:
+        if operation == "replace":
+            in_time.append(held.wait(10))
+
+    store.hook = hold
+    spark.onQueryProgress(progress())  # comes back, though no put does
+    held.set()
+    spark.onQueryTerminated(Java(runId=Java()))
+    assert all(in_time)
+    assert StoredProgress(store).get(41) == parse(REPORT)
+    (run,) = RunFiles(store).newest()
+    assert (run.run, run.ended >= run.began.at) == (REPORT["runId"], True)
+
+
+class Above(MemoryStore):
+    """A checkpoint whose log is in a store of its own."""
+
+    def __init__(self, log: MemoryStore) -> None:
+        super().__init__()
+        self.log = log
+
+    def get(self, name: str) -> bytes | None:
+        return self.log.get(name.removeprefix("onceonly/"))
+
+
+def test_a_store_that_is_away_fails_nobody_who_asks_about_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(operation: str, name: str) -> None:
+        raise UnavailableError("gone", next_step="wait")
+
+    store = MemoryStore(hook=away)
+    monkeypatch.setattr(listener_module, "log_store", lambda _location: store)
+    monkeypatch.setattr(listener_module, "files_of", lambda _location: CheckpointFiles(store))
+    session = Session("s3a://bucket/chk")
+    listener = _Listener(session)  # type: ignore[arg-type]
+    _Proxy(listener).onQueryStarted(Java())
+    listener.asked(str(REPORT["runId"]))
 
 
 def test_the_newest_hundred_runs_are_kept_and_a_damaged_report_is_for_nobody(tmp_path: Path) -> None:

@@ -1,18 +1,21 @@
 """Who works on a checkpoint that is on a store without locks: an object for each process, written anew now and then.
 
-``onceonly/alive/{host}-{process}-….json``. For people, and for tools that would rather not interfere: it is told by
-clocks, and nothing of the protocol's safety rests on it. A process that was killed is taken for alive for up to
-``GONE_S`` seconds more, unless it was of this very host.
+``onceonly/heartbeats/{host}-{process}-….json``. For people, and for tools that would rather not interfere: it is told
+by clocks, and nothing of the protocol's safety rests on it. A process that was killed is taken for alive for up to
+``GONE_S`` seconds more, unless it was of this very host. The folder is not called as the lock of a checkpoint in a file
+system is, as a checkpoint may be copied from the one to the other.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import re
 import secrets
 import threading
+from concurrent.futures import wait
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -23,17 +26,21 @@ from onceonly.errors import OnceonlyError
 from onceonly.log.place import log_store
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from onceonly.stores.port import RewritableStore
 
 log = logging.getLogger("onceonly")
 
-ALIVE: Final = "alive/"
+ALIVE: Final = "heartbeats/"
 EVERY_S: Final = 20.0
 GONE_S: Final = 90.0
 # What nobody has written anew for so long is cleared away by the next to come.
 _OLD_S = 86_400.0
 # A planner holds it for each plan, and lets go of it between two.
 _LINGER_S = 60.0
+# A process that ends does not wait longer for a store.
+_END_S = 2.0
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -63,15 +70,16 @@ class Heart:
         self._users = 0
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._beats = False
+        self._beats = self._is_over = False
+        self._beating: Future[None] | None = None
 
     def take(self) -> None:
         """Begin to beat, or go on. Does not wait."""
         with self._lock:
             self._users += 1
-            if not self._beats:
+            if not self._beats and not self._is_over:
                 self._beats = True
-                background.begin("onceonly-alive", self._beat)
+                self._beating = background.begin("onceonly-alive", self._beat)
 
     def give_back(self, *, at_once: bool) -> None:
         """Stop, now or after a while, unless somebody takes it again."""
@@ -80,13 +88,21 @@ class Heart:
         if at_once:
             self._changed.set()
 
+    def end(self) -> Future[None] | None:
+        """Stop for good, whoever uses it; give what is done when the object is gone, None where there never was one."""
+        with self._lock:
+            self._is_over = True
+            self._changed.set()
+            return self._beating
+
     def _beat(self) -> None:
         with contextlib.suppress(OnceonlyError):
             self._clear()
         idle_s = 0.0
         while True:
             with self._lock:
-                if self._users == 0 and (self._changed.is_set() or idle_s >= _LINGER_S):
+                unused = self._users == 0 and (self._changed.is_set() or idle_s >= _LINGER_S)
+                if unused or self._is_over:
                     self._beats = False
                     break
                 idle_s = 0.0 if self._users else idle_s + EVERY_S
@@ -137,6 +153,15 @@ def hold(checkpoint: str, *, actor: str) -> Heartbeat:
         heart = _hearts[key]
     # Planners and committers come back with the next epoch, and are soon gone without them.
     return Heartbeat(heart, lingers=actor in {"planner", "committer"})
+
+
+def end() -> None:
+    """Take away what this process shows of itself, as it ends in order. Idempotent, does not wait long."""
+    ended = [heart.end() for (process, _), heart in list(_hearts.items()) if process == os.getpid()]
+    wait([each for each in ended if each is not None], timeout=_END_S)
+
+
+atexit.register(end)
 
 
 def present(checkpoint: str) -> str | None:

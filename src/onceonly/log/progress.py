@@ -1,7 +1,8 @@
 """What Spark reports of each epoch, ten of them in a file, for people, best effort.
 
-``onceonly/progress/{first:020d}-{last:020d}.json``. Unlike the log's other files these decide nothing: they are not
-synced, are replaced with each report, and only about the newest hundred reports stay.
+``onceonly/progress/{first:020d}-{last:020d}.json`` in a folder; ``stored_progress`` has those on other stores. Unlike
+the log's other files these decide nothing: they are not synced, are replaced with each report, and only about the
+newest hundred reports stay.
 """
 
 from __future__ import annotations
@@ -92,6 +93,9 @@ class ProgressFiles:
             temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Nothing waits: each report is written when it comes."""
 
     def get(self, epoch: int) -> Progress | None:
         """Read, None where there is none. Raises ``LogError`` for a damaged file, ``OSError``."""

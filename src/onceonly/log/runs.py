@@ -6,22 +6,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError
 from onceonly.log import files
 from onceonly.log.identity import FOLDER
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+from onceonly.stores.folder import UnsyncedStore
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from onceonly.stores.port import RewritableStore
 
-RUNS = "runs"
+RUNS = "runs/"
 KEEP = 100
-_NAME = re.compile(r"\d{8}T\d{9}Z-[A-Za-z0-9-]{1,64}\.json")
+_NAME = re.compile(r"runs/\d{8}T\d{9}Z-[A-Za-z0-9-]{1,64}\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,34 +35,29 @@ class Run:
 
 
 class RunFiles:
-    """The reports of one query's checkpoint. Driver, one thread; tools read."""
+    """The reports of one query's checkpoint, in its folder or the store of its log. Driver, one thread; tools read."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self._folder = checkpoint / FOLDER / RUNS
+    def __init__(self, place: Path | RewritableStore) -> None:
+        self._store: RewritableStore = UnsyncedStore(place / FOLDER) if isinstance(place, Path) else place
 
     def put(self, run: Run) -> None:
-        """Write, or write again; drop what is too old. Raises ``OSError``."""
-        self._folder.mkdir(exist_ok=True)
+        """Write, or write again; drop what is too old. Raises ``UnavailableError``."""
         began = re.sub(r"[-:.]", "", run.began.at)
-        final = self._folder / f"{began}-{run.run}.json"
-        temporary = self._folder / f".{final.name}.{os.getpid()}.tmp"
-        try:
-            temporary.write_bytes(files.encode("run", run))
-            temporary.replace(final)
-        finally:
-            temporary.unlink(missing_ok=True)
-        for path in self._paths()[KEEP:]:
-            path.unlink(missing_ok=True)
+        self._store.replace(f"{RUNS}{began}-{run.run}.json", files.encode("run", run))
+        for name in self._names()[KEEP:]:
+            self._store.delete(name)
 
     def newest(self, limit: int = KEEP) -> list[Run]:
-        """Read the newest runs, newest first; a damaged report is for nobody, and is left out. Raises ``OSError``."""
+        """Read the newest runs, newest first; a damaged report is for nobody, and is left out.
+
+        Raises ``UnavailableError``.
+        """
         found: list[Run] = []
-        for path in self._paths()[:limit]:
-            with contextlib.suppress(LogError, FileNotFoundError):
-                found.append(files.decode(path.read_bytes(), kind="run", into=Run, where=str(path)))
+        for name in self._names()[:limit]:
+            with contextlib.suppress(LogError):
+                run = files.read(self._store, name, kind="run", into=Run)
+                found += [run] if run is not None else []
         return found
 
-    def _paths(self) -> list[Path]:
-        if not self._folder.is_dir():
-            return []
-        return sorted((path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
+    def _names(self) -> list[str]:
+        return sorted(filter(_NAME.fullmatch, self._store.list_names(RUNS)), reverse=True)

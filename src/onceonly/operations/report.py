@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import OnceonlyError
 from onceonly.log.runs import RunFiles
 from onceonly.model import letters_of
 from onceonly.operations import disk
@@ -13,7 +14,6 @@ _RUNS_MAX = 10
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onceonly.errors import OnceonlyError
     from onceonly.log.progress import Progress
     from onceonly.log.runs import Run
     from onceonly.model import Stamp
@@ -44,7 +44,7 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
 def _runs(found: Checkpoint) -> list[Run]:
     try:
         return RunFiles(found.path).newest(_RUNS_MAX)
-    except OSError:
+    except OnceonlyError:
         return []
 
 

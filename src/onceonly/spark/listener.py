@@ -13,6 +13,7 @@ import re
 import threading
 import weakref
 from concurrent.futures import TimeoutError as WaitTimeoutError
+from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,15 +23,19 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from onceonly import background, events
 from onceonly.checkpoint.files import files_of
 from onceonly.coordinator import repeats
+from onceonly.errors import OnceonlyError
 from onceonly.log.identity import FOLDER, NAME
+from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.log.progress import OperatorReport, Progress, ProgressFiles, SourceReport
+from onceonly.log.progress import OperatorReport, Progress, SourceReport
 from onceonly.log.runs import Run, RunFiles
+from onceonly.log.stored_progress import progress_in
 from onceonly.spark import spans
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
 
     from pyspark.sql import SparkSession
 
@@ -66,11 +71,13 @@ class _Watched:
         self.location = location
         self.query = query
         self.checkpoint = files_of(location)
-        # Reports are kept in folders alone as yet.
         self.path = self.checkpoint.folder
-        self.files = None if self.path is None else ProgressFiles(self.path)
+        place = self.path or log_store(location)
+        self.reports = progress_in(place)
         self.presence: Presence | Heartbeat | None = None
         self.run = Run(run=run, began=events.stamp())
+        self._runs = RunFiles(place)
+        self._said: Future[None] | None = None
         self._lock = threading.Lock()
 
     def begin(self, why: str | None) -> None:
@@ -91,11 +98,24 @@ class _Watched:
         if self.is_ours() and self.presence is not None:
             self.presence.close()
             self._note(replace(self.run, ended=events.stamp().at))
+            self.reports.close()
+            if self._said is not None:
+                wait([self._said], timeout=_STORE_S)
 
     def _note(self, run: Run) -> None:
+        """Leave word of the run. A store is not waited for, and what is said last stands there in the end."""
+        before = self._said
+
+        def note() -> None:
+            if before is not None:
+                wait([before])
+            with contextlib.suppress(OnceonlyError):  # for people: the reports of epochs go on
+                self._runs.put(run)
+
         if self.path is not None:
-            with contextlib.suppress(OSError):  # for people: the reports of epochs go on
-                RunFiles(self.path).put(run)
+            note()
+        else:
+            self._said = background.begin("onceonly-run", note)
 
 
 class _Listener(StreamingQueryListener):
@@ -138,7 +158,7 @@ class _Listener(StreamingQueryListener):
         """Show that a run is alive in its first epoch, too, which may be long; nothing is reported before its end."""
         with self._lock:
             runs = [each for each in self._runs.values() if each.query == query]
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OnceonlyError):
             for each in runs:
                 each.is_ours()
 
@@ -149,8 +169,7 @@ class _Listener(StreamingQueryListener):
             watched = self._runs.get(report["runId"])
         if watched is not None and watched.is_ours():
             progress = parse(report)
-            if watched.files is not None:
-                watched.files.put(progress)
+            watched.reports.put(progress)
             _record(progress, query=str(report["id"]))
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401

@@ -194,6 +194,25 @@ class LocalStore:
         return True
 
 
+class UnsyncedStore(LocalStore):
+    """The same for what decides nothing: it is replaced whole and not synced.
+
+    So no disk that fails an fsync ends a process for it.
+    """
+
+    def replace(self, name: str, data: bytes) -> None:
+        final, temporary = self.root / name, self._temporary(name)
+        try:
+            final.parent.mkdir(exist_ok=True)
+            try:
+                temporary.write_bytes(data)
+                temporary.replace(final)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(final, "put", error) from error
+
+
 def _is_old(path: Path) -> bool:
     """Tell whether a file was written long ago; False where it is gone."""
     try:
