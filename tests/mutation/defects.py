@@ -31,6 +31,7 @@ COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
 TORN: Final = "tests/unit/test_runtime_torn.py::"
+MOVES: Final = "tests/unit/test_operations_moves.py::"
 LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
@@ -544,6 +545,26 @@ DEFECTS: Final = (
         after="        if not use.sink:\n",
         tests=("tests/unit/test_operations_targets.py::test_no_code_is_run_because_a_checkpoint_names_it",),
         says="the sinks have nothing else open",
+    ),
+    Defect(
+        name="copy-on-a-store-accepted",
+        group=RECOVERY,
+        what="A copy of a checkpoint on a store is accepted as a move: two queries fence each other's transactions",
+        file="operations/move.py",
+        before="    if is_copy:\n",
+        after="    if is_copy and checkpoint.folder is not None:\n",
+        tests=(MOVES + "test_a_copy_on_a_store_is_told_from_a_move",),
+        says="assert 0 == 1",
+    ),
+    Defect(
+        name="copy-taken-for-another-address",
+        group=RECOVERY,
+        what="A copy beside a checkpoint on the same store is taken for the same place by another name",
+        file="operations/move.py",
+        before="        return there.get(name) is not None\n",
+        after="        return True\n",
+        tests=(MOVES + "test_a_copy_beside_it_on_the_same_store_is_told_from_a_move",),
+        says="assert (0, False) == (1, True)",
     ),
     Defect(
         name="decision-waits-for-the-fold",

@@ -43,6 +43,8 @@ QUERY = "11111111-2222-3333-4444-555555555555"
 
 
 BOX = "operator_bench:BoxSink"
+PATH = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+"""Where a process of its own finds the sink."""
 
 
 class BoxSink(TwoPhaseCommitSink[str]):
@@ -208,7 +210,7 @@ def run(*arguments: str | Path, **env: str) -> Ran:
         return Ran(status, out.getvalue(), err.getvalue())
     done = subprocess.run(
         [sys.executable, "-m", "onceonly.cli", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "NO_COLOR": "1", **env},
+        env={**os.environ, "PYTHONPATH": PATH, "NO_COLOR": "1", **env},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, here, run
+from tests.unit.operator_bench import BOX, PATH, QUERY, QueryCoordinator, here, run
 
 from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
@@ -44,7 +44,9 @@ def coordinator(tmp_path: Path) -> QueryCoordinator:
         (["transactions", "resolve", "--help"], 0),
         (["checkpoints", "nonsense"], 64),
         (["checkpoints", "list", "/none"], 64),
-        (["checkpoints", "list", "s3://bucket/cp"], 64),
+        (["checkpoints", "list", "dbfs:/cp"], 64),
+        (["checkpoints", "list", "s3a:///cp"], 64),
+        (["checkpoints", "list", "--hadoop-conf", "/none", "."], 64),
         (["checkpoints", "list", "--limit", "0"], 64),
         (["checkpoints", "show", "seven", "."], 64),
         (["transactions", "list", "/none"], 64),
@@ -88,7 +90,7 @@ def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) ->
     parent, child = pty.openpty()
     environment = {
         **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
-        "PYTHONPATH": str(Path(__file__).parent), "COLUMNS": str(columns), "TERM": "xterm-256color", **env,
+        "PYTHONPATH": PATH, "COLUMNS": str(columns), "TERM": "xterm-256color", **env,
     }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "onceonly.cli", *arguments], stdin=child, stdout=child, stderr=child, env=environment

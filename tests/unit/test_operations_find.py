@@ -11,7 +11,7 @@ from tests.unit.operator_bench import QUERY, QueryCoordinator
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.files import VERSION
-from onceonly.operations import find as module
+from onceonly.operations import search as module
 from onceonly.operations.find import find
 
 
@@ -23,13 +23,13 @@ def test_a_checkpoint_is_found_by_its_folder_its_address_and_its_log(tmp_path: P
     QueryCoordinator(tmp_path / "cp")
     for location in (str(tmp_path / "cp"), f"file://{tmp_path}/cp", str(tmp_path / "cp" / "onceonly")):
         (found,) = find(location).checkpoints
-        assert (found.path, found.query, found.moved) == (tmp_path / "cp", QUERY, None)
+        assert (found.path, found.query, found.moved) == (str(tmp_path / "cp"), QUERY, None)
 
 
 def test_the_current_folder_is_a_path_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     QueryCoordinator(tmp_path / "cp")
     monkeypatch.chdir(tmp_path)
-    assert [found.path.name for found in find(".").checkpoints] == ["cp"]
+    assert [found.path for found in find(".").checkpoints] == [str(tmp_path / "cp")]
 
 
 def test_several_are_found_below_a_folder_and_a_damaged_one_hides_none(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_several_are_found_below_a_folder_and_a_damaged_one_hides_none(tmp_path:
         QueryCoordinator(tmp_path / name, query=name.replace("/", "-"))
     (tmp_path / "a/onceonly/identity.json").write_bytes(b"\n")
     found = find(str(tmp_path))
-    assert [each.path for each in found.checkpoints] == [tmp_path / "z", tmp_path / "deep/er/b"]
+    assert [each.path for each in found.checkpoints] == [str(tmp_path / "z"), str(tmp_path / "deep/er/b")]
     (problem,) = found.problems
-    assert problem.path == tmp_path / "a"
+    assert problem.path == str(tmp_path / "a")
     assert isinstance(problem.error, LogError)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +48,8 @@ def test_an_address_is_read_as_hadoop_reads_it(
     assert (found.kind, found.container, found.host, found.path) == (kind, container, host, path)
     assert found.text == canonical
     assert parse(found.text).text == canonical
+    # By the scheme that was written, and in no other file system than it means here.
+    assert parse(found.location, default="hdfs://other") == replace(found, scheme=found.scheme or "file")
 
 
 REFUSED = [

@@ -20,7 +20,8 @@ _NAME = re.compile(r"(?:chk-)?(\d{1,19})")
 def checkpoints() -> None:
     """Look at checkpoints: chk-N is the N-th epoch of a query.
 
-    PATH is a checkpointLocation, or a folder above several; the current folder if it is left out.
+    PATH is a checkpointLocation (a path, s3a://, gs://, abfss://, hdfs://), or a folder above several; the current
+    folder if it is left out.
     """
 
 
@@ -46,7 +47,8 @@ def list_(path: str, *, limit: int, everything: bool, as_json: bool) -> int:
             checkpoint, limit=None if everything else limit, history=everything or limit > known
         ), known
 
-    found, problems = shared.each(find(path), gather)
+    here = find(path)
+    found, problems = shared.each(here, gather, at_once=here.at_once)
     if as_json:
         shared.show_json({
             "checkpoints": [
@@ -77,7 +79,10 @@ def show(name: str, path: str, *, as_json: bool) -> int:
     if match is None:
         raise ConfigurationError(f"{name!r} does not name an epoch", next_step="write it as chk-7")
     epoch = int(match[1])
-    found, problems = shared.each(find(path), lambda checkpoint: look.detail(checkpoint, epoch))
+    here = find(path)
+    found, problems = shared.each(
+        here, lambda checkpoint: look.detail(checkpoint, epoch), at_once=here.at_once
+    )
     if as_json:
         shared.show_json({
             "checkpoints": [
@@ -106,7 +111,8 @@ def show(name: str, path: str, *, as_json: bool) -> int:
 def accept_move(path: str, *, yes: bool, force: bool) -> int:
     """Make a checkpoint that was moved on purpose at home where it is now."""
     from onceonly.operations import move
-    from onceonly.operations.find import Problem, find
+    from onceonly.operations.find import find
+    from onceonly.operations.search import Problem
 
     def prepare(checkpoint: Checkpoint) -> bool:
         if checkpoint.moved is None:

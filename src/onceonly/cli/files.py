@@ -37,6 +37,7 @@ def files() -> None:
 
 @files.command()
 @click.argument("place", metavar="CHECKPOINT-or-TARGET")
+@shared.hadoop_option
 @click.option(
     "--older-than",
     "older_s",

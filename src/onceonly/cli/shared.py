@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,15 +16,40 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from onceonly.errors import OnceonlyError
-    from onceonly.operations.find import Checkpoint, Found, Problem
+    from onceonly.operations.find import Checkpoint, Found
+    from onceonly.operations.search import Problem
 
 EXIT_ANOMALY = 1
 EXIT_CANNOT_TELL = 2
 EXIT_USAGE = 64  # EX_USAGE of sysexits.h
 # A table is as wide as what is in it: in a pipe nothing is cut and nothing is folded.
 _PIPE_WIDTH = 100_000
+HADOOP_CONF = "ONCEONLY_HADOOP_CONF"
+"""The environment's name for files of what the job gives to Hadoop."""
 
-path_argument = click.argument("path", default=".", metavar="[PATH]")
+
+def _take(_context: click.Context, _parameter: click.Parameter, files: tuple[Path, ...]) -> None:
+    """Tell this process what the job gave to Hadoop, before any store is opened."""
+    from onceonly.stores import opened
+    from onceonly.stores.configuration import settings
+
+    opened.tell(settings(files))
+
+
+hadoop_option = click.option(
+    "--hadoop-conf", multiple=True, metavar="FILE", envvar=HADOOP_CONF, expose_value=False, callback=_take,
+    type=click.Path(exists=True, path_type=Path),
+    help="What the job gives to Hadoop to reach a store: a file such as core-site.xml or spark-defaults.conf, or a "
+    f"folder of them. Default: the files that {HADOOP_CONF} names; those in HADOOP_CONF_DIR are read before.",
+)  # fmt: skip
+_path = click.argument("path", default=".", metavar="[PATH]")
+
+
+def path_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the path of a command, and how its store is reached."""
+    return _path(hadoop_option(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 force_option = click.option(
@@ -100,20 +126,26 @@ def report(problems: Iterable[Problem], *, others: bool) -> int:
 
 
 def each(
-    found: Found, do: Callable[[Checkpoint], Any]
+    found: Found, do: Callable[[Checkpoint], Any], *, at_once: int = 1
 ) -> tuple[list[tuple[Checkpoint, Any]], tuple[Problem, ...]]:
-    """Do something with each checkpoint; one that fails is a problem and does not hide the others."""
-    from onceonly.errors import OnceonlyError
-    from onceonly.operations.find import Problem
+    """Do something with each checkpoint; one that fails is a problem and does not hide the others.
 
-    results: list[tuple[Checkpoint, Any]] = []
-    problems: list[Problem] = list(found.problems)
-    for checkpoint in found.checkpoints:
+    ``at_once`` is for what asks nobody: how many are done at the same time.
+    """
+    from onceonly import background
+    from onceonly.errors import OnceonlyError
+    from onceonly.operations.search import Problem
+
+    def attempt(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  whatever is done
         try:
-            results.append((checkpoint, do(checkpoint)))
+            return do(checkpoint)
         except OnceonlyError as error:
-            problems.append(Problem(checkpoint.path, error))
-    return results, tuple(problems)
+            return Problem(checkpoint.path, error)
+
+    done = background.spread("onceonly-look", attempt, found.checkpoints, threads_max=at_once)
+    pairs = list(zip(found.checkpoints, done, strict=True))
+    failed = [result for _, result in pairs if isinstance(result, Problem)]
+    return [pair for pair in pairs if not isinstance(pair[1], Problem)], (*found.problems, *failed)
 
 
 def agreed(question: str, *, yes: bool) -> bool:

@@ -15,10 +15,11 @@ from onceonly.operations.given import OPTIONS_FILE, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.operations.find import Checkpoint, Problem
+    from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.operations.look import Transaction
     from onceonly.operations.resolve import Result
+    from onceonly.operations.search import Problem
 
 _SHOWN_MAX = 50
 
@@ -27,7 +28,8 @@ _SHOWN_MAX = 50
 def transactions() -> None:
     """Look at the transactions of queries, and resolve them while the job is down.
 
-    PATH is a checkpointLocation, or a folder above several; the current folder if it is left out.
+    PATH is a checkpointLocation (a path, s3a://, gs://, abfss://, hdfs://), or a folder above several; the current
+    folder if it is left out.
     """
 
 
@@ -65,7 +67,8 @@ def list_(  # noqa: PLR0913  one parameter for each option
 ) -> int:  # fmt: skip
     """List what is decided and not known to be committed. Exit status 1 if that is so with the job down."""
     from onceonly.operations import look, render, report
-    from onceonly.operations.find import Problem, find
+    from onceonly.operations.find import find
+    from onceonly.operations.search import Problem
 
     given = read(options, options_file, classes, agree=_agreeing(yes=yes))
     unanswered: list[Problem] = []
@@ -233,7 +236,7 @@ def _resolve(
 ) -> tuple[list[tuple[Checkpoint, Result]], list[Problem]]:
     """Resolve one after the other; one that fails does not keep the others from it."""
     from onceonly.operations import resolve as operation
-    from onceonly.operations.find import Problem
+    from onceonly.operations.search import Problem
 
     results: list[tuple[Checkpoint, Result]] = []
     failures: list[Problem] = []

@@ -13,7 +13,7 @@ planner, commit process and a second driver. docs/reference/log-format.md gives 
 
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.history import Summary
-from onceonly.log.identity import checkpoint_path, identity_token
+from onceonly.log.identity import identity_token
 from onceonly.log.opening import open_log, owners
 from onceonly.stores.folder import LocalStore
 from onceonly.stores.port import PutUnknownError, Store
@@ -24,7 +24,6 @@ __all__ = [
     "PutUnknownError",
     "Store",
     "Summary",
-    "checkpoint_path",
     "identity_token",
     "open_log",
     "owners",

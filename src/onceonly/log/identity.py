@@ -11,14 +11,11 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onceonly.durable.addresses import local_folder
 from onceonly.errors import CheckpointMovedError, LogError
 from onceonly.log import files, place
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onceonly.stores.port import Store
 
 FOLDER = place.FOLDER
@@ -32,11 +29,6 @@ class Identity:
     query: str
     log: str
     address: str
-
-
-def checkpoint_path(checkpoint: str) -> Path:
-    """Return the folder of a ``checkpointLocation``. Anywhere; pure. Raises ``ConfigurationError`` elsewhere."""
-    return local_folder(checkpoint, what="the checkpoint")
 
 
 def address(checkpoint: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onceonly.model import Link
 
 FILES_MAX = 100_000
+SETTLED = "receipt: all committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,17 @@ def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
     """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
     log = checkpoint / identity.FOLDER
     files = [("barrier written", checkpoint / "offsets" / str(epoch))]
+    files += [(put(link), log / log_files.link(epoch, link.index)) for link in chain]
     files += [
-        (f"link {link.name}: {link.kind.value}", log / log_files.link(epoch, link.index)) for link in chain
-    ]
-    files += [
-        ("receipt: all committed", log / log_files.receipt(epoch)),
+        (SETTLED, log / log_files.receipt(epoch)),
         ("noted by Spark", checkpoint / "commits" / str(epoch)),
     ]
     return [Step(what, at) for what, path in files if (at := written(path)) is not None]
+
+
+def put(link: Link) -> str:
+    """Name the step that put a link."""
+    return f"link {link.name}: {link.kind.value}"
 
 
 def when(checkpoint: Path, epoch: int, links: int) -> float | None:

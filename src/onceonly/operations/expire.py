@@ -14,6 +14,7 @@ from onceonly.sinks.files.manifests import expiry
 from onceonly.sinks.files.manifests.reading import manifest_folders
 from onceonly.sinks.files.paths import HIDDEN, local_path, manifest_folder
 from onceonly.sinks.files.store import LocalStore, unavailable
+from onceonly.stores.opened import address_of, folder_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,14 +36,14 @@ class Place:
 
 
 def places(location: str) -> list[Place]:
-    """Find what a path leads to: a target with all that wrote to it, or checkpoints with their own file sinks.
+    """Find what an address leads to: a target with all that wrote to it, or checkpoints with their own file sinks.
 
     Raises ``ConfigurationError`` where it leads to neither, ``LogError`` and ``UnavailableError`` for what cannot be
     read.
     """
-    target = local_path(location)
+    target = folder_of(address_of(location))
     store = LocalStore()
-    if (target / HIDDEN).is_dir():
+    if target is not None and (target / HIDDEN).is_dir():
         return [
             Place(target=target, folder=folder, query=query, sink=sink)
             for folder, query, sink in manifest_folders(store, target)

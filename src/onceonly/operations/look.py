@@ -10,12 +10,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
-from onceonly.log.progress import ProgressFiles
-from onceonly.operations import disk, offsets, states
+from onceonly.log.stored_progress import progress_in
+from onceonly.operations import disk, offsets, stamps, states
+from onceonly.operations.search import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onceonly.log.progress import Progress
     from onceonly.model import Link, Receipt
@@ -31,6 +33,15 @@ class Row:
 
     view: EpochView
     at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the log has of an epoch; no link where it is folded."""
+
+    epoch: int
+    chain: tuple[Link, ...]
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,26 +85,49 @@ def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterat
     newest = _barrier(checkpoint)
     shown = 0
     if newest is not None and newest not in known:
-        yield Row(states.describe(newest, (), None, noted=False), disk.when(checkpoint.path, newest, 0))
+        yield Row(states.describe(newest, (), None, noted=False), _when(checkpoint, _Read(newest, ())))
         shown += 1
-    for epoch in reversed(known):
-        view = _view(checkpoint, epoch, noted, newest=known[-1])
-        if view is None:
+    for found in _read(checkpoint, known[::-1][:limit]):
+        # Where there is no chain, it is folded; where there is no receipt, it is just being folded by a run.
+        if not found.chain or (found.receipt is None and found.epoch != known[-1]):
             break  # from here on, all are folded
-        yield Row(view, disk.when(checkpoint.path, epoch, view.links))
+        view = states.describe(found.epoch, found.chain, found.receipt, noted=found.epoch <= noted)
+        yield Row(view, _when(checkpoint, found))
         shown += 1
     if history:
         lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
         yield from (Row(states.folded(line), line.at or None) for line in reversed(lines))
 
 
-def _view(checkpoint: Checkpoint, epoch: int, noted: int, *, newest: int) -> EpochView | None:
-    """Describe an epoch by its details; None where it is folded, or is just being folded by a run."""
-    chain = checkpoint.log.chain(epoch)
-    receipt = checkpoint.log.receipt(epoch) if chain else None
-    if not chain or (receipt is None and epoch != newest):
-        return None
-    return states.describe(epoch, chain, receipt, noted=epoch <= noted)
+def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:
+    """Read epochs one after the other; from a store, where each file waits long, several at the same time."""
+    at_once = 1 if checkpoint.folder is not None else AT_ONCE
+
+    def read(epoch: int) -> _Read:
+        chain = checkpoint.log.chain(epoch)
+        return _Read(epoch, chain, checkpoint.log.receipt(epoch) if chain else None)
+
+    for first in range(0, len(epochs), at_once):
+        block = epochs[first : first + at_once]
+        yield from background.spread("onceonly-look", read, block, threads_max=at_once)
+
+
+def _when(checkpoint: Checkpoint, found: _Read) -> float | None:
+    """Say when an epoch was last heard of."""
+    if checkpoint.folder is not None:
+        return disk.when(checkpoint.folder, found.epoch, len(found.chain))
+    return next((step.at for step in reversed(stamps.steps(found.chain, found.receipt))), None)
+
+
+def _steps(checkpoint: Checkpoint, found: _Read) -> list[Step]:
+    """Return the steps of an epoch: as its files tell, or where nobody asks for their times, the stamps in them."""
+    if checkpoint.folder is not None:
+        return disk.steps(checkpoint.folder, found.epoch, found.chain)
+    return stamps.steps(found.chain, found.receipt)
+
+
+def _sizes(checkpoint: Checkpoint) -> Sizes | None:
+    return None if checkpoint.folder is None else disk.sizes(checkpoint.folder)
 
 
 def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
@@ -112,7 +146,7 @@ def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
             )
         return Detail(
             view=states.folded(line),
-            sizes=disk.sizes(checkpoint.path),
+            sizes=_sizes(checkpoint),
             note="its details are folded into one line of history; only the newest epochs keep theirs",
         )
     receipt = checkpoint.log.receipt(epoch)
@@ -125,9 +159,9 @@ def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
         sources=tuple(
             map(tuple, offsets.sources(_ends(checkpoint, epoch - 1), _ends(checkpoint, epoch, chain)))
         ),
-        steps=tuple(disk.steps(checkpoint.path, epoch, chain)),
+        steps=tuple(_steps(checkpoint, _Read(epoch, chain, receipt))),
         progress=progress,
-        sizes=disk.sizes(checkpoint.path),
+        sizes=_sizes(checkpoint),
         note=note,
     )
 
@@ -136,23 +170,19 @@ def transactions(checkpoint: Checkpoint, *, everything: bool) -> list[Transactio
     """Return the transactions that are not known to be committed; with ``everything``, all that have details."""
     found: list[Transaction] = []
     known = checkpoint.log.epochs()
-    for epoch in reversed(known):
-        chain = checkpoint.log.chain(epoch)
-        if not chain:
+    # A log goes on only when an epoch is settled: what is older than a settled one has nothing pending.
+    for read in _read(checkpoint, known[::-1] if everything else known[::-1][:2]):
+        if not read.chain or (read.receipt is not None and not everything):
             break
-        receipt = checkpoint.log.receipt(epoch)
-        if receipt is not None and not everything:
-            # A log goes on only when an epoch is settled: what is older has nothing pending.
-            break
-        steps = {step.what: step.at for step in disk.steps(checkpoint.path, epoch, chain)}
+        steps = {step.what: step.at for step in _steps(checkpoint, read)}
         found += [
             Transaction(
                 handle=handle,
-                epoch=epoch,
-                since=steps.get(f"link {handle.link.name}: {handle.link.kind.value}"),
+                epoch=read.epoch,
+                since=steps.get(disk.put(handle.link)),
             )
-            for handle in states.handles(chain, receipt)
-            if everything or _is_owed(handle, chain)
+            for handle in states.handles(read.chain, read.receipt)
+            if everything or _is_owed(handle, read.chain)
         ]
     return found
 
@@ -167,7 +197,7 @@ def _is_owed(handle: HandleView, chain: tuple[Link, ...]) -> bool:
 def _progress(checkpoint: Checkpoint, epoch: int) -> tuple[Progress | None, str]:
     """Read what Spark reported; it is for people only, so a damaged file is a note."""
     try:
-        return ProgressFiles(checkpoint.path).get(epoch), ""
+        return progress_in(checkpoint.folder or checkpoint.store).get(epoch), ""
     except (OnceonlyError, OSError) as error:
         return None, error.what if isinstance(error, OnceonlyError) else str(error)
 

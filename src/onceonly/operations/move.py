@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from typing import TYPE_CHECKING
 
 from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError, UnavailableError
-from onceonly.log import LocalStore, checkpoint_path, identity
+from onceonly.log import identity
 from onceonly.log.opening import accept_move
+from onceonly.log.place import log_store
 from onceonly.operations.resolve import refuse_if_alive
+from onceonly.stores.address import parse
+from onceonly.stores.opened import folder_of
+from onceonly.stores.probing import probe_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.stores.port import RewritableStore
 
 
 def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
     """See that this is a move: nobody works here, and the former place no longer has this log.
 
-    Looks on this machine only. Raises ``ConfigurationError`` (it is at home; a run is alive),
-    ``CheckpointMovedError`` (it is a copy), ``UnavailableError`` (the former place cannot be looked at, or the
-    folder around it is not there either, and ``force`` is not given).
+    A folder is looked at on this machine only, a store wherever it is. Raises ``ConfigurationError`` (it is at home; a
+    run is alive), ``CheckpointMovedError`` (it is a copy), ``UnavailableError`` (the former place cannot be looked at,
+    or the folder around it is not there either, and ``force`` is not given).
     """
     if checkpoint.moved is None:
         raise ConfigurationError(
             f"{checkpoint.path} is at home at {checkpoint.home}: it has not moved", next_step="nothing"
         )
     refuse_if_alive(checkpoint, force=force)
-    former = checkpoint_path(checkpoint.home)
-    if former.resolve() == checkpoint.path.resolve():
+    former = parse(checkpoint.home)
+    folder = folder_of(former)
+    if (
+        folder is not None
+        and checkpoint.folder is not None
+        and folder.resolve() == checkpoint.folder.resolve()
+    ):
         return  # a link was left at the former place
-    if not force and not _is_folder(former.parent):
+    if folder is not None and not force and not _is_folder(folder.parent):
         raise UnavailableError(
-            f"it cannot be told whether the former place still has this log: {former.parent} is not there on this "
+            f"it cannot be told whether the former place still has this log: {folder.parent} is not there on this "
             "machine, which may be a disk that is not mounted",
             next_step="mount it, or make sure that the former place is gone for good, and add --force",
         )
     try:
-        there = identity.read(LocalStore(former / identity.FOLDER))
-        here = identity.read(LocalStore(checkpoint.path / identity.FOLDER))
+        is_copy = _is_copy(checkpoint, log_store(checkpoint.home))
     except OnceonlyError as error:
         if force:
             return
+        first = f"{error.next_step}; or " if folder is None else ""
         raise UnavailableError(
             f"it cannot be told whether the former place still has this log: {error.what}",
-            next_step="make sure that it has not, and add --force",
+            next_step=f"{first}make sure that it has not, and add --force",
         ) from error
-    if there is not None and here is not None and there.log == here.log:
+    if is_copy:
         raise CheckpointMovedError(
-            f"{checkpoint.path} is a copy: the same decision log is still at {former}",
+            f"{checkpoint.path} is a copy: the same decision log is still at {former.shown}",
             next_step="use one of the two and remove the other; after that, run this again if need be",
         )
 
@@ -60,7 +71,28 @@ def accept(checkpoint: Checkpoint, *, force: bool) -> None:
     Raises as ``refuse_unless_moved``, before anything is written.
     """
     refuse_unless_moved(checkpoint, force=force)
-    accept_move(str(checkpoint.path))
+    accept_move(checkpoint.location)
+
+
+def _is_copy(checkpoint: Checkpoint, former: RewritableStore) -> bool:
+    there, here = identity.read(former), identity.read(checkpoint.store)
+    if there is None or here is None or there.log != here.log:
+        return False
+    return checkpoint.folder is not None or not _is_same_place(checkpoint.store, former)
+
+
+def _is_same_place(here: RewritableStore, there: RewritableStore) -> bool:
+    """Say whether two addresses lead to one place, as those of a name node and of its name service do.
+
+    What is put at the one is then at the other. Leaves nothing behind.
+    """
+    name = probe_name()
+    try:
+        here.replace(name, b"")
+        return there.get(name) is not None
+    finally:
+        with contextlib.suppress(OnceonlyError):
+            here.delete(name)
 
 
 def _is_folder(path: Path) -> bool:

@@ -45,6 +45,7 @@ _MEANS = {
     LinkKind.SKIPPED: "Spark has noted chk-{epoch} without a decision, and it has no rows",
 }
 """What a link means that ``resolve`` has put."""
+_NOT_COUNTED = Text("not counted on a store; its own tools tell how much room a checkpoint takes")
 # More than that are plain lines.
 _TABLE_MAX = 200
 _SPARK_SAYS = {
@@ -122,8 +123,8 @@ def detail(found: Detail) -> RenderableType:
     if found.progress is not None and found.progress.duration_ms:
         spans = sorted(found.progress.duration_ms.items(), key=lambda item: -item[1])
         parts += [_title("time in Spark"), Text(", ".join(f"{name} {ms} ms" for name, ms in spans))]
-    if found.sizes is not None:
-        parts += [_title("on disk"), _sizes(found.sizes)]
+    room = _NOT_COUNTED if found.sizes is None else _sizes(found.sizes)
+    parts += [_title("on disk"), room]
     return Group(*parts)
 
 

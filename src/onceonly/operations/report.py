@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from onceonly.log.progress import Progress
     from onceonly.log.runs import Run
     from onceonly.model import Stamp
-    from onceonly.operations.find import Checkpoint, Problem
+    from onceonly.operations.find import Checkpoint
     from onceonly.operations.look import Detail, Row, Transaction
     from onceonly.operations.offsets import Partition
     from onceonly.operations.resolve import Result
+    from onceonly.operations.search import Problem
     from onceonly.operations.states import EpochView, HandleView
 
 
@@ -28,7 +29,7 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
     """Return what names a checkpoint, and whether it is in use."""
     run, moved = found.run, found.moved
     return {
-        "path": str(found.path),
+        "path": found.path,
         "address": found.address,
         "query": found.query,
         "run": {"state": run.word, "who": run.who},
@@ -43,14 +44,14 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
 
 def _runs(found: Checkpoint) -> list[Run]:
     try:
-        return RunFiles(found.path).newest(_RUNS_MAX)
+        return RunFiles(found.folder or found.store).newest(_RUNS_MAX)
     except OnceonlyError:
         return []
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
     """Return the folders that could not be shown."""
-    return [{"path": str(item.path), "foreign": item.foreign, **error(item.error)} for item in found]
+    return [{"path": item.path, "foreign": item.foreign, **error(item.error)} for item in found]
 
 
 def error(found: OnceonlyError) -> dict[str, Any]:

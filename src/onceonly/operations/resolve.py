@@ -99,7 +99,7 @@ def resolve(checkpoint: Checkpoint, given: Given, *, timeout_s: float, force: bo
     """
     refuse_if_alive(checkpoint, force=force)  # again: a person may have thought for long
     with (
-        contextlib.closing(Presence.hold(str(checkpoint.path), actor="onceonly transactions resolve")),
+        contextlib.closing(Presence.hold(checkpoint.location, actor="onceonly transactions resolve")),
         sinks.participants(checkpoint, given) as made,
     ):
         sinks.refuse_other_target(checkpoint, given, made)
@@ -111,7 +111,7 @@ def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: fl
     result = Result()
     epoch, barrier = _in_flight(checkpoint)
     coordinator = Coordinator(
-        log=open_log(str(checkpoint.path), query=checkpoint.query, create=True),
+        log=open_log(checkpoint.location, query=checkpoint.query, create=True),
         actor="operator",
         commit_timeout_s=timeout_s,
         call_timeout_s=300.0,

@@ -89,7 +89,7 @@ def participants(checkpoint: Checkpoint, given: Given) -> Iterator[dict[str, Par
             options = {**use.options, **_known(given, name, classes[name])}
             try:
                 sink = load(classes[name])(options)
-                sink.place = place_of(str(checkpoint.path))
+                sink.place = place_of(checkpoint.location)
             except ConfigurationError as error:
                 raise ConfigurationError(
                     f"the sink {name} of query {checkpoint.query}: {error.what}",

@@ -97,14 +97,27 @@ class Address:
     @property
     def text(self) -> str:
         """The canonical address: the same for every way to write the same place. Links of folders are not resolved."""
-        if self.kind is Kind.FOLDER:
-            return f"file://{self.path}"
-        at = f"@{self.host}" if self.host else ""
-        return f"{self.kind.value}://{self.container}{at}/{self.path}".rstrip("/")
+        return self._by(self.kind.value)
+
+    @property
+    def location(self) -> str:
+        """The address in full, by the scheme that the user wrote: on S3 it says whose settings count."""
+        return self._by(self.scheme or self.kind.value)
+
+    @property
+    def shown(self) -> str:
+        """What people call it: a plain path, or the address in full."""
+        return self.path if self.kind is Kind.FOLDER else self.location
 
     def below(self, name: str) -> Address:
         """Return the address of something in this place."""
         return replace(self, path=f"{self.path.rstrip('/')}/{name}" if self.path else name)
+
+    def _by(self, scheme: str) -> str:
+        if self.kind is Kind.FOLDER:
+            return f"file://{self.path}"
+        at = f"@{self.host}" if self.host else ""
+        return f"{scheme}://{self.container}{at}/{self.path}".rstrip("/")
 
 
 def parse(text: str, *, what: str = "the checkpoint", default: str = LOCAL) -> Address:

@@ -26,7 +26,7 @@ def probe(store: Store, *, place: str) -> None:
     ``place`` is the store's address, for the error. Raises ``ConfigurationError`` for a store that is not fit, or does
     not permit one of these, ``UnavailableError``. Whether two at the very same moment are told apart cannot be tried.
     """
-    name = f"{PROBES}{int(time.time())}-{secrets.token_hex(8)}"
+    name = probe_name()
     try:
         # A put that is refused reads what stands.
         is_fit = put_once(store, name, _FIRST) == _FIRST and put_once(store, name, _SECOND) == _FIRST
@@ -45,6 +45,11 @@ def probe(store: Store, *, place: str) -> None:
         # fails, and is repeated.
         if match is not None and each != name and time.time() - int(match[1]) > _OLD_S:
             store.delete(each)
+
+
+def probe_name() -> str:
+    """Return a new name for what is put to try something; left behind by a crash, it is cleared away when it is old."""
+    return f"{PROBES}{int(time.time())}-{secrets.token_hex(8)}"
 
 
 def unfit(place: str, lack: str) -> ConfigurationError:
