@@ -199,14 +199,14 @@ class Job:
 def watched(folder: Path) -> Iterator[Folder]:
     """Note the most that a log's folder holds: just when a fold has put all that is new, and removed nothing yet."""
     most = Folder()
-    clear = folding.Folder._clear  # noqa: SLF001  no other moment is the greatest
+    clear = folding.Fold._clear  # noqa: SLF001  no other moment is the greatest
 
-    def look_and_clear(self: folding.Folder, found: Survey) -> bool:
+    def look_and_clear(self: folding.Fold, found: Survey) -> bool:
         now = Folder.look(folder)
         most.files, most.size = max(most.files, now.files), max(most.size, now.size)
         return clear(self, found)
 
-    with patch.object(folding.Folder, "_clear", look_and_clear):
+    with patch.object(folding.Fold, "_clear", look_and_clear):
         yield most
 
 

@@ -23,7 +23,7 @@ from onceonly.errors import (
 )
 from onceonly.executor.slot import Ballot
 from onceonly.log import open_log
-from onceonly.log.folding import Folder
+from onceonly.log.folding import Fold
 from onceonly.log.opening import look
 from onceonly.log.presence import present
 from onceonly.model import Guarantee, Link, LinkKind, Mode, Vote
@@ -434,14 +434,14 @@ def test_no_decision_waits_for_the_log_to_be_folded(
     begun, go_on = threading.Event(), threading.Event()
     folding_in: list[threading.Thread] = []
 
-    def stand_still(_self: Folder) -> None:
+    def stand_still(_self: Fold) -> None:
         folding_in.append(threading.current_thread())
         begun.set()
         # In the thread of the decision nobody would let it go on.
         assert folding_in[0] is threading.main_thread() or go_on.wait(20)
 
-    monkeypatch.setattr(Folder, "due", lambda _self, _newest: True)
-    monkeypatch.setattr(Folder, "fold", stand_still)
+    monkeypatch.setattr(Fold, "due", lambda _self, _newest: True)
+    monkeypatch.setattr(Fold, "fold", stand_still)
     try:
         run(coordinator, 0)
         assert begun.wait(20)

@@ -249,7 +249,7 @@ def test_a_fold_killed_at_any_operation_loses_nothing_and_is_resumed(newest: int
         files = dict(before)
         folder = FileDecisionLog(MemoryStore(files, hook=None), query="q", keep=KEEP)
         folder.check()
-        folder._folder._store.hook = Countdown(operation)  # type: ignore[attr-defined]
+        folder._fold._store.hook = Countdown(operation)  # type: ignore[attr-defined]
         try:
             folder.fold()
             finished = True
@@ -402,8 +402,8 @@ def test_no_epoch_waits_for_the_fold_and_what_it_raises_comes_with_the_next(
     def damaged() -> None:
         raise LogError("damaged", next_step="restore")
 
-    monkeypatch.setattr(log._folder, "due", lambda _newest: True)
-    monkeypatch.setattr(log._folder, "fold", damaged)
+    monkeypatch.setattr(log._fold, "due", lambda _newest: True)
+    monkeypatch.setattr(log._fold, "fold", damaged)
     log.fold()
     assert log._folding is not None
     wait([log._folding])

@@ -43,7 +43,7 @@ class CheckpointFiles:
         except UnicodeDecodeError as error:
             raise LogError(
                 f"{self.where(name)} does not hold text: damaged",
-                next_step="restore this file of Spark's from a backup, or start on a new checkpoint",
+                next_step="put this file of Spark's back from a backup of this checkpoint, or start on a new one",
             ) from error
 
     def names(self, folder: str) -> list[str]:

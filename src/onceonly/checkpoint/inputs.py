@@ -101,7 +101,8 @@ class SparkInputs:
                 raise LogError(
                     f"{self._files.where(file.name)} is not as chk-{link.epoch} was decided, and its list of files "
                     "was too long to be kept in the decision",
-                    next_step="restore this file from a backup of the checkpoint, then start again",
+                    next_step="put this file back from a backup of this checkpoint, then start again: it is compared "
+                    "with the decision",
                 )
         try:
             # First: as long as the epoch before is wrong, nobody takes what was planned after it for right.

@@ -42,7 +42,7 @@ class SparkCheckpoint:
         except (ValueError, KeyError, TypeError):
             raise LogError(
                 f"{self.files.where('metadata')} does not hold a query id",
-                next_step="restore this file of Spark's from a backup, or start on a new checkpoint",
+                next_step="put this file of Spark's back from a backup of this checkpoint, or start on a new one",
             ) from None
 
     def epoch(self) -> int:
@@ -61,7 +61,7 @@ class SparkCheckpoint:
         if text is None:
             raise LogError(
                 f"the barrier of chk-{epoch} is missing: {self.files.where(f'offsets/{epoch}')}",
-                next_step="restore the checkpoint's folder `offsets`; Spark itself cannot replay without it",
+                next_step="put this file back from a backup of this checkpoint; Spark itself cannot replay without it",
             )
         return offsets.barrier(text)
 

@@ -149,6 +149,7 @@ class CheckpointSync:
         files: list[Path] = []
         folders: list[Path] = []
         if not self._known:
+            # A name outlives a loss of power only with the names of the folders that it is in.
             folders += _parents(self._checkpoint)
         waiting = [self._checkpoint]
         found: dict[Path, _Folder] = {}
@@ -157,28 +158,20 @@ class CheckpointSync:
             try:
                 changed_ns = folder.stat().st_mtime_ns
                 known = self._known.get(folder)
-                if known is None or not known.at_rest or known.changed_ns != changed_ns:
-                    own = FOLDER if folder == self._checkpoint else ""
-                    before, known = known, _listed(folder, changed_ns, own)
-                    new = [
-                        name
-                        for name, file in known.files.items()
-                        if before is None or before.files.get(name) != file
-                    ]
-                    files += (folder / name for name in new)
-                    if (
-                        new
-                        or before is None
-                        or before.folders != known.folders
-                        or before.changed_ns != changed_ns
-                    ):
-                        folders.append(folder)
+                if known is not None and known.at_rest and known.changed_ns == changed_ns:
+                    now = known
+                else:
+                    now = _listed(folder, changed_ns, FOLDER if folder == self._checkpoint else "")
             except FileNotFoundError:  # Spark clears away what no replay reads
                 continue
-            found[folder] = known
-            waiting += (folder / name for name in known.folders)
+            if now is not known:
+                new = _new_files(known, now)
+                files += (folder / name for name in new)
+                if new or known is None or _has_changed(known, now):
+                    folders.append(folder)
+            found[folder] = now
+            waiting += (folder / name for name in now.folders)
         self._known = found
-        # The names in a folder outlive a loss of power only with the folder's own name.
         return files, folders
 
 
@@ -203,6 +196,16 @@ def _listed(folder: Path, changed_ns: int, own: str) -> _Folder:
     # A file that grows changes no folder: Spark copies RocksDB's files beside the epochs, under their last names.
     listed.at_rest = time.time_ns() - newest_ns > _AT_REST_S * 1e9
     return listed
+
+
+def _new_files(known: _Folder | None, now: _Folder) -> list[str]:
+    """Return the names of files that are new, or other than they were when the folder was listed before."""
+    return [name for name, file in now.files.items() if known is None or known.files.get(name) != file]
+
+
+def _has_changed(known: _Folder, now: _Folder) -> bool:
+    """Say whether the names in a folder may be others than when it was listed before."""
+    return known.folders != now.folders or known.changed_ns != now.changed_ns
 
 
 def _sync(path: Path) -> None:

@@ -62,7 +62,8 @@ _ENDS_S, _LOOK_S = 2.0, 0.05
 def mend(checkpoint: Path) -> tuple[str, ...]:
     """Remove what is torn and undecided, restore the query's id; give the names of the files. Driver, before a start.
 
-    Idempotent. Never fails: what cannot be read or written is Spark's to complain about.
+    Idempotent. Raises nothing: what cannot be read or written is Spark's to complain about. Only an fsync that fails
+    ends the process, with status 74 (see ``disk``).
     """
     mended: list[str] = []
     try:
@@ -185,8 +186,7 @@ class _Torn:
                 each.name.partition(".")[0] for folder in self._kept(source) for each in _children(folder)
             ]
             newest = max((int(name) for name in lists if name.isdecimal()), default=-1)
-            listed = _LISTED.search(end)
-            if newest < (int(listed[1]) if listed else 0 if end != "-" and barrier.name == "0" else -1):
+            if newest < _list_needed(end, is_first=barrier.name == "0"):
                 return True
         return False
 
@@ -345,6 +345,17 @@ def _follows(new: str, old: str) -> bool:
     if old and not _is_value(old):  # a source whose offsets are text: only what is no text can be told
         return bool(new) and "\0" not in new
     return _is_value(new) and (not (new.isdigit() and old.isdigit()) or int(new) >= int(old))
+
+
+def _list_needed(end: str, *, is_first: bool) -> int:
+    """Return the number of the list that must be there with an end offset; -1 where none must."""
+    listed = _LISTED.search(end)
+    if listed:
+        return int(listed[1])
+    if is_first and end != "-":
+        # Most other sources keep where they began as their list 0.
+        return 0
+    return -1
 
 
 def _is_torn_list(text: str) -> bool:

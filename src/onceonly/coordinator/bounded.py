@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onceonly.ports import Sink
 
 CALLS = frozenset({"check", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "complete"})
-"""The calls of the driver; ``expiring`` has a bound of its own, and those of executors the epoch's limit."""
+"""The calls of the driver that are bounded here. ``expiring`` and ``look_back`` are bounded by whoever asks
+(``questions.ask``), calls on executors by the limit of the epoch."""
 
 _AT_ONCE = (
     TwoPhaseCommitSink.check,
@@ -50,7 +51,7 @@ class _Bounded:
 
     def _in_time(self, call: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def ask(*arguments: Any) -> Any:  # noqa: ANN401
-            # What is listed is listed there, too: a generator would run here.
+            # ``recover`` may be a generator: it is consumed in the thread.
             act = (lambda *given: list(work(*given))) if call == "recover" else work
             answer = begin(f"onceonly-{call}-{self._name}", act, *arguments)
             wait([answer], self._limit_s)

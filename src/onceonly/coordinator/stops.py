@@ -24,7 +24,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.IN_DOUBT: (
         errors.InDoubtError,
         "The outcome cannot be told, so nothing was aborted and nothing was written again.",
-        "Look the transactions up in the target system; start the query again once it answers.",
+        "Mend the target (a broker is down, a mount is gone), and start the query again: that is nearly always all.",
     ),
     StopReason.DELAYED: (
         errors.CommitDelayedError,
@@ -56,7 +56,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.RESTORED: (
         errors.CheckpointChangedError,
-        "Spark's checkpoint did not say what was decided (a loss of power, another driver, a hand); it does again.",
+        "Spark's checkpoint did not say what was decided (a loss of power, another driver, an edit); it does again.",
         "Let the query start again, as a supervised one does: it goes on from what was decided.",
     ),
     StopReason.EXCHANGED: (
@@ -99,7 +99,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.BARRIER: (
         errors.LogError,
         "An epoch was decided at other source offsets than Spark's checkpoint says, and cannot be restored by itself.",
-        "Restore the named file of the checkpoint from a backup, then start again.",
+        "Put the named file back from a backup of this checkpoint, then start again: it is compared with the decision.",
     ),
     StopReason.SETTINGS: (
         errors.ConfigurationError,

@@ -86,7 +86,7 @@ def run_slot(
     effort, and is VOTE_ABORT; so is being late, which is seen at every step (``deadline`` is the plan's limit from
     now on, if it is not given).
 
-    Rows that the sink refuses go to ``letters`` and are none of the vote's; without a place for them they stop the
+    Rows that the sink refuses go to ``letters``, and the vote does not count them; without ``letters`` they stop the
     query.
     """
     deadline = deadline or Deadline(plan.limit_s, context)

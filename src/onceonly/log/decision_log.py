@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly import background, failpoints
 from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
 from onceonly.log import files
-from onceonly.log.folding import Folder
+from onceonly.log.folding import Fold
 from onceonly.log.survey import segments, survey
 from onceonly.model import Link, Receipt
 from onceonly.stores.port import put_once
@@ -41,7 +41,7 @@ class FileDecisionLog:
         self._newest: int | None = None
         self._covered_to = -1
         self._applications: dict[int, tuple[str, ...]] = {}  # by epoch, of each of its links
-        self._folder = Folder(store, keep=keep)
+        self._fold = Fold(store, keep=keep)
         self._aside = aside
         self._folding: Future[None] | None = None
         self._lag = 0  # epochs that have passed since it began
@@ -61,7 +61,7 @@ class FileDecisionLog:
         self._covered_to = max(self._covered_to, found.covered_to)
         if found.newest is not None:
             self._saw(found.newest)
-        self._folder.learn(found)
+        self._fold.learn(found)
 
     def verify(self) -> None:
         """Read every link and receipt that is not folded. At open by the planner; tools. Raises ``LogError``."""
@@ -135,7 +135,7 @@ class FileDecisionLog:
 
     def history(self) -> Iterator[Summary]:
         """Return the lines of the epochs that are folded, oldest first. Tools; any number of times."""
-        return self._folder.history()
+        return self._fold.history()
 
     def epochs(self) -> range:
         """Return all epochs that the log knows. Tools."""
@@ -206,13 +206,13 @@ class FileDecisionLog:
                 return
             self._folding, self._lag = None, 0
             folding.result()  # raises what it raised
-        if self._newest is None or not self._folder.due(self._newest):
+        if self._newest is None or not self._fold.due(self._newest):
             return
         if self._aside:
             # Some hundred operations, which the epoch need not wait for. To this process it is as if another folded.
-            self._folding = background.begin("onceonly-fold", self._folder.fold)
+            self._folding = background.begin("onceonly-fold", self._fold.fold)
         else:
-            self._folder.fold()
+            self._fold.fold()
 
     # --- helpers ------------------------------------------------------------------------------------------
 
@@ -267,5 +267,5 @@ class FileDecisionLog:
     def _misplaced(self, name: str, what: str) -> LogError:
         return LogError(
             f"{self._store.where(name)} holds {what}: a file was renamed or copied by hand",
-            next_step="restore this file from a backup of the checkpoint, or start on a new checkpoint",
+            next_step=files.PUT_BACK,
         )

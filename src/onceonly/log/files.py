@@ -32,11 +32,12 @@ _SEGMENT = re.compile(r"history/(\d{20})-(\d{20})\.json")
 VERSION = 2
 """2: times for people (``Stamp``) in links, votes, receipts and history, and what an epoch read in its decision
 (``Inputs``). 1 is read as ever."""
-_FORMAT = Format(
-    name="onceonly",
-    version=VERSION,
-    restore="restore this file from a backup of the checkpoint, or start on a new checkpoint",
+PUT_BACK = (
+    "put back what is named, unchanged, from the newest backup of this checkpoint that has it (a file of the log never "
+    "changes once it is written), or start on a new checkpoint"
 )
+"""The next step for a file that is damaged, gone or in another's place."""
+_FORMAT = Format(name="onceonly", version=VERSION, restore=PUT_BACK)
 
 
 def link(epoch: int, index: int) -> str:

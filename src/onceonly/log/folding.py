@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from onceonly.stores.port import Store
 
 
-class Folder:
-    """Folds one log. Driver; two drivers may fold at the same time and make the same segments."""
+class Fold:
+    """What folds one log. Driver; two drivers may fold at the same time and make the same segments."""
 
     def __init__(self, store: Store, *, keep: int) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class Folder:
                     return  # another process has folded it while we read
                 raise LogError(
                     f"chk-{epoch} lacks a link or its receipt in {self._store.where(files.LINKS)}: removed by hand",
-                    next_step="restore the folder from one backup of the checkpoint",
+                    next_step=files.PUT_BACK,
                 )
             lines.append(line)
         self._put(Segment(first=block[0], last=block[1], epochs=tuple(lines)))
@@ -141,7 +141,7 @@ class Folder:
         if segment is not None and ((segment.first, segment.last) != item or not segment.complete):
             raise LogError(
                 f"{self._store.where(name)} does not hold the epochs that its name says: renamed or changed by hand",
-                next_step="restore this file from a backup of the checkpoint",
+                next_step=files.PUT_BACK,
             )
         return segment
 
@@ -155,7 +155,7 @@ class Folder:
     def _vanished(self, item: Range) -> LogError:
         return LogError(
             f"{self._store.where(files.segment(*item))} vanished while it was read: removed by hand",
-            next_step="restore this file from a backup of the checkpoint",
+            next_step=files.PUT_BACK,
         )
 
 

@@ -59,7 +59,7 @@ def trail(store: Store) -> list[Identity]:
         if found and (identity.query, identity.log) != (found[0].query, found[0].log):
             raise LogError(
                 f"{store.where(_name(len(found)))} is of another log than {NAME} beside it: a file was copied by hand",
-                next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
+                next_step=files.PUT_BACK,
             )
         found.append(identity)
     return found

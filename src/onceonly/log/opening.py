@@ -94,7 +94,7 @@ def _missing(store: Store, *, query: str, address: str, create: bool) -> identit
         raise LogError(
             f"{store.where(identity.NAME)} is missing, though there is {foreign[0]}: removed by hand, or the "
             "checkpoint was restored in part",
-            next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
+            next_step=files.PUT_BACK,
         )
     if not create:
         raise LogError(

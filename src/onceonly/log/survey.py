@@ -59,7 +59,7 @@ def survey(store: Store) -> Survey:
             return found
     raise LogError(
         f"{problem}: removed by hand, or the checkpoint was restored in part",
-        next_step="restore the folder from one backup of the checkpoint, or start on a new checkpoint",
+        next_step=files.PUT_BACK,
     )
 
 

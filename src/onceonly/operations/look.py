@@ -142,7 +142,8 @@ def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
         if line is None:
             raise LogError(
                 f"chk-{epoch} is neither among the links nor in the history of {checkpoint.path}",
-                next_step="run the command again, as a run may just have folded it; else restore from a backup",
+                next_step="run the command again, as a run may just have folded it; else start the query: it names "
+                "the file that is missing",
             )
         return Detail(
             view=states.folded(line),

@@ -26,7 +26,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 _FORMAT = Format(
     name="onceonly.files",
     version=1,
-    restore="restore this file from a backup of the target; the data files themselves are whole",
+    restore="put this file back from a backup of the target; the data files themselves are whole",
 )
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 1.0
 _NO_LEADER = -1
+# A request of at most so many bytes: it carries one batch, however large that is.
+_ONE_BATCH = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -303,8 +305,9 @@ class Delivery:
             return
         except NotAnsweredError as error:
             self._silence = str(error)
-            # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it.
-            self._request_bytes = 0
+            # Arrived or not: the same batch again tells. A broker also hangs up on a request that is too large for it,
+            # and does not say why: so until the attempt ends, each request carries one batch.
+            self._request_bytes = _ONE_BATCH
             for queue in flight.queues:
                 self._put_off(queue)
             return

@@ -20,7 +20,7 @@ class Failure:
 
 
 class Failures:
-    """The first failure of an attempt: the cause; later ones are its followers."""
+    """The first failure of an attempt, which is the cause; later ones follow from it."""
 
     def __init__(self) -> None:
         self.first: Failure | None = None

@@ -1,9 +1,9 @@
 """Which process has which transactional id: a lock that ends with its process, on a file that tells id and last use.
 
 Kafka keeps each id for days, and Spark ends a worker that has been idle for a minute. So ids belong to the machine, not
-to a worker: whoever needs one takes the first that nobody has and that was not used in this epoch. By protocol every
-handle of an earlier epoch is resolved then. Ids are those of one run: what an older run lists can never be a newer
-one's.
+to a worker. Whoever needs one takes the first whose lock is free and that was not used in this epoch. When an epoch is
+written, every handle of the epochs before it is resolved, so an id that they used is free once its lock is. Each run
+has ids of its own, so an older run never finds one of a newer run among its own.
 
 A file that is made draws an id of its own. So a lock whose file was removed, by a cleaner of temporary files perhaps,
 stays the only one on its id: whoever makes the file anew has another. A folder that is used is kept young.

@@ -1,7 +1,8 @@
-"""A connection for administration, by kafka-python: whole requests, one on the wire each, no hidden retry.
+"""A connection to a cluster, by kafka-python: whole requests, as they are, without a hidden retry.
 
-librdkafka ends only transactions of its own producers; to end one from its durable name, the request
-must be sent as it is. Used on the driver, and on executors for reading markers.
+librdkafka ends only transactions of its own producers; to end one from its durable name, the request must be sent as it
+is. On the driver, commits, sweeps and checks go through one. A worker has two (``Reach``), as a broker carries out the
+requests of one connection in their order: all rows of ``direct_producer`` go through the second.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def transaction_partition(transactional_id: str, partitions: int) -> int:
 
 
 class Admin:
-    """One connection, made when first needed. Thread-safe; made anew in a forked process."""
+    """One connection, for requests of any kind; made when first needed. Thread-safe; made anew in a forked process."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
@@ -122,7 +123,10 @@ class Admin:
         return made
 
     def _take(self, made: Client | PlainClient | None, making: Future[Client | PlainClient]) -> bool:
-        """Use what was made, or none; say whether it was this one that was waited for: it is asked once."""
+        """End the making of a connection: keep what was made, or None. Return whether it was still to be ended.
+
+        Several threads wait for one connection, and ``close`` may have given it up: only one of them ends it.
+        """
         with self._lock:
             is_waited_for = self._making is making
             if is_waited_for:
@@ -143,7 +147,10 @@ class Admin:
         return self.client().send(request, node)
 
     def post(self, request: Any, node: int, timeout_ms: int) -> Future[Any]:  # noqa: ANN401
-        """Send one request to a broker; its response, or ``NotAnsweredError``, comes later. Raises the latter, too."""
+        """Send one request to a broker; the future gives its response, or raises ``NotAnsweredError``.
+
+        Raises ``NotAnsweredError`` itself where there is no connection to send it by.
+        """
         return self.client().post(request, node, timeout_ms)
 
     def to_coordinator(self, kind: int, key: str, request: Any) -> Any:  # noqa: ANN401

@@ -35,7 +35,7 @@ _LOOK_UP_S = 1.5
 _LOOK_UPS_MAX = 3
 _PAUSE_S = 0.01
 _PAUSE_S_MAX = 0.25
-# Whether anybody has answered is said elsewhere.
+# What a call of many requests gives: ``send_all`` itself notes whether anybody has answered.
 _UNTOLD = object()
 
 
