@@ -129,6 +129,7 @@ def test_kafka_files_and_the_docs_sink_are_equal_after_kills(bench: Bench, when:
     bench.assert_nothing_left_open(*ALL)
 
 
+@pytest.mark.long
 def test_a_kill_between_the_commits_of_two_sinks_leaves_them_equal(bench: Bench) -> None:
     bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
@@ -245,6 +246,7 @@ def test_windows_are_right_after_kills_with(bench: Bench, way: str, store: str) 
     bench.assert_nothing_left_open()
 
 
+@pytest.mark.long
 def test_windows_are_right_when_the_settings_of_short_epochs_come_and_go_between_kills(bench: Bench) -> None:
     rows = [(f"k{number % 3}", str(number // 4 * 30)) for number in range(600)]
     before = ["--work", "window"]
