@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -68,3 +69,26 @@ def test_an_attempt_whose_client_was_fenced_says_so(error: Any) -> None:  # noqa
 def test_what_else_goes_wrong_in_a_client_is_raised_as_it_is() -> None:
     with pytest.raises(SystemError):
         by_row(SystemError("of another cause")).flush(1)
+
+
+class Ending(Client):
+    """Notes its end, which in a forked child waits for ever in one of four clients: their threads are the parent's."""
+
+    ended: ClassVar[list[int]] = []
+
+    def __del__(self) -> None:
+        self.ended.append(os.getpid())
+
+
+# From Python 3.12 on, of a fork beside threads.
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_leaves_a_client_to_its_parent() -> None:
+    made = by_row()
+    made._producer = Ending()
+    child = os.fork()
+    if not child:
+        made.close()
+        os._exit(len(Ending.ended))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    made.close()
+    assert Ending.ended == [os.getpid()]

@@ -6,8 +6,11 @@ It is taken where record batches cannot be made here, and where ``onceonly.produ
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import os
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from onceonly import background
@@ -53,6 +56,8 @@ class RowProducer:
                 f"librdkafka refuses the configuration of the Kafka sink: {error.args[0].str()}.",
                 next_step="change the kafka. option that it names",
             ) from None
+
+        _clients.add(self)
 
     def connect(self, topic: str | None, timeout_s: float) -> None:
         """Ask for the topic's metadata, best effort."""
@@ -141,6 +146,21 @@ class RowProducer:
     def _poll(self, seconds: float) -> None:
         with _serving():
             self._producer.poll(seconds)
+
+    def _forked(self) -> None:
+        """Keep the client for ever in a forked child, which has none of the threads that its end would wait for."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
+
+
+_clients: weakref.WeakSet[RowProducer] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for client in list(_clients):
+        client._forked()  # noqa: SLF001  of this very module
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextlib.contextmanager
