@@ -21,9 +21,11 @@ from tests.unit.store_bench import at_home, download, remove, serving, told, upl
 
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import CheckpointMovedError
-from onceonly.log import heartbeat, open_log
+from onceonly.log import LocalStore, heartbeat, open_log
+from onceonly.log.identity import record_move
 from onceonly.log.opening import accept_move, look
 from onceonly.model import Mode
+from onceonly.operations import move
 from onceonly.settings.query import QuerySettings, SinkSettings
 from onceonly.settings.registry import remember
 from onceonly.stores.opened import address_of, open_store
@@ -197,6 +199,20 @@ def test_a_former_folder_of_another_machine_wants_force(double: S3Double, tmp_pa
     status, said = accept(f"s3a://{BUCKET}/cp")
     assert (status, f"{tmp_path}/disk is not there on this machine" in said) == (2, True)
     assert accept(f"s3a://{BUCKET}/cp", "--force")[0] == 0
+
+
+def test_no_login_goes_to_a_host_because_the_checkpoint_names_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(move, "log_store", asked.append)
+    moved = tmp_path / "moved"
+    shutil.move(bench.path, moved)
+    record_move(LocalStore(moved / "onceonly"), "abfss://data@account.dfs.example.com/cp")
+    status, said = accept(moved)
+    assert (status, "only the checkpoint names it" in said, "--force" in said) == (2, True, True)
+    assert accept(moved, "--force")[0] == 0
+    assert asked == []
 
 
 # --- two addresses of one place ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from onceonly.log import identity
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
 from onceonly.operations.resolve import refuse_if_alive
-from onceonly.stores.address import parse
+from onceonly.stores.address import Kind, parse
 from onceonly.stores.opened import folder_of
 from onceonly.stores.probing import probe_name
 
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.operations.find import Checkpoint
+    from onceonly.stores.address import Address
     from onceonly.stores.port import RewritableStore
+
+# Of its clouds, and of Fabric.
+_OF_AZURE = re.compile(
+    r"[a-z0-9-]+\.dfs\.(?:core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)|fabric\.microsoft\.com)"
+)
 
 
 def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
@@ -49,6 +56,7 @@ def refuse_unless_moved(checkpoint: Checkpoint, *, force: bool) -> None:
             next_step="mount it, or make sure that the former place is gone for good, and add --force",
         )
     try:
+        _refuse_stranger(former, parse(checkpoint.location))
         is_copy = _is_copy(checkpoint, log_store(checkpoint.home))
     except OnceonlyError as error:
         if force:
@@ -72,6 +80,16 @@ def accept(checkpoint: Checkpoint, *, force: bool) -> None:
     """
     refuse_unless_moved(checkpoint, force=force)
     accept_move(checkpoint.location)
+
+
+def _refuse_stranger(former: Address, here: Address) -> None:
+    """See that no login goes to a host because a file names it: that of Azure is a part of the address."""
+    if former.kind is Kind.AZURE and former.host != here.host and not _OF_AZURE.fullmatch(former.host):
+        raise ConfigurationError(
+            f"{former.text} is at a host that is none of Azure's, and only the checkpoint names it, so no login is "
+            "sent there",
+            next_step="look there yourself",
+        )
 
 
 def _is_copy(checkpoint: Checkpoint, former: RewritableStore) -> bool:
