@@ -80,7 +80,7 @@ def fetch(coordinates: Iterable[str], folder: Path, on_line: Callable[[str], Non
     dependencies = "\n".join(_DEPENDENCY.format(*name.split(":")) for name in coordinates)
     module.write_text(_MODULE.format(dependencies=dependencies))
     command = [
-        find_java(),
+        find_java(oldest=1),  # Ivy runs on whatever Spark does: 3.5 takes Java 8
         f"-Divy.default.ivy.user.dir={folder}",  # else it makes ~/.ivy2
         "-cp",
         str(find_ivy()),

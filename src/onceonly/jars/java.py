@@ -19,8 +19,8 @@ _NEXT_STEP = (
 )
 
 
-def find_java() -> str:
-    """Return the path of a Java 17 or newer. Anywhere; idempotent; asks a given Java only once.
+def find_java(oldest: int = JAVA_VERSION_MIN) -> str:
+    """Return the path of a Java of this version or newer. Anywhere; idempotent; asks a given Java only once.
 
     ``JAVA_HOME`` goes before ``PATH``, as in PySpark.
 
@@ -34,7 +34,7 @@ def find_java() -> str:
     version = _version(java)
     if version is None:
         raise SetupError(f"{java} does not run as a Java.", next_step=_NEXT_STEP)
-    if version < JAVA_VERSION_MIN:
+    if version < oldest:
         raise SetupError(f"{java} is Java {version}, which is too old.", next_step=_NEXT_STEP)
     return java
 
@@ -51,6 +51,6 @@ def _version(java: str) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    # 'openjdk version "17.0.15" 2025-04-15'; Java 8 calls itself "1.8", which is old either way.
+    # 'openjdk version "17.0.15" 2025-04-15'; Java 8 calls itself "1.8".
     found = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if found else None
