@@ -11,12 +11,16 @@ import threading
 from collections import deque
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
 Item = TypeVar("Item")
 
 _IDLE = "onceonly-idle"
@@ -97,6 +101,38 @@ def spread(name: str, work: Callable[[Item], T], items: Sequence[Item], *, threa
     for other in others:
         other.result()
     return [found[place] for place in range(len(items))]
+
+
+@overload
+def at_once(abreast: int, one: Callable[[], T], two: Callable[[], T2], /) -> tuple[T, T2]: ...
+@overload
+def at_once(
+    abreast: int, one: Callable[[], T], two: Callable[[], T2], three: Callable[[], T3], /
+) -> tuple[T, T2, T3]: ...
+@overload
+def at_once(
+    abreast: int,
+    one: Callable[[], T],
+    two: Callable[[], T2],
+    three: Callable[[], T3],
+    four: Callable[[], T4],
+    five: Callable[[], T5],
+    /,
+) -> tuple[T, T2, T3, T4, T5]: ...
+def at_once(abreast: int, *calls: Callable[[], Any]) -> tuple[Any, ...]:
+    """Make a few calls that need nothing of one another; give what came, in order.
+
+    Each has a thread of its own, this one among them; where ``abreast`` is 1, they are made here, one after the other.
+    Returns when all are done, and raises what the first of them has raised.
+    """
+    if abreast == 1:
+        return tuple(call() for call in calls)
+    others = [begin("onceonly-read", call) for call in calls[1:]]
+    try:
+        first = calls[0]()
+    finally:
+        wait(others)
+    return (first, *(other.result() for other in others))
 
 
 def _serve(idle: _Idle, queue: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:

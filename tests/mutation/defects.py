@@ -266,7 +266,7 @@ DEFECTS: Final = (
         group=LOG,
         what="A store that puts over a name that is taken is believed to refuse it",
         file="stores/probing.py",
-        before=" and put_once(store, name, _SECOND) == _FIRST",
+        before=" and second == _FIRST",
         after="",
         tests=(
             OBJECTS + "test_a_store_that_lies_about_conditions_is_refused_by_name",

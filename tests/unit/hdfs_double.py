@@ -51,7 +51,7 @@ class HdfsDouble:
 
 def serve(double: HdfsDouble) -> Iterator[HdfsDouble]:
     """Serve until the generator is closed."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -66,6 +66,10 @@ def serve(double: HdfsDouble) -> Iterator[HdfsDouble]:
 
 class _Refusal(Exception):  # noqa: N818  an answer, not a fault of the double
     pass
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # many come at the same time
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -31,6 +31,11 @@ class CheckpointFiles:
     def __init__(self, store: RewritableStore) -> None:
         self._store = store
 
+    @property
+    def abreast(self) -> int:
+        """How many requests to make at the same time: 1 where each is over sooner than a thread is woken."""
+        return self._store.abreast
+
     def where(self, name: str) -> str:
         """Return the full address, for people."""
         return self._store.where(name)

@@ -40,6 +40,8 @@ class LocalStore:
     where they stand already, to make them durable.
     """
 
+    abreast = 1
+
     def __init__(self, root: Path) -> None:
         self.root = root
 

@@ -31,6 +31,8 @@ _OLD_MS = 3600_000
 class HdfsStore:
     """Files below one address; fulfils ``onceonly.stores.port.RewritableStore``. Several threads may use one."""
 
+    abreast = 16  # each is a connection of its own to a name node that all share
+
     def __init__(self, web: WebHdfs, address: Address) -> None:
         self._web = web
         self._address = address

@@ -39,6 +39,8 @@ _TAKEN = (AlreadyExistsError, PreconditionError, NotModifiedError)
 class ObjectStore:
     """Objects below one address; fulfils ``onceonly.stores.port.RewritableStore``. Several threads may use one."""
 
+    abreast = 64
+
     def __init__(self, client: Client, address: Address) -> None:
         self._client = client
         self._address = address

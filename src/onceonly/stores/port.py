@@ -25,10 +25,15 @@ class PutUnknownError(Exception):
 
 
 class Store(Protocol):
-    """Named bytes. Driver, one thread; several processes use one place at the same time.
+    """Named bytes. Driver; several processes use one place at the same time, and several threads where it is distant.
 
     ``UnavailableError`` says that nothing was changed. Names have at most one folder: ``links/….json``.
     """
+
+    @property
+    def abreast(self) -> int:
+        """How many requests to make at the same time: 1 where each is over sooner than a thread is woken."""
+        ...
 
     def where(self, name: str) -> str:
         """Return the full address, for people."""

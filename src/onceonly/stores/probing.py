@@ -8,6 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
+from onceonly import background
 from onceonly.errors import ConfigurationError, OnceonlyError
 from onceonly.stores.port import put_once
 
@@ -28,10 +29,12 @@ def probe(store: Store, *, place: str) -> None:
     """
     name = probe_name()
     try:
-        # A put that is refused reads what stands.
-        is_fit = put_once(store, name, _FIRST) == _FIRST and put_once(store, name, _SECOND) == _FIRST
-        # What it tells may lag behind; whether it may be asked is known now.
-        listed = store.list_names(PROBES)
+        first = put_once(store, name, _FIRST)
+        # A put that is refused reads what stands. What a list tells may lag behind; whether it may be asked is known.
+        second, listed = background.at_once(
+            store.abreast, lambda: put_once(store, name, _SECOND), lambda: store.list_names(PROBES)
+        )
+        is_fit = first == _FIRST and second == _FIRST
     except BaseException:
         with contextlib.suppress(OnceonlyError):
             store.delete(name)

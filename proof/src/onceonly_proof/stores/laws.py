@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceonly import background
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ class StoreLaws:
     def test_what_nobody_put_is_not_there(self, store: Store) -> None:
         assert store.get(NAME) is None
         assert store.list_names("links/") == []
+
+    def test_as_many_at_once_as_it_says_are_all_answered(self, store: Store) -> None:
+        names = [f"links/{number}.0.json" for number in range(store.abreast)]
+        told = background.spread(
+            "puts", lambda name: put_once(store, name, name.encode()), names, threads_max=64
+        )
+        assert told == [name.encode() for name in names]
+        assert background.spread("gets", store.get, names, threads_max=64) == told
 
     def test_of_many_who_put_at_once_exactly_one_wins_and_all_are_told_who(self, store: Store) -> None:
         told: list[bytes | None] = []

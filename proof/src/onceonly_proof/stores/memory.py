@@ -12,8 +12,10 @@ class MemoryStore:
     """Fulfils ``onceonly.stores.port.RewritableStore``. Several drivers may share one ``files``.
 
     ``hook`` is called with the operation and the name before each operation; what it raises leaves the
-    operation not begun, as a crash would.
+    operation not begun, as a crash would. ``abreast`` may be set, for requests in several threads.
     """
+
+    abreast = 1
 
     def __init__(
         self, files: dict[str, bytes] | None = None, *, hook: Callable[[str, str], None] | None = None
