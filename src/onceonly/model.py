@@ -248,6 +248,25 @@ class Receipt:
     stamp: Stamp | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What the log says around an epoch: its own chain and receipt, and those of the epoch before.
+
+    ``newest`` is the newest epoch that the log knows, None for an empty log; where it is an earlier one, ``last`` is
+    its last link and ``last_receipt`` its receipt. ``owners`` are the applications that put the log's links, oldest
+    first, where they were asked for. Links and receipts stay as they are; what is not there may have come since.
+    """
+
+    links: tuple[Link, ...] = ()
+    receipt: Receipt | None = None
+    before: tuple[Link, ...] = ()
+    before_receipt: Receipt | None = None
+    newest: int | None = None
+    last: Link | None = None
+    last_receipt: Receipt | None = None
+    owners: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """This commit made the transaction visible."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import InputFile, Inputs, Link, Plan, Receipt
+    from onceonly.model import Around, InputFile, Inputs, Link, Plan, Receipt
 
 __all__ = [
     "LETTER_COLUMNS",
@@ -295,18 +295,22 @@ class DecisionLog(Protocol):
     @property
     def query(self) -> str: ...
 
+    @property
+    def abreast(self) -> int:
+        """How many requests to make at the same time: 1 where each is over sooner than a thread is woken."""
+        ...
+
     def chain(self, epoch: int) -> tuple[Link, ...]:
         """Read the links N.0, N.1, … of an epoch, oldest first; checks versions, checksums and gaps."""
         ...
 
     def receipt(self, epoch: int) -> Receipt | None: ...
 
-    def newest(self) -> int | None:
-        """Return the newest epoch that has a link (or a summary), None for an empty log."""
-        ...
+    def around(self, epoch: int, *, owners: bool) -> Around:
+        """Read what stands around an epoch, such that what others put meanwhile does not look like a gap.
 
-    def owners(self) -> tuple[str, ...]:
-        """Name the applications that put the links that are not folded, oldest first, neighbours once; known ones."""
+        ``owners`` asks for the applications that put the links that are not folded, neighbours named once.
+        """
         ...
 
     def put_link(self, link: Link) -> Link:
@@ -316,8 +320,8 @@ class DecisionLog(Protocol):
         """
         ...
 
-    def sync(self, link: Link) -> None:
-        """Make a link that was read durable, as its writer may have died before it synced. Idempotent."""
+    def sync(self, standing: Link | Receipt) -> None:
+        """Make a link or receipt that was read durable, as its writer may have died before it synced. Idempotent."""
         ...
 
     def put_receipt(self, receipt: Receipt) -> None: ...
@@ -335,6 +339,10 @@ class InputFiles(Protocol):
 
         Raises ``UnavailableError``.
         """
+        ...
+
+    def barrier(self, epoch: int, found: Inputs) -> tuple[str, ...]:
+        """Return the end offsets of what was read of an epoch in flight. Raises ``LogError`` where there are none."""
         ...
 
     def restore(

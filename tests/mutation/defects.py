@@ -25,6 +25,8 @@ HDFS: Final = "tests/unit/test_store_hdfs.py::"
 CODEC: Final = "tests/unit/test_log_codec.py::"
 TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
+DECISIONS: Final = "tests/unit/test_log_decisions.py::"
+AROUND: Final = "tests/unit/test_log_around.py::"
 QUERY: Final = "tests/unit/test_coordinator_query.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
@@ -203,13 +205,45 @@ DEFECTS: Final = (
         name="found-receipt-not-synced",
         group=LOG,
         what="A receipt that a dead run left is relied upon before it is made durable",
-        file="coordinator/coordinator.py",
-        before="            self._log.put_receipt(receipt)\n",
+        file="coordinator/reader.py",
+        before="            self._log.sync(around.receipt)\n",
         after="            pass\n",
         tests=(
             COORDINATOR + "test_a_receipt_that_was_found_is_made_durable_before_the_next_epoch_is_claimed",
         ),
-        says="receipt.before",
+        says="sync",
+    ),
+    Defect(
+        name="freed-name-not-noticed",
+        group=LOG,
+        what="A driver that stood still decides an epoch whose name is free because it was folded long ago",
+        file="log/decision_log.py",
+        before="        if epoch > self._covered_to and not self._has_later(epoch):\n",
+        after="        if epoch > self._covered_to:\n",
+        tests=(
+            AROUND + "test_who_stood_still_between_its_look_and_its_put_finds_that_its_epoch_was_folded",
+            DECISIONS + "test_a_driver_that_slept_while_its_epoch_was_folded_is_superseded",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="answers-of-two-moments-put-together",
+        group=LOG,
+        what="A chain and a receipt that were read at the same time are believed though they do not belong together",
+        file="log/decision_log.py",
+        before="        if receipt is not None and receipt.index != links[-1].index:\n            return None\n",
+        after="",
+        tests=(AROUND + "test_what_others_put_between_two_reads_is_no_gap",),
+        says="GAP",
+    ),
+    Defect(
+        name="later-epoch-not-looked-for",
+        group=LOG,
+        what="A start that finds its epoch begun does not see that another application has gone on after it",
+        file="log/decision_log.py",
+        before=" or later is not None:\n",
+        after=":\n",
+        tests=(AROUND + "test_an_application_that_has_gone_on_meanwhile_is_among_the_owners",),
     ),
     Defect(
         name="put-overwrites",
@@ -910,7 +944,7 @@ DEFECTS: Final = (
         group=SWEEP,
         what="A sweep does not look whether its link is still the last after it has listed",
         file="coordinator/sweep.py",
-        before="            if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):\n",
+        before="            if not chain or chain[-1] != link or following:\n",
         after="            if not chain:\n",
         tests=(
             COORDINATOR + "test_a_sweep_lists_then_looks_and_then_fences_nothing_if_a_newer_run_has_claimed",
@@ -922,7 +956,7 @@ DEFECTS: Final = (
         group=SWEEP,
         what="A sweep looks at its own epoch only, and not whether a newer run is in the next one",
         file="coordinator/sweep.py",
-        before=" or self._log.chain(link.epoch + 1):\n",
+        before=" or following:\n",
         after=":\n",
         tests=(
             COORDINATOR + "test_a_sweep_lists_then_looks_and_then_fences_nothing_if_a_newer_run_has_claimed",
@@ -936,7 +970,8 @@ DEFECTS: Final = (
         before='        name = ""\n        try:\n',
         after='        name = ""\n'
         "        seen = {at: self._log.chain(at) for at in (link.epoch, link.epoch + 1)}\n"
-        "        self._log = type('Old', (), {'chain': lambda _, at: seen[at], 'query': self._log.query})()\n"
+        "        old = {'chain': lambda _, at: seen[at], 'query': self._log.query, 'abreast': 1}\n"
+        "        self._log = type('Old', (), old)()\n"
         "        try:\n",
         tests=(COORDINATOR + "test_a_claim_that_was_superseded_while_it_listed_fences_nothing",),
         says="DID NOT RAISE",

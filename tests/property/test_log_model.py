@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from onceonly.errors import SupersededError
 from onceonly.log import FileDecisionLog
+from onceonly.log.around import in_order
 from onceonly.log.history import summarise
 from onceonly.model import Handle, Link, LinkKind, Receipt, Vote
 from onceonly_proof import MemoryDisk, MemoryLog
@@ -146,6 +147,9 @@ class LogMachine(RuleBasedStateMachine):
                 summarise(self.links[n], self.receipts[n]) for n in range(self.first, self.first + len(lines))
             ]
             folded_to = self.first + len(lines)
+            for epoch in (self.epoch - 1, self.epoch):
+                # At the same time or in order, and whatever it knew before.
+                assert log.around(epoch, owners=False) == in_order(self.open(), epoch, owners=False)
             for epoch in range(max(folded_to, self.epoch - 4), self.epoch + 1):
                 assert list(log.chain(epoch)) == self.links.get(epoch, [])
                 assert log.receipt(epoch) == self.receipts.get(epoch)

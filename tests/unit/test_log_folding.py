@@ -428,5 +428,6 @@ def test_a_log_is_read_by_several_readers_when_it_is_opened() -> None:
         with lock:
             together -= 1
 
-    FileDecisionLog(MemoryStore(files, hook=hook), query="q", keep=100).verify()
+    log = FileDecisionLog(MemoryStore(files, hook=hook), query="q", keep=100)
+    log.verify(log.check())
     assert most >= 4, "one after the other, a shared mount takes as many times as long"

@@ -11,11 +11,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ProtocolError, SupersededError
+from onceonly.log.around import in_order
+from onceonly.model import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceonly.model import Link, Receipt
+    from onceonly.model import Around, Receipt
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class MemoryLog:
     driver dies between writing and syncing.
     """
 
+    abreast = 1
+
     def __init__(
         self, disk: MemoryDisk | None = None, *, query: str = "query", keep: int = 100, syncs: bool = True
     ) -> None:
@@ -66,6 +70,9 @@ class MemoryLog:
     @property
     def query(self) -> str:
         return self._query
+
+    def around(self, epoch: int, *, owners: bool) -> Around:
+        return in_order(self, epoch, owners=owners)
 
     def chain(self, epoch: int) -> tuple[Link, ...]:
         with self.disk.lock:
@@ -109,10 +116,11 @@ class MemoryLog:
         self.disk.passing("link.after", link)
         return standing
 
-    def sync(self, link: Link) -> None:
-        self.disk.passing("sync", link)
+    def sync(self, standing: Link | Receipt) -> None:
+        self.disk.passing("sync", standing)
         with self.disk.lock:
-            self.disk.unsynced.discard((link.epoch, link.index))
+            if isinstance(standing, Link):
+                self.disk.unsynced.discard((standing.epoch, standing.index))
 
     def put_receipt(self, receipt: Receipt) -> None:
         self.disk.passing("receipt.before", receipt)

@@ -13,8 +13,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly import offsets
+from onceonly import background, offsets
 from onceonly.checkpoint.files import FolderFiles
+from onceonly.checkpoint.reading import no_barrier
 from onceonly.checkpoint.syncing import CheckpointSync
 from onceonly.errors import LogError, UnavailableError
 from onceonly.model import InputFile, Inputs
@@ -41,6 +42,9 @@ class SparkInputs:
         # Elsewhere a file is durable when it is there.
         self._sync = None if folder is None else CheckpointSync(folder)
         self._state = None if folder is None else CheckpointSync(folder / "state")
+        # What the epoch before was like, so that a distant store is asked for all of this one's in fewer rounds.
+        self._had_lists = False
+        self._known_folders: set[str] = set()
 
     def begin_sync(self, plan: Plan) -> None:
         """Begin to make durable what a replay of a planned epoch reads. Planner or driver; does not wait."""
@@ -69,16 +73,28 @@ class SparkInputs:
     def read(self, epoch: int, *, lists: bool = True) -> Inputs:
         """Return what the checkpoint says of an epoch's input, or of its end alone. Raises ``UnavailableError``."""
         try:
-            text = self._files.text(f"offsets/{epoch}")
+            text, before = background.at_once(
+                self._files.abreast,
+                lambda: self._files.text(f"offsets/{epoch}"),
+                lambda: self._before(epoch) if lists and self._had_lists else None,
+            )
             if text is None:
                 return Inputs()
-            files = self._lists(epoch, text) if lists and (epoch == 0 or _LOG_OFFSET in text) else ()
+            if lists:
+                self._had_lists = _LOG_OFFSET in text
+            files = self._lists(epoch, text, before) if lists and (epoch == 0 or _LOG_OFFSET in text) else ()
             return Inputs(files=(_file(f"offsets/{epoch}", text, kept=True), *files))
         except (UnavailableError, LogError) as error:
             raise UnavailableError(
                 f"chk-{epoch}: Spark's offsets or list of files cannot be read: {error.what}",
                 next_step="see to the checkpoint's store and start the query again",
             ) from error
+
+    def barrier(self, epoch: int, found: Inputs) -> tuple[str, ...]:
+        """Return the end offsets of what was read of an epoch in flight. Raises ``LogError`` where there are none."""
+        if found.barrier is None:
+            raise no_barrier(self._files, epoch)
+        return found.barrier
 
     def restore(
         self, links: Sequence[Link], discard: InputFile | None, is_mine: Callable[[], bool] = lambda: True
@@ -118,12 +134,24 @@ class SparkInputs:
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    def _lists(self, epoch: int, text: str) -> Iterator[InputFile]:
-        """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin."""
-        starts = dict(offsets.lines(self._files.text(f"offsets/{epoch - 1}") or ""))
-        left = TEXT_BYTES_MAX
-        seen: set[str] = set()
-        for source, end in offsets.lines(text):
+    def _before(self, epoch: int) -> str:
+        """Return the offsets of the epoch before, empty where there are none."""
+        return self._files.text(f"offsets/{epoch - 1}") or ""
+
+    def _lists(self, epoch: int, text: str, before: str | None) -> Iterator[InputFile]:
+        """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin.
+
+        ``before`` are the offsets of the epoch before, where they have been read.
+        """
+        ends = offsets.lines(text)
+        start_text, folders = background.at_once(
+            self._files.abreast,
+            lambda: self._before(epoch) if before is None else before,
+            lambda: [self._folders(source) for source, _ in ends],
+        )
+        starts = dict(offsets.lines(start_text))
+        names: list[str] = []
+        for (source, end), own in zip(ends, folders, strict=True):
             newest = _log_offset(end)
             if newest is None:
                 numbers = range(1) if epoch == 0 else range(0)
@@ -132,18 +160,22 @@ class SparkInputs:
                 if start is None:
                     start = -1 if epoch == 0 else newest - 1
                 numbers = range(start + 1, newest + 1)
-            for name in (f"{folder}/{number}" for folder in self._folders(source) for number in numbers):
-                entries = None if name in seen else self._own(name)
-                seen.add(name)
-                if entries is not None:
-                    file = _file(name, entries, kept=len(entries) <= left)
-                    left -= len(entries) if file.text is not None else 0
-                    yield file
+            names += (f"{folder}/{number}" for folder in own for number in numbers)
+        names = list(dict.fromkeys(names))
+        found = background.spread("onceonly-read", self._own, names, threads_max=self._files.abreast)
+        left = TEXT_BYTES_MAX
+        for name, entries in zip(names, found, strict=True):
+            if entries is not None:
+                file = _file(name, entries, kept=len(entries) <= left)
+                left -= len(entries) if file.text is not None else 0
+                yield file
 
     def _folders(self, source: str) -> list[str]:
         """Return where a source may keep its lists: a source with a name has one of its name, also in version 1."""
-        folders = self._files.folders("sources")
-        return [f"sources/{name}" for name in ([source] if source in folders else sorted(folders))]
+        if source not in self._known_folders:  # a folder that was there stays
+            self._known_folders = set(self._files.folders("sources"))
+        known = self._known_folders
+        return [f"sources/{name}" for name in ([source] if source in known else sorted(known))]
 
     def _own(self, name: str) -> str | None:
         """Return the entries of one list of files, wherever they stand by now; None where nothing has them."""

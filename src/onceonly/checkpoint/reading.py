@@ -59,12 +59,17 @@ class SparkCheckpoint:
         """Return the end offsets of an epoch, one JSON text per source, as Spark wrote them but for names."""
         text = self.files.text(f"offsets/{epoch}")
         if text is None:
-            raise LogError(
-                f"the barrier of chk-{epoch} is missing: {self.files.where(f'offsets/{epoch}')}",
-                next_step="put this file back from a backup of this checkpoint; Spark itself cannot replay without it",
-            )
+            raise no_barrier(self.files, epoch)
         return offsets.barrier(text)
 
     def committed(self) -> frozenset[int]:
         """Return the epochs that Spark has noted as complete; it keeps about the last hundred."""
         return frozenset(self.files.numbers("commits"))
+
+
+def no_barrier(files: CheckpointFiles, epoch: int) -> LogError:
+    """Make the error for an epoch in flight whose offsets are not there."""
+    return LogError(
+        f"the barrier of chk-{epoch} is missing: {files.where(f'offsets/{epoch}')}",
+        next_step="put this file back from a backup of this checkpoint; Spark itself cannot replay without it",
+    )

@@ -18,6 +18,7 @@ from onceonly.coordinator.bounded import bounded
 from onceonly.coordinator.checking import Checks
 from onceonly.coordinator.commits import Commits
 from onceonly.coordinator.looking_back import look_back
+from onceonly.coordinator.reader import Reader
 from onceonly.coordinator.stops import error_of
 from onceonly.coordinator.sweep import Sweeper
 from onceonly.errors import ConfigurationError, ProtocolError
@@ -28,6 +29,7 @@ from onceonly.ports import QueryContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from onceonly.coordinator.reader import Reading
     from onceonly.model import Link, Passed, Plan, Receipt, SinkUse, Span, Vote
     from onceonly.ports import Clock, DecisionLog, InputFiles, Sink
 
@@ -74,8 +76,6 @@ class Coordinator:
     ) -> None:
         self._log = log
         self._inputs = inputs
-        self._ask_span = span
-        self._continues: str | None = None
         self._application = application
         self._clock: Clock = clock or time
         self._epoch_timeout_s = epoch_timeout_s
@@ -83,12 +83,13 @@ class Coordinator:
         self._participants: dict[str, Participant] = {}
         self._sinks: dict[str, Sink] = {}
         self._record = events.Steps(actor=actor, query=log.query, watch=watch)
+        self._reader = Reader(log, inputs=inputs, span=span)
         self._sweeper = Sweeper(log, self._sinks, context=self._context, record=self._record)
         self._checks = Checks(
             log,
             self._sinks,
             inputs=inputs,
-            span=None if span is None else self._span,
+            span=None if span is None else self._reader.span,
             clock=self._clock,
             record=self._record,
         )
@@ -101,7 +102,6 @@ class Coordinator:
             record=self._record,
         )
         self._facts: dict[str, Mapping[str, str | int]] = {}
-        self._passed: Callable[[int], Passed | None] | None = None
 
     def join(self, name: str, participant: Participant) -> None:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
@@ -120,7 +120,7 @@ class Coordinator:
         epoch: int,
         *,
         sinks: Collection[str] | None = None,
-        barrier: tuple[str, ...] = (),
+        barrier: tuple[str, ...] | None = None,
         run: str = "",
         continues: str | None = None,
         passed: Callable[[int], Passed | None] | None = None,
@@ -128,10 +128,10 @@ class Coordinator:
         """Resolve an epoch before its tasks run (step 0 of the protocol).
 
         Planner process or driver, once a try. ``sinks`` are those that the epoch writes to, all that joined
-        if it is None; ``barrier`` are the epoch's end offsets, a JSON text a source; ``continues`` is the id of
-        the plan that this process gave for the epoch before; ``passed`` says what Spark has noted of an epoch that the
-        log does not know, None where nothing. Raises a typed error where the query must stop.
-        May commit, abort and sweep transactions of earlier runs.
+        if it is None; ``barrier`` are the epoch's end offsets, a JSON text a source, None for those in Spark's
+        checkpoint; ``continues`` is the id of the plan that this process gave for the epoch before; ``passed`` says
+        what Spark has noted of an epoch that the log does not know, None where nothing. Raises a typed error where the
+        query must stop. May commit, abort and sweep transactions of earlier runs.
         """
         failpoints.hit("plan.before_resolve")
         names = sorted(self._participants if sinks is None else sinks)
@@ -141,6 +141,9 @@ class Coordinator:
         for name in new:
             self._facts[name] = self._check(name)
         taking_part = {name: self._participants[name] for name in names}
+        reading = self._reader.look(epoch, owners=bool(self._application))
+        if barrier is None and self._inputs is not None and reading.inputs is not None:
+            barrier = self._inputs.barrier(epoch, reading.inputs)
         context = protocol.Context(
             epoch=epoch,
             plan=f"{self._application}.{uuid.uuid4().hex}" if self._application else uuid.uuid4().hex,
@@ -148,7 +151,7 @@ class Coordinator:
             guarantee=_common([each.guarantee for each in taking_part.values()]),
             application=self._application,
             continues=continues,
-            barrier=barrier,
+            barrier=barrier or (),
             settings={name: dict(self._sinks[name].identity()) for name, each in taking_part.items()},
             uses={name: each.use for name, each in taking_part.items() if each.use is not None},
             facts={name: self._facts[name] for name in names},
@@ -159,14 +162,16 @@ class Coordinator:
                 self._log,
                 {name: taking_part[name].sink for name in new},
                 epoch,
+                reading.around,
                 context=self._context,
                 settings=context.settings,
             )
-        self._record.plan, self._passed, self._continues = context.plan, passed, continues
+        self._record.plan = context.plan
+        self._reader.begin(continues=continues, passed=passed)
         self._record(
             "plan.started", epoch, run=run, continues=continues or "", guarantee=context.guarantee.value
         )
-        started = self._drive(*protocol.begin(context), epoch=epoch, run=run)
+        started = self._drive(*protocol.begin(context), epoch=epoch, run=run, reading=reading)
         if started is None:
             what = (
                 f"Query {self._log.query}, chk-{epoch}: planning ended without a plan: a defect in onceonly."
@@ -237,9 +242,18 @@ class Coordinator:
     # --- the loop -----------------------------------------------------------------------------------------
 
     def _drive(
-        self, state: protocol.State, commands: Sequence[protocol.Command], *, epoch: int, run: str
+        self,
+        state: protocol.State,
+        commands: Sequence[protocol.Command],
+        *,
+        epoch: int,
+        run: str,
+        reading: Reading | None = None,
     ) -> Plan | None:
-        """Carry out commands until none is left; give the plan if tasks are to be started."""
+        """Carry out commands until none is left; give the plan if tasks are to be started.
+
+        ``reading`` is what the first ``ReadChain`` asks for, where it has just been read.
+        """
         queue = deque(commands)
         plan: Plan | None = None
         while queue:
@@ -256,19 +270,24 @@ class Coordinator:
                     batch.append(queue.popleft())  # type: ignore[arg-type]  # narrowed by the look at queue[0]
                 answers = self._commits.commit(batch, recovery=isinstance(state, protocol.Resolving))
             else:
-                answer = self._carry_out(command, run=run)
+                answer = self._carry_out(command, run=run, reading=reading)
+                reading = None
                 answers = [] if answer is None else [answer]
             for event in answers:
                 state, more = protocol.step(state, event)
                 queue.extend(more)
         return plan
 
-    def _carry_out(self, command: protocol.Command, *, run: str) -> protocol.Event | None:
+    def _carry_out(
+        self, command: protocol.Command, *, run: str, reading: Reading | None
+    ) -> protocol.Event | None:
         """Carry one command out; give its answer, None where it has none."""
         answer: protocol.Event | None = None
         match command:
             case protocol.ReadChain(epoch, owners):
-                answer = self._read(epoch, owners=owners and bool(self._application))
+                asked = replace(command, owners=owners and bool(self._application))
+                found = reading or self._reader.look(epoch, owners=asked.owners)
+                answer = self._reader.read(asked, found)
             case protocol.CheckPrepared(plan, link):
                 answer = self._checks.check(plan, link)
             case protocol.RestoreInputs():
@@ -291,53 +310,6 @@ class Coordinator:
             case _:
                 raise TypeError(command)
         return answer
-
-    def _read(self, epoch: int, *, owners: bool) -> protocol.ChainRead:
-        before = self._log.chain(epoch - 1) if epoch > 0 else ()
-        previous_receipt = self._log.receipt(epoch - 1) if before else None
-        # The links last: what a living run puts meanwhile must not look like a gap before it.
-        newest = self._log.newest()
-        receipt = self._log.receipt(epoch)
-        if receipt is not None:
-            # Its writer may have died before it was durable; what follows relies on it.
-            self._log.put_receipt(receipt)
-        links = self._log.chain(epoch)
-        last, last_receipt = before[-1] if before else None, previous_receipt
-        if newest is None or newest >= epoch:
-            last, last_receipt = None, None
-        elif newest < epoch - 1:
-            chain = self._log.chain(newest)
-            last, last_receipt = chain[-1] if chain else None, self._log.receipt(newest)
-        lies_open = None if links else protocol.open_epoch(epoch, newest, last, last_receipt)
-        noted = self._passed(lies_open) if self._passed is not None and lies_open is not None else None
-        if noted is not None and self._has_moved(noted.epoch, last, last_receipt):
-            return self._read(epoch, owners=owners)  # somebody put it, and Spark noted it, since it was read
-        return protocol.ChainRead(
-            links=links,
-            receipt=receipt,
-            previous=before[-1] if before else None,
-            previous_receipt=previous_receipt,
-            newest=newest,
-            last=last,
-            last_receipt=last_receipt,
-            passed=noted,
-            inputs=self._inputs.read(epoch) if self._inputs is not None else None,
-            inputs_before=self._inputs.read(epoch - 1, lists=False) if self._inputs and before else None,
-            # Where this process planned the epoch before, that one's end was compared when it was decided.
-            span=None if before and before[-1].plan == self._continues else self._span(epoch),
-            owners=self._log.owners() if owners else (),
-        )
-
-    def _span(self, epoch: int) -> Span | None:
-        """Ask what Spark reads in an epoch; None where it runs another one, or nobody knows."""
-        found = self._ask_span() if self._ask_span is not None else None
-        return found if found is not None and found.epoch == epoch else None
-
-    def _has_moved(self, epoch: int, last: Link | None, receipt: Receipt | None) -> bool:
-        """Say whether an epoch is another one than it was when the newest one, or the one before it, was read."""
-        known = (last, receipt) if last is not None and last.epoch == epoch else (None, None)
-        chain = self._log.chain(epoch)
-        return (chain[-1] if chain else None, self._log.receipt(epoch)) != known
 
     def _put(self, link: Link) -> protocol.Event:
         # Only a decision needs no reason; the claim of a partly committed epoch is a COMMIT link, too.

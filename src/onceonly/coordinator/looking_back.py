@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.coordinator import questions
 from onceonly.model import Guarantee, LinkKind, differing, handles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onceonly.model import Handle, Link
+    from onceonly.model import Around, Handle, Link, Receipt
     from onceonly.ports import DecisionLog, QueryContext, Sink
 
 EPOCHS_MAX = 100
@@ -24,14 +25,16 @@ def look_back(
     log: DecisionLog,
     sinks: Mapping[str, Sink],
     epoch: int,
+    around: Around,
     *,
     context: Callable[[str], QueryContext],
     settings: Mapping[str, Mapping[str, str | int]],
 ) -> None:
     """Have each sink compare its target with the newest epoch up to ``epoch`` that is complete by the log.
 
-    Not where its target is another one by now (``settings`` are those of now): that is told elsewhere. Unless it lies
-    where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises.
+    ``around`` is what was read around it. Not where its target is another one by now (``settings`` are those of now):
+    that is told elsewhere. Unless it lies where the former one lay: so does what is there while a disk is not mounted.
+    Raises what a sink raises.
     """
 
     def look(name: str, link: Link, handles: Sequence[Handle]) -> None:
@@ -39,9 +42,13 @@ def look_back(
         is_another = differing(then, settings[name]) and not sink.overlaps(then)
         sink.look_back(context(name), link.epoch, () if is_another else handles)
 
+    known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}
     asked: dict[str, Callable[[], None]] = {}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
-        link = _complete(log, newest)
+        chain, receipt = known.get(newest) or background.at_once(
+            log.abreast, partial(log.chain, newest), partial(log.receipt, newest)
+        )
+        link = _complete(chain, receipt)
         if link is None:
             continue
         for name, handles in handles_of(link.output).items():
@@ -54,10 +61,8 @@ def look_back(
     )
 
 
-def _complete(log: DecisionLog, epoch: int) -> Link | None:
+def _complete(chain: Sequence[Link], receipt: Receipt | None) -> Link | None:
     """Return what an epoch has written, if it is settled."""
-    receipt = log.receipt(epoch)
-    chain = log.chain(epoch) if receipt is not None else ()
     if not chain or chain[-1].kind is not LinkKind.COMMIT or chain[-1].guarantee is Guarantee.AT_MOST_ONCE:
         return None
     return chain[-1] if receipt is not None and receipt.index == chain[-1].index else None

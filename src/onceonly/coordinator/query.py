@@ -20,7 +20,7 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import AdoptionError
 from onceonly.executor.dead_letters import columns_of, too_many
-from onceonly.log import identity_token, open_log
+from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
 from onceonly.settings.query import Replay
@@ -91,15 +91,13 @@ class QueryCoordinator:
         self._members: dict[str, _Member] = {}
         self._last: Plan | None = None
         self._run = ""
-        self._fresh = identity_token(settings.checkpoint) is None
-        if actor != "committer" and self._fresh:
-            self._adopt(self.checkpoint.epoch())
         self._log = open_log(
             settings.checkpoint,
             query=self.query,
             keep=settings.history,
             create=actor != "committer",
             aside=True,
+            before_made=lambda: self._adopt(self.checkpoint.epoch()),
         )
         self._coordinator = Coordinator(
             log=self._log,
@@ -171,7 +169,6 @@ class QueryCoordinator:
             plan = self._coordinator.plan(
                 epoch,
                 sinks=None if sinks is None else self._with_letters(sinks),
-                barrier=self.checkpoint.barrier(epoch),
                 run=run,
                 continues=last.id if last is not None and goes_on else None,
                 passed=partial(self._passed, since=epoch if since is None else since),
@@ -191,7 +188,7 @@ class QueryCoordinator:
             checkpoint=self.settings.checkpoint,
             settings=member.settings,
             sink=member.sink_class,
-            token=identity_token(self.settings.checkpoint),
+            token=self._log.token,
             letters=self._members[letters_name(name)].sink_class if member.settings.letters else None,
             run=run,
         )

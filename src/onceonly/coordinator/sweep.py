@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints, protocol
@@ -53,11 +54,17 @@ class Sweeper:
                 if sink.capabilities.recovers:
                     leftovers = sink.recover(self._context(name))
                     found[name] = [each for each in leftovers if each.transaction not in keep]
-            # List, look, fence, in this order: see the command's docstring.
-            chain = self._log.chain(link.epoch)
-            if not chain or chain[-1] != link or self._log.chain(link.epoch + 1):
-                return protocol.LinkTaken(chain[-1] if chain else link)
             everything = [each for leftovers in found.values() for each in leftovers]
+            if not everything:
+                return protocol.Swept(0)  # nothing is fenced, so nothing rests on a look
+            # List, look, fence, in this order: see the command's docstring. Both looks are after the list.
+            chain, following = background.at_once(
+                self._log.abreast,
+                partial(self._log.chain, link.epoch),
+                partial(self._log.chain, link.epoch + 1),
+            )
+            if not chain or chain[-1] != link or following:
+                return protocol.LinkTaken(chain[-1] if chain else link)
             newer = [each for each in everything if _is_newer(each, link)]
             for name, each in found.items() if not newer else ():
                 self._void(link, name, each)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import groupby
+from dataclasses import replace
+from functools import partial
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
 from onceonly.errors import LogError, ProtocolError, SupersededError, UnavailableError
-from onceonly.log import files
+from onceonly.log import files, history
+from onceonly.log.around import in_order
 from onceonly.log.folding import Fold
 from onceonly.log.survey import segments, survey
-from onceonly.model import Link, Receipt
+from onceonly.model import Around, Link, Receipt
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
     from onceonly.log.history import Summary
+    from onceonly.log.survey import Survey
     from onceonly.stores.port import Store
 
 _READERS_MAX = 16
-_READERS_EACH = 16
+_READERS_EACH = 32
 # So that a log whose epochs are quicker than its folds does not grow for ever.
 _LAG_MAX = 3
 
@@ -30,17 +34,23 @@ _LAG_MAX = 3
 class FileDecisionLog:
     """Fulfils ``onceonly.ports.DecisionLog`` on any ``Store``. Driver, one thread; make it by ``open_log``.
 
-    With ``aside``, a fold runs in a thread of its own. Other processes use the same log at the same time. What is kept
-    in memory is only what cannot become untrue: a lower bound of the newest epoch, and of the newest folded one.
+    ``token`` is the log's own id. With ``aside``, a fold runs in a thread of its own. Other processes use the same log
+    at the same time. What is kept in memory is only what cannot become untrue: a lower bound of the newest epoch, and
+    of the newest folded one, and who put which links.
     """
 
-    def __init__(self, store: Store, *, query: str, keep: int, aside: bool = False) -> None:
+    def __init__(
+        self, store: Store, *, query: str, keep: int, aside: bool = False, token: str | None = None
+    ) -> None:
+        self.token = token
         self._store = store
         self._query = query
-        self._keep = keep
+        # Older ones are folded, or about to be.
+        self._details_max = keep + 2 * history.SIZES[0]
         self._newest: int | None = None
         self._covered_to = -1
         self._applications: dict[int, tuple[str, ...]] = {}  # by epoch, of each of its links
+        self._open: set[int] = set()  # those of them that may have got more links since
         self._fold = Fold(store, keep=keep)
         self._aside = aside
         self._folding: Future[None] | None = None
@@ -50,43 +60,72 @@ class FileDecisionLog:
     def query(self) -> str:
         return self._query
 
+    @property
+    def abreast(self) -> int:
+        return self._store.abreast
+
     # --- checks -------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """See that nothing is missing between the first epoch and the newest. At open; three listings.
+    def check(self) -> Survey:
+        """See that nothing is missing between the first epoch and the newest; give what was found. Three listings.
 
         Raises ``LogError`` that names the file.
         """
         found = survey(self._store)
+        self.learn(found)
+        return found
+
+    def learn(self, found: Survey) -> None:
+        """Take in what a survey found. At open."""
         self._covered_to = max(self._covered_to, found.covered_to)
         if found.newest is not None:
             self._saw(found.newest)
         self._fold.learn(found)
 
-    def verify(self) -> None:
+    def verify(self, found: Survey) -> None:
         """Read every link and receipt that is not folded. At open by the planner; tools. Raises ``LogError``."""
+        links = [(epoch, index) for epoch, count in found.chains.items() for index in range(count)]
+        places = [*links, *((epoch, -1) for epoch in found.receipts)]
 
-        def read(epoch: int) -> None:
-            self.chain(epoch)
-            self.receipt(epoch)
+        def read(place: tuple[int, int]) -> Link | Receipt | None:
+            epoch, index = place
+            return self.receipt(epoch) if index < 0 else self._link(epoch, index)
 
-        # Some hundred files, which a shared mount gives one after the other only if they are asked for so.
-        chains = list(survey(self._store).chains)
-        readers = min(_READERS_MAX, len(chains) // _READERS_EACH)
-        background.spread("onceonly-verify", read, chains, threads_max=max(readers, 1))
+        # Some hundred files, which a shared mount, too, gives one after the other only if they are asked for so.
+        readers = max(min(_READERS_MAX, len(places) // _READERS_EACH), self.abreast)
+        read_ones = background.spread("onceonly-verify", read, places, threads_max=readers)
+        for epoch, each in groupby(zip(links, read_ones, strict=False), key=lambda one: one[0][0]):
+            names = tuple(link.application for _, link in each if isinstance(link, Link))
+            if len(names) == found.chains[epoch]:  # else another process has folded it since
+                self._remember(epoch, names, closed=epoch != found.newest)
 
     # --- reading ------------------------------------------------------------------------------------------
+
+    def around(self, epoch: int, *, owners: bool) -> Around:
+        """Read what stands around an epoch: in one round of reads, unless others are at work or something is missing.
+
+        ``owners`` asks for the applications that put the links that are not folded.
+        """
+        found = self._in_one_round(epoch)
+        if found is None:
+            return in_order(self, epoch, owners=owners)
+        return replace(found, owners=self._owners(found.newest)) if owners else found
 
     def chain(self, epoch: int) -> tuple[Link, ...]:
         """Read the links of an epoch; none where it is folded. One read a link, and one more."""
         if epoch <= self._covered_to:
             return ()
         links: list[Link] = []
-        while (link := self._link(epoch, len(links))) is not None:
-            links.append(link)
+        ended = False
+        while not ended:
+            # As many as are known of and one more in one round; then what has come since.
+            known = max(len(self._applications.get(epoch, ())), len(links))
+            found = self._links(epoch, range(len(links), known + 1))
+            ended = len(found) < known + 1 - len(links)
+            links += found
         if links:
-            self._saw(epoch)
-            self._applications[epoch] = tuple(link.application for link in links)
+            # An epoch gets no link once there is a later one.
+            self._note(epoch, links, closed=self._newest is not None and self._newest > epoch)
         return tuple(links)
 
     def owners(self) -> tuple[str, ...]:
@@ -94,19 +133,10 @@ class FileDecisionLog:
 
         Reads the newest epoch, and those before that this process has not read yet.
         """
-        self._applications = {
-            epoch: each for epoch, each in self._applications.items() if epoch > self._covered_to
-        }
         newest = self.newest()
-        if newest is None:
-            return ()
-        # An epoch gets no link once there is a later one, so what was read of it then stays.
-        self.chain(newest)
-        epoch = newest - 1
-        while epoch > self._covered_to and (epoch in self._applications or self.chain(epoch)):
-            epoch -= 1
-        names_of = (each for _, several in sorted(self._applications.items()) for each in several if each)
-        return tuple(name for name, _ in groupby(names_of))
+        if newest is not None:
+            self.chain(newest)
+        return self._owners(newest)
 
     def receipt(self, epoch: int) -> Receipt | None:
         """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
@@ -171,6 +201,9 @@ class FileDecisionLog:
             )
         self._saw(link.epoch)
         if standing == data:
+            known = self._applications.get(link.epoch, ())
+            if len(known) == link.index:
+                self._remember(link.epoch, (*known, link.application), closed=False)
             return link
         found = self._in_place(
             files.decode(standing, kind="link", into=Link, where=self._store.where(name)),
@@ -181,9 +214,12 @@ class FileDecisionLog:
             self.sync(link)
         return found
 
-    def sync(self, link: Link) -> None:
-        """Make a link that was read durable. Idempotent; raises ``UnavailableError``."""
-        self._store.sync(files.link(link.epoch, link.index))
+    def sync(self, standing: Link | Receipt) -> None:
+        """Make a link or receipt that was read durable. Idempotent; raises ``UnavailableError``."""
+        is_link = isinstance(standing, Link)
+        self._store.sync(
+            files.link(standing.epoch, standing.index) if is_link else files.receipt(standing.epoch)
+        )
 
     def put_receipt(self, receipt: Receipt) -> None:
         """Put a receipt, durably; one that stands already stays. Raises as ``put_link`` does."""
@@ -216,9 +252,88 @@ class FileDecisionLog:
 
     # --- helpers ------------------------------------------------------------------------------------------
 
+    def _in_one_round(self, epoch: int) -> Around | None:
+        """Read all that is around an epoch at the same time; None where it must be read in order.
+
+        The answers are of several moments, and what is there stays. So they fit together where the epoch before is
+        settled, and the epoch itself is the newest or has no link yet; whoever puts one then is found by its name.
+        """
+        if epoch - 1 <= self._covered_to:
+            return None
+        known, known_before = (len(self._applications.get(each, ())) for each in (epoch, epoch - 1))
+        # Of an epoch that has no link, nothing else is there.
+        begun = known > 0
+        before, before_receipt, links, receipt, later = background.at_once(
+            self.abreast,
+            lambda: self._whole(epoch - 1, max(known_before, 1)),
+            lambda: self.receipt(epoch - 1),
+            lambda: self._whole(epoch, known),
+            lambda: self.receipt(epoch) if begun else None,
+            lambda: self._link(epoch + 1, 0) if begun else None,
+        )
+        if not before or before_receipt is None or before_receipt.index != before[-1].index:
+            return None
+        if links is None or len(links) < known or later is not None:
+            return None
+        if receipt is not None and receipt.index != links[-1].index:
+            return None
+        newest = epoch if links else epoch - 1
+        if self._newest is not None and self._newest > newest:
+            return None
+        self._note(epoch - 1, before, closed=True)
+        if links:
+            self._note(epoch, links, closed=False)
+        return Around(
+            links=links,
+            receipt=receipt,
+            before=before,
+            before_receipt=before_receipt,
+            newest=newest,
+            last=None if links else before[-1],
+            last_receipt=None if links else before_receipt,
+        )
+
+    def _whole(self, epoch: int, count: int) -> tuple[Link, ...] | None:
+        """Read a chain of at most so many links in one round; None where it may have more."""
+        links = self._links(epoch, range(count + 1))
+        return tuple(links) if len(links) <= count else None
+
+    def _links(self, epoch: int, indexes: range) -> list[Link]:
+        """Read these links of a chain at the same time, up to the first that is not there."""
+        found = background.spread(
+            "onceonly-read", partial(self._link, epoch), indexes, threads_max=self.abreast
+        )
+        return [link for link in takewhile(lambda link: link is not None, found) if link is not None]
+
     def _link(self, epoch: int, index: int) -> Link | None:
         link = files.read(self._store, files.link(epoch, index), kind="link", into=Link)
         return None if link is None else self._in_place(link, epoch, index)
+
+    def _note(self, epoch: int, links: Sequence[Link], *, closed: bool) -> None:
+        """Note who put the links of an epoch, that were read; ``closed`` says that it gets no more of them."""
+        self._saw(epoch)
+        self._remember(epoch, tuple(link.application for link in links), closed=closed)
+
+    def _remember(self, epoch: int, applications: tuple[str, ...], *, closed: bool) -> None:
+        self._applications[epoch] = applications
+        (self._open.discard if closed else self._open.add)(epoch)
+        if len(self._applications) > 2 * self._details_max:
+            last = epoch - self._details_max
+            self._applications = {at: each for at, each in self._applications.items() if at > last}
+            self._open = {at for at in self._open if at > last}
+
+    def _owners(self, newest: int | None) -> tuple[str, ...]:
+        """Name the applications, where the newest epoch has just been read."""
+        if newest is None:
+            return ()
+        oldest = max(self._covered_to + 1, newest - self._details_max)
+        epoch = newest - 1
+        while epoch >= oldest and (
+            (epoch in self._applications and epoch not in self._open) or self.chain(epoch)
+        ):
+            epoch -= 1
+        known = sorted((at, each) for at, each in self._applications.items() if at >= oldest)
+        return tuple(name for name, _ in groupby(each for _, several in known for each in several if each))
 
     def _in_place(self, link: Link, epoch: int, index: int) -> Link:
         if (link.epoch, link.index) != (epoch, index):
@@ -228,7 +343,9 @@ class FileDecisionLog:
     def _refuse_gap(self, link: Link) -> None:
         """See that a link follows on what stands: a defect must not make a log that cannot be opened."""
         if link.index:
-            follows = self._store.get(files.link(link.epoch, link.index - 1)) is not None
+            # One that was seen stands, or is folded, which is looked at after the put.
+            is_seen = len(self._applications.get(link.epoch, ())) >= link.index
+            follows = is_seen or self._store.get(files.link(link.epoch, link.index - 1)) is not None
         else:
             known = self._newest
             if known is None or link.epoch != known + 1:
@@ -249,11 +366,19 @@ class FileDecisionLog:
         )
 
     def _is_folded(self, epoch: int) -> bool:
+        if epoch > self._covered_to and not self._has_later(epoch):
+            return False
         for _ in range(2):  # one listing can miss a segment and the wider one that replaces it; two cannot
             if epoch > self._covered_to:
                 chosen, _inside = segments(self._store)
                 self._covered_to = max(self._covered_to, chosen[-1][1] if chosen else -1)
         return epoch <= self._covered_to
+
+    def _has_later(self, epoch: int) -> bool:
+        """Say whether a later epoch has a link: a fold leaves those of the newest epochs, so at each moment one has."""
+        first = files.link(epoch + 1, 0)  # by name as by number
+        names = self._store.list_names(files.LINKS)
+        return any(name >= first and files.parse_link(name) is not None for name in names)
 
     def _saw(self, epoch: int) -> None:
         self._newest = epoch if self._newest is None else max(self._newest, epoch)

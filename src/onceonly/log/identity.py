@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.errors import CheckpointMovedError, LogError
 from onceonly.log import files, place
 from onceonly.stores.port import put_once
@@ -54,15 +55,23 @@ def read(store: Store) -> Identity | None:
 
 def trail(store: Store) -> list[Identity]:
     """Read where the log was made and where it has moved since, oldest first. Raises ``LogError``."""
+
+    def one(move: int) -> Identity | None:
+        return files.read(store, _name(move), kind="identity", into=Identity)
+
     found: list[Identity] = []
-    while (identity := files.read(store, _name(len(found)), kind="identity", into=Identity)) is not None:
-        if found and (identity.query, identity.log) != (found[0].query, found[0].log):
-            raise LogError(
-                f"{store.where(_name(len(found)))} is of another log than {NAME} beside it: a file was copied by hand",
-                next_step=files.PUT_BACK,
-            )
-        found.append(identity)
-    return found
+    while True:
+        moves = range(len(found), len(found) + 1) if found else range(2)  # most logs have never moved
+        for identity in background.spread("onceonly-read", one, moves, threads_max=store.abreast):
+            if identity is None:
+                return found
+            if found and (identity.query, identity.log) != (found[0].query, found[0].log):
+                raise LogError(
+                    f"{store.where(_name(len(found)))} is of another log than {NAME} beside it: a file was copied by "
+                    "hand",
+                    next_step=files.PUT_BACK,
+                )
+            found.append(identity)
 
 
 def record_move(store: Store, address: str) -> Identity:
@@ -89,7 +98,9 @@ def _name(move: int) -> str:
 def create(store: Store, *, query: str, address: str) -> Identity:
     """Put an identity, and give the one that stands: another process may have been faster."""
     identity = Identity(query=query, log=uuid.uuid4().hex, address=address)
-    put_once(store, NAME, files.encode("identity", identity))
+    data = files.encode("identity", identity)
+    if put_once(store, NAME, data) == data:
+        return identity
     standing = read(store)
     if standing is None:
         raise LogError(

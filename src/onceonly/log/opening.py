@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log import files, identity
 from onceonly.log.decision_log import FileDecisionLog
 from onceonly.log.place import log_store
+from onceonly.log.survey import survey
 
 if TYPE_CHECKING:
-    from onceonly.stores.port import Store
+    from collections.abc import Callable
+
+    from onceonly.log.survey import Survey
+    from onceonly.stores.port import RewritableStore, Store
 
 # The protocol looks at an epoch and at the one before.
 _KEEP_MIN = 2
 
 
 def open_log(
-    checkpoint: str, *, query: str, keep: int = 100, create: bool, aside: bool = False
+    checkpoint: str,
+    *,
+    query: str,
+    keep: int = 100,
+    create: bool,
+    aside: bool = False,
+    before_made: Callable[[], None] = lambda: None,
 ) -> FileDecisionLog:
     """Open the decision log of a query, in the folder ``onceonly`` of its checkpoint.
 
     Driver, planner (``create=True``) and commit process (``create=False``), once a process; idempotent.
     ``query`` is the query's id, ``keep`` the number of newest epochs whose details stay. With ``create`` the
-    log is made if there is none, the file system is tried, every detail is read, and what broken-off puts
-    left is cleared away; with ``aside`` it is folded beside the epochs. Raises ``ConfigurationError``,
+    log is made if there is none, after ``before_made``, the store is tried, every detail is read, and what broken-off
+    puts left is cleared away; with ``aside`` it is folded beside the epochs. Raises ``ConfigurationError``,
     ``CheckpointMovedError``, ``LogError`` (naming the file) or ``UnavailableError``.
     """
     if keep < _KEEP_MIN:
@@ -34,17 +46,22 @@ def open_log(
         )
     address = identity.address(checkpoint)
     store = log_store(checkpoint)
-    found = identity.read(store)
-    if create:
-        store.prepare(files.FOLDERS)
+    try_it = _trying(store) if create else lambda: None
+    found, held = _look(store)
+    is_new = found is None
     if found is None:
-        found = _missing(store, query=query, address=address, create=create)
+        if create:
+            before_made()
+            try_it()
+        found = _missing(store, held, query=query, address=address, create=create)
     identity.compare(found, store, query=query, address=address)
-    log = FileDecisionLog(store, query=query, keep=keep, aside=aside)
-    log.check()
+    log = FileDecisionLog(store, query=query, keep=keep, aside=aside, token=found.log)
+    log.learn(held)
     if create:
-        log.verify()
-        store.drop_leftovers(lambda _name: False)
+        log.verify(held)
+        if not is_new:
+            try_it()
+        _clear(store)
     return log
 
 
@@ -54,11 +71,11 @@ def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
     Any process. Raises ``LogError`` (naming the file; ``what`` says so where there is no log), ``UnavailableError``.
     """
     store = log_store(checkpoint)
-    found = identity.read(store)
+    found, held = _look(store)
     if found is None:
-        found = _missing(store, query="", address="", create=False)
-    log = FileDecisionLog(store, query=found.query, keep=_KEEP_MIN)
-    log.check()
+        found = _missing(store, held, query="", address="", create=False)
+    log = FileDecisionLog(store, query=found.query, keep=sys.maxsize, token=found.log)
+    log.learn(held)
     return log, found
 
 
@@ -83,22 +100,41 @@ def accept_move(checkpoint: str) -> identity.Identity:
     return standing
 
 
-def _missing(store: Store, *, query: str, address: str, create: bool) -> identity.Identity:
+def _look(store: Store) -> tuple[identity.Identity | None, Survey]:
+    return background.at_once(store.abreast, lambda: identity.read(store), lambda: survey(store))
+
+
+def _trying(store: RewritableStore) -> Callable[[], None]:
+    """Give what sees that a store is fit; a distant one is being tried from now on, while its log is read."""
+    if store.abreast == 1:
+        return lambda: store.prepare(files.FOLDERS)
+    return background.begin("onceonly-try", store.prepare, files.FOLDERS).result
+
+
+def _clear(store: Store) -> None:
+    """Take away what broken-off puts left: from a distant store beside the epochs, as nobody waits for it."""
+    if store.abreast == 1:
+        store.drop_leftovers(lambda _name: False)
+    else:
+        background.begin("onceonly-clear", store.drop_leftovers, lambda _name: False)
+
+
+def _missing(store: Store, held: Survey, *, query: str, address: str, create: bool) -> identity.Identity:
     """Make the identity, but only in a log that is empty."""
-    foreign = [name for folder in files.FOLDERS for name in store.list_names(folder)]
+    if held.newest is None and create:
+        return identity.create(store, query=query, address=address)
     # Read again: another process may have made it, and put a link, since the first look.
     found = identity.read(store)
     if found is not None:
         return found
-    if foreign:
+    if held.newest is not None:
+        there = files.link(min(held.chains), 0) if held.chains else files.segment(*held.segments[0])
         raise LogError(
-            f"{store.where(identity.NAME)} is missing, though there is {foreign[0]}: removed by hand, or the "
+            f"{store.where(identity.NAME)} is missing, though there is {there}: removed by hand, or the "
             "checkpoint was restored in part",
             next_step=files.PUT_BACK,
         )
-    if not create:
-        raise LogError(
-            f"there is no decision log at {store.where('').rstrip('/')}: the planner makes it before the first epoch",
-            next_step="start the query again; if this stays, the checkpoint is not shared by its processes",
-        )
-    return identity.create(store, query=query, address=address)
+    raise LogError(
+        f"there is no decision log at {store.where('').rstrip('/')}: the planner makes it before the first epoch",
+        next_step="start the query again; if this stays, the checkpoint is not shared by its processes",
+    )

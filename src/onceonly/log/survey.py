@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.errors import LogError
 from onceonly.log import files, history
 
@@ -53,8 +54,10 @@ def segments(store: Store) -> tuple[list[Range], list[Range]]:
 
 def survey(store: Store) -> Survey:
     """List everything. Raises ``LogError`` that names what is missing."""
-    for _ in range(_TRIES):
-        found, problem = _look(store)
+    # A distant store is listed in one round first: what looks like a gap then is looked at again, in order.
+    tries = [1] * _TRIES if store.abreast == 1 else [store.abreast, *[1] * _TRIES]
+    for abreast in tries:
+        found, problem = _look(store, abreast)
         if not problem:
             return found
     raise LogError(
@@ -63,12 +66,15 @@ def survey(store: Store) -> Survey:
     )
 
 
-def _look(store: Store) -> tuple[Survey, str]:
+def _look(store: Store, abreast: int) -> tuple[Survey, str]:
     # The order matters: what was put after a file that we have seen is there when we look for it.
     # A link is put after the receipt of the epoch before; a segment is put before what it covers goes.
-    links = store.list_names(files.LINKS)
-    receipts = store.list_names(files.RECEIPTS)
-    chosen, inside = segments(store)
+    links, receipts, (chosen, inside) = background.at_once(
+        abreast,
+        lambda: store.list_names(files.LINKS),
+        lambda: store.list_names(files.RECEIPTS),
+        lambda: segments(store),
+    )
     covered_to = chosen[-1][1] if chosen else -1
     leftovers = [(files.segment(*item), _cover(chosen, item[0])) for item in inside]
     chains: dict[int, list[int]] = {}
