@@ -27,6 +27,7 @@ TABLE: Final = "tests/unit/test_protocol_table.py::"
 SCENARIOS: Final = "tests/unit/test_protocol_scenarios.py::test_the_protocol_answers_as_the_scenario_says"
 DECISIONS: Final = "tests/unit/test_log_decisions.py::"
 AROUND: Final = "tests/unit/test_log_around.py::"
+TRIPS: Final = "tests/unit/test_store_trips.py::"
 QUERY: Final = "tests/unit/test_coordinator_query.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
@@ -244,6 +245,15 @@ DEFECTS: Final = (
         before=" or later is not None:\n",
         after=":\n",
         tests=(AROUND + "test_an_application_that_has_gone_on_meanwhile_is_among_the_owners",),
+    ),
+    Defect(
+        name="one-round-trip-after-the-other",
+        group=LOG,
+        what="What an epoch reads of a distant store is read one after the other",
+        file="background.py",
+        before="    if abreast == 1:\n",
+        after="    if abreast > 0:\n",
+        tests=(TRIPS + "test_an_epoch_by_the_format_waits_for_few_round_trips",),
     ),
     Defect(
         name="put-overwrites",

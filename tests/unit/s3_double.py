@@ -2,11 +2,13 @@
 
 Path-style addresses; put with ``If-None-Match``, get, delete, lists in pages of two. ``faults`` are taken one after
 the other by the requests of their method: what a fault says is answered, before or after the request is carried out.
+With a latency each answer takes that long, as on a distant store, and ``trips`` tell which requests waited for which.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUCKET = "bucket"
-_PAGE = 2
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,24 @@ class Fault:
     short: bool = False  # fewer bytes than announced
 
 
+@dataclass(frozen=True)
+class Trip:
+    """One request: its method, the key or prefix that it is about, and when it came and was answered."""
+
+    method: str
+    about: str
+    came: float
+    answered: float
+
+
 @dataclass
 class S3Double:
     """What the server holds. ``lies`` takes conditions and does not look at them."""
 
     lies: bool = False
+    latency_s: float = 0.0
+    page: int = 2
+    trips: list[Trip] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
@@ -47,8 +61,8 @@ class S3Double:
 
     def reset(self) -> None:
         """Hold nothing, and be honest."""
-        self.lies = False
-        for each in (self.objects, self.faults, self.denied, self.requests, self.headers):
+        self.lies, self.latency_s, self.page = False, 0.0, 2
+        for each in (self.trips, self.objects, self.faults, self.denied, self.requests, self.headers):
             each.clear()
 
     def fault(self, method: str, *faults: Fault) -> None:
@@ -57,8 +71,7 @@ class S3Double:
 
 def serve(double: S3Double) -> Iterator[S3Double]:
     """Serve until the generator is closed."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     double.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -70,8 +83,14 @@ def serve(double: S3Double) -> Iterator[S3Double]:
         thread.join()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256  # many come at the same time
+
+
 class _Handler(BaseHTTPRequestHandler):
     double: S3Double
+    came: float
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -87,6 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _handle(self, method: str) -> None:
+        self.came = time.monotonic()
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         bucket, _, key = unquote(url.path).lstrip("/").partition("/")
@@ -137,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
                 folds = bool(delimiter and slash)
                 found[prefix + head + "/" if folds else key] = folds
         left = [key for key in found if key > after]
-        page, more = left[:_PAGE], len(left) > _PAGE
+        page, more = left[: self.double.page], len(left) > self.double.page
         text = "".join(
             f"<CommonPrefixes><Prefix>{escape(key)}</Prefix></CommonPrefixes>"
             if found[key]
@@ -162,6 +182,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, {}, _xml(code))
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes, *, short: bool = False) -> None:
+        time.sleep(self.double.latency_s)
+        url = urlsplit(self.path)
+        listed = parse_qs(url.query).get("prefix", [""])[0] if "list-type" in url.query else None
+        about = unquote(url.path).lstrip("/").partition("/")[2] if listed is None else listed
+        method = self.command if listed is None else "LIST"
+        self.double.trips.append(Trip(method, about, self.came, time.monotonic()))
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

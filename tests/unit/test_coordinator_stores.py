@@ -73,11 +73,6 @@ def run(coordinator: QueryCoordinator, spark: RewritableStore, epoch: int) -> No
     barrier(spark, epoch + 1)
 
 
-def asked(double: S3Double) -> int:
-    """Count the requests, but for those of the heartbeat, which are beside the query."""
-    return len([name for _, name in double.requests if "/heartbeats/" not in name])
-
-
 def test_a_query_runs_and_goes_on_after_a_restart(spark: RewritableStore) -> None:
     coordinator = started()
     for epoch in range(3):
@@ -123,16 +118,3 @@ def test_a_login_that_expires_between_plan_and_decision_stops_it_and_the_next_st
     assert look(CHECKPOINT)[0].receipt(0) is None
     run(started("other"), spark, 0)
     assert look(CHECKPOINT)[0].receipt(0) is not None
-
-
-def test_what_an_epoch_asks_of_the_store_is_known(double: S3Double, spark: RewritableStore) -> None:
-    """Not yet the goal: a budget that only shrinks."""
-    coordinator = started()
-    run(coordinator, spark, 0)
-    run(coordinator, spark, 1)
-    double.requests.clear()
-    plan = coordinator.plan(2, run="r")
-    planned = asked(double)
-    coordinator.decide(plan, [])
-    assert planned <= 14
-    assert asked(double) - planned <= 8

@@ -227,7 +227,7 @@ def test_the_search_is_bounded_and_asks_once_for_each_folder(
     at_home(double, coordinator, "top/z/cp")
     for number in range(6):
         double.objects[f"top/{number}/rows"] = b""
-    monkeypatch.setattr("tests.unit.s3_double._PAGE", 1000)
+    double.page = 1000
     double.requests.clear()
     assert len(find(f"s3a://{BUCKET}/top").checkpoints) == 1
     opened = 3 + 3 + 1  # identity, a move and no other; links, receipts, history; metadata
@@ -240,12 +240,12 @@ def test_the_search_is_bounded_and_asks_once_for_each_folder(
     assert "more than 3 folders" in problem.error.what
 
 
-def test_a_look_asks_for_little(double: S3Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_asks_for_little(double: S3Double, tmp_path: Path) -> None:
     """A budget that only shrinks: what a person waits for, and what a store is paid for."""
     coordinator = QueryCoordinator(tmp_path / "cp")
     coordinator.complete(*range(40))
     address = at_home(double, coordinator, "a")
-    monkeypatch.setattr("tests.unit.s3_double._PAGE", 1000)  # as S3 has it
+    double.page = 1000  # as S3 has it
     double.requests.clear()
     assert run("checkpoints", "list", address, "--limit", "10").returncode == 0
     assert len(double.requests) <= 18 + 3 * 10

@@ -25,7 +25,7 @@ def message(slot: int) -> writer.SlotMessage:
     vote = Vote(
         sink="s", epoch=3, slot=slot, plan="p", run="r", attempt="0", rows=1, checksum="0" * 16, handle=None
     )
-    return writer.SlotMessage(Ballot(vote=vote), PLAN)
+    return writer.SlotMessage(Ballot(vote=vote), PLAN, "q")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Vote]]:
             return contextlib.nullcontext(QueryCoordinator())
 
     monkeypatch.setattr(writer, "_committing", Coordinators())
-    monkeypatch.setattr(writer.Stream, "key", lambda _self: ())
+    monkeypatch.setattr(writer.Stream, "key", lambda _self, _query: ())
     return found
 
 

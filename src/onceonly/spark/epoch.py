@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
@@ -232,7 +233,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     Gives the query and the run.
     """
     checkpoint = SparkCheckpoint.at(location)
-    owner, newest = checkpoint.query(), checkpoint.epoch()
+    owner, newest = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
     if query == owner and epoch == str(batch_id) and newest > batch_id:

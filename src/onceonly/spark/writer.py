@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
@@ -60,9 +61,8 @@ class Stream:
     start: str = ""
     """Where the driver's Python answers, a dot, and a word for each start; empty where nobody saw the start."""
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self, query: str) -> tuple[Any, ...]:
         # With the query's id: a checkpoint that was removed and made anew is another query's.
-        query = SparkCheckpoint.at(self.query.checkpoint).query()
         return (self.sink_class, self.query, self.sink.key, query)
 
     def coordinator(self, actor: str, columns: tuple[tuple[str, str], ...]) -> QueryCoordinator:
@@ -92,11 +92,12 @@ class SlotMessage(WriterCommitMessage):
     """The ballot of one slot on its way to the commit process.
 
     The plan comes with every vote of an ordinary epoch. The plan of a replay holds the whole former decision,
-    so only slot 0 carries it; Spark always runs a slot 0.
+    so only slot 0 carries it; Spark always runs a slot 0. ``query`` is the query's id as its planner has just read it.
     """
 
     ballot: Ballot
     plan: Plan | None = field(repr=False)
+    query: str
 
 
 class SlotWriter(ArrowWriter):
@@ -109,7 +110,8 @@ class SlotWriter(ArrowWriter):
         """Write one slot. Executor, once an attempt."""
         plan = self._assignment.plan
         ballot = write_slot(self._assignment, iterator)
-        return SlotMessage(ballot, plan if ballot.vote.slot == 0 or plan.decided is None else None)
+        carried = plan if ballot.vote.slot == 0 or plan.decided is None else None
+        return SlotMessage(ballot, carried, self._assignment.query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> NoReturn:  # noqa: N803
         _misplaced("commit", batchId, messages)
@@ -130,7 +132,7 @@ class EpochCommitter(ArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Decide. Once a try; returns when everything decided is visible."""
-        plan, ballots = _collect(messages)
+        plan, query, ballots = _collect(messages)
         if plan is None or plan.epoch != batchId:
             raise ProtocolError(
                 f"Spark asked to commit chk-{batchId}, but the votes belong to "
@@ -139,7 +141,8 @@ class EpochCommitter(ArrowWriter):
             )
         # Spark gives a message for each slot; None for one that has not committed.
         require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))
-        with _committing.use(self._stream.key(), self._coordinator, fits=self._stream.fits) as coordinator:
+        key = self._stream.key(query)
+        with _committing.use(key, self._coordinator, fits=self._stream.fits) as coordinator:
             coordinator.decide(plan, ballots)
         freeze()
 
@@ -148,11 +151,10 @@ class EpochCommitter(ArrowWriter):
 
         Without any vote there is nothing to name: the next run's first sweep takes what is open.
         """
-        plan, ballots = _collect(messages)
+        plan, query, ballots = _collect(messages)
         if plan is not None:
-            with _committing.use(
-                self._stream.key(), self._coordinator, fits=self._stream.fits
-            ) as coordinator:
+            key = self._stream.key(query)
+            with _committing.use(key, self._coordinator, fits=self._stream.fits) as coordinator:
                 coordinator.abort(plan, ballots)
 
     def _coordinator(self) -> QueryCoordinator:
@@ -161,20 +163,21 @@ class EpochCommitter(ArrowWriter):
 
 def plan_epoch(stream: Stream, columns: tuple[tuple[str, str], ...]) -> SlotWriter:
     """Plan the epoch in flight. Planner process, once a try at an epoch."""
-    key = (*stream.key(), columns)
+    checkpoint = SparkCheckpoint.at(stream.query.checkpoint)
+    query, epoch = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
+    key = (*stream.key(query), columns)
     with _planning.use(key, lambda: stream.coordinator("planner", columns), fits=stream.fits) as coordinator:
-        plan = coordinator.plan(
-            coordinator.checkpoint.epoch(), repeats=lambda: repeats.noted(coordinator.checkpoint.files)
-        )
+        plan = coordinator.plan(epoch, repeats=lambda: repeats.noted(coordinator.checkpoint.files))
         assignment = coordinator.assignment(plan, stream.sink.name)
     freeze()
     return SlotWriter(assignment)
 
 
-def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, list[Ballot]]:
+def _collect(messages: Sequence[WriterCommitMessage | None]) -> tuple[Plan | None, str, list[Ballot]]:
+    """Return the plan of the votes, None where none has one, the query's id, and the votes."""
     ours = [message for message in messages if isinstance(message, SlotMessage)]
     plans = (message.plan for message in ours if message.plan is not None)
-    return next(plans, None), [message.ballot for message in ours]
+    return next(plans, None), ours[0].query if ours else "", [message.ballot for message in ours]
 
 
 def _misplaced(method: str, epoch: int, messages: Sequence[object]) -> NoReturn:
