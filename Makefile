@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: size brokers clients stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: size brokers clients matrix stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -56,7 +56,7 @@ test: setup lint types imports docs
 # Also what repeats an acceptance test on another way, or kills each recovery too: half an hour more.
 # Needs strace (Debian, Ubuntu: apt install strace), and /dev/fuse with root or fusermount3 (apt install fuse3); where one is
 # missing, the tests that use it fail and say so.
-test-all: test brokers clients stores
+test-all: test brokers clients matrix stores
 	$(BIN)/pytest -m long
 
 # Code lines of both distributions, words of the docs, and the modules that one epoch enters before its sink.
@@ -80,6 +80,23 @@ clients: setup
 # Campaigns with their checkpoints on S3 and on HDFS, whose servers die, too.
 stores: setup
 	for store in s3 hdfs; do $(BIN)/onceonly verify --checkpoint $$store --crashes 30 || exit 1; done
+
+# Each PySpark that is promised, beside the one in the lock, which runs everything else: both ways under kills, and a
+# checkpoint that comes from the one before. Each has a folder of its own in the cache folder, which goes before the
+# environment; the first time fetches 400 MB for each.
+MATRIX ?= 3.5.9 4.0.5 4.1.4 4.3.0
+matrix: setup
+	cache=$$($(BIN)/python -c 'from onceonly.jars.locked import cache_folder; print(cache_folder())')/pyspark; \
+	before=; \
+	for version in $(MATRIX); do \
+	  folder="$$cache/$$version"; \
+	  [ -e "$$folder/.whole" ] || { rm -rf "$$folder"; \
+	    $(BIN)/pip install --quiet --disable-pip-version-check --target "$$folder" "pyspark==$$version" \
+	      && touch "$$folder/.whole"; } || exit 1; \
+	  ONCEONLY_PYSPARK=$$version ONCEONLY_PYSPARK_BEFORE="$$before" PYTHONPATH="$$folder$${PYTHONPATH:+:$$PYTHONPATH}" \
+	    $(BIN)/pytest tests/acceptance/test_pyspark.py || exit 1; \
+	  before="$$folder"; \
+	done
 
 lint: setup
 	$(BIN)/ruff check

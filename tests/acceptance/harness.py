@@ -108,7 +108,9 @@ class Bench:
         ]
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{JOB.parent}{os.pathsep}{self.folder}",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(JOB.parent), str(self.folder), os.environ.get("PYTHONPATH")))
+            ),
             "ONCEONLY_FAILPOINTS": failpoints,
             "ONCEONLY_FAILPOINTS_DIR": str(fired),
             "ONCEONLY_EVENTS": str(self.events),

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from onceonly.jars.locked import _lock_list
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROOF = tomllib.loads((ROOT / "proof" / "pyproject.toml").read_text())
@@ -133,6 +135,19 @@ def test_the_versions_that_were_run_together_are_the_locked_ones() -> None:
 )
 def test_a_lock_file_names_no_host(file: str) -> None:
     assert "://" not in (ROOT / file).read_text()
+
+
+# ------------------------------------------------------------------------------ versions of PySpark
+def test_the_page_of_versions_tells_of_each_that_is_run_and_each_has_a_connector() -> None:
+    matrix = re.search(r"^MATRIX \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert matrix
+    page = (ROOT / "docs/reference/pyspark.md").read_text()
+    told = re.findall(r"^\| (\d+\.\d+\.\d+) \|", page, re.MULTILINE)
+    assert told == sorted([*matrix[1].split(), LOCKED["pyspark"]])
+    users = set().union(*(jar.used_by for jar in _lock_list()))
+    for version in told:
+        line = version.rpartition(".")[0]
+        assert f"spark-{line}_{'2.12' if line == '3.5' else '2.13'}" in users
 
 
 # -------------------------------------------------------------------------------------- the package
