@@ -117,7 +117,7 @@ class Page:
 
     def _bash(self, code: str) -> subprocess.CompletedProcess[str]:
         python = Path(sys.executable).parent
-        path = f"{self.folder}:{Path(__file__).parent}"
+        path = f"{self.folder}:{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
         return subprocess.run(
             ["bash", "-c", code],
             stdout=subprocess.PIPE,

@@ -199,6 +199,21 @@ class SeveralSinks(Stage):
         assert self.files("even").total() == 40
 
 
+class Batches(Stage):
+    def names(self) -> Names:
+        self.topics("orders-again")
+        self.checks = {"backfill": self.each_day, "other-rows": self.each_day}
+        rows = [("2026-11-01", key, int(value)) for key, value in ROWS]
+        rows += [("2026-11-02", key, int(value)) for key, value in ROWS[:10]]
+        return {"orders": self.spark.createDataFrame(rows, "day string, shop string, amount long")}
+
+    def each_day(self, names: Names) -> None:
+        found = [json.loads(value) for _, value in self.read("orders-again")]
+        assert Counter((row["day"], row["shop"], str(row["amount"])) for row in found) == Counter(
+            [("2026-11-01", *row) for row in ROWS] + [("2026-11-02", *row) for row in ROWS[:10]]
+        )
+
+
 class ReadFiles(Stage):
     def names(self) -> Names:
         onceonly.register(self.spark)
@@ -397,6 +412,7 @@ class Auditor(Stage):
 STAGES: dict[str, type[Stage]] = {
     "README.md": Readme,
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
+    "docs/how-to/batches.md": Batches,
     "docs/how-to/dead-letters.md": DeadLetters,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,

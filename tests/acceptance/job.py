@@ -1,6 +1,7 @@
-"""A streaming job in its own process, to be killed: Kafka → (pass through | shuffle | windows) → one sink or several.
+"""A job in its own process, to be killed: Kafka → (pass through | shuffle | windows) → one sink or several.
 
-Run as a script by ``harness.py``. It ends by itself when everything that was in the topic is processed.
+Run as a script by ``harness.py``. It ends by itself when everything that was in the topic is processed, by a stream or
+by one batch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+BATCH = "backfill"
+"""The id of the batch that the job is where it is no stream."""
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -36,7 +39,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--way", choices=("format", "foreachBatch", "epoch"), default="format")
+    parser.add_argument("--way", choices=("format", "foreachBatch", "epoch", "batch"), default="format")
     parser.add_argument("--sink", choices=("kafka", "files", "sqlite"), default="kafka")
     parser.add_argument("--files", help="the folder of the file sink")
     parser.add_argument("--database", help="the database of the docs' sink")
@@ -166,14 +169,29 @@ def start(spark: SparkSession, args: argparse.Namespace) -> StreamingQuery:
     return writer.format(f"onceonly.{args.sink}").options(**sink).start()
 
 
-def main() -> None:
-    args = options()
-    spark = session(args)
+def backfill(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Write all that is in the topic now, as one batch."""
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", args.servers)
+    found = source.option("subscribe", args.source).load().selectExpr(*(args.column or ("key", "value")))
+    sink = {**options_of(args.sink, args), "checkpointLocation": args.checkpoint, "onceonly.job": BATCH}
+    found.write.format(f"onceonly.{args.sink}").options(**sink).mode("append").save()
+
+
+def run(spark: SparkSession, args: argparse.Namespace) -> None:
+    if args.way == "batch":
+        backfill(spark, args)
+        return
     restart = (
         onceonly.FixedDelay(attempts=args.restart, delay_s=0.1) if args.restart else onceonly.NoRestart()
     )
+    onceonly.supervise(lambda: start(spark, args), restart=restart)
+
+
+def main() -> None:
+    args = options()
+    spark = session(args)
     try:
-        onceonly.supervise(lambda: start(spark, args), restart=restart)
+        run(spark, args)
     except onceonly.OnceonlyError as error:
         sys.stderr.write(f"job: {error}\n")
         Path(args.checkpoint + ".error").write_text(str(error), encoding="utf-8")

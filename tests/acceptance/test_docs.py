@@ -52,7 +52,7 @@ def reader(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> It
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", str(HERE / "docs_runner.py"), str(theirs), kafka.bootstrap_servers],
             stdin=subprocess.PIPE, stdout=out, stderr=out, pass_fds=[theirs], text=True, cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
         )  # fmt: skip
     os.close(theirs)
     with os.fdopen(ours, encoding="utf-8") as answers, process:

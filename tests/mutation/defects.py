@@ -42,6 +42,7 @@ STARTING: Final = "tests/unit/test_spark_starting.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
 RUNNING: Final = "tests/unit/test_spark_running.py::"
+BATCHES: Final = "tests/unit/test_spark_batch.py::"
 SLOT: Final = "tests/unit/test_runtime_slot.py::"
 OUTCOMES: Final = "tests/unit/test_kafka_outcomes.py::"
 CAUSES: Final = "tests/unit/test_kafka_causes.py::"
@@ -539,6 +540,24 @@ DEFECTS: Final = (
         ),
     ),
     Defect(
+        name="batches-of-one-id-are-one-query",
+        group=SWEEP,
+        what="Batches of one id in two folders have the same query's id, and abort each other's transactions",
+        file="checkpoint/batches.py",
+        before="{secrets.token_hex(6)}",
+        after="{0:012x}",
+        tests=(BATCHES + "test_each_id_has_a_log_of_its_own_and_each_folder_another_query",),
+    ),
+    Defect(
+        name="runs-of-a-batch-are-one-run",
+        group=SWEEP,
+        what="Two runs of a batch have one id, so that what the older one lists may be the newer one's",
+        file="spark/batch.py",
+        before="field(default_factory=lambda: uuid.uuid4().hex)",
+        after='"a program"',
+        tests=(BATCHES + "test_one_that_has_run_a_batch_may_run_it_again_after_others",),
+    ),
+    Defect(
         name="failed-and-not-looked-whose-query-it-is",
         group=SWEEP,
         what="A supervised query that another application has taken over is started again, as if it had only failed",
@@ -566,6 +585,16 @@ DEFECTS: Final = (
         before="        require_all_slots(plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))\n",
         after="",
         tests=("tests/unit/test_spark_writer.py::test_an_epoch_that_lacks_a_slots_vote_is_not_decided",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="batch-without-a-slots-vote",
+        group=DECISION,
+        what="A batch is decided by the votes that came, though a slot's is missing: its rows are lost",
+        file="spark/batch.py",
+        before="        require_all_slots(self._plan, [ballot.vote.slot for ballot in ballots], slots=len(messages))\n",
+        after="",
+        tests=(BATCHES + "test_a_run_that_is_given_up_leaves_nothing_open",),
         says="DID NOT RAISE",
     ),
     Defect(
@@ -700,6 +729,26 @@ DEFECTS: Final = (
         tests=(
             "tests/unit/test_runtime_repeats.py::test_other_rows_stop_a_strict_drain_and_are_told_of_in_another",
         ),
+    ),
+    Defect(
+        name="batch-of-other-rows-found-done",
+        group=RECOVERY,
+        what="A batch with other rows under an id that is done ends well, and its rows are nowhere",
+        file="settings/query.py",
+        before="        replay=Replay.STOP if query.replay is Replay.AUTO else query.replay,\n",
+        after="        replay=query.replay,\n",
+        tests=(BATCHES + "test_other_rows_under_an_id_that_is_done_are_refused_by_name",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="batch-found-done-in-another-target",
+        group=RECOVERY,
+        what="A batch that is done and is run with another target ends well, and that target has none of its rows",
+        file="spark/batch.py",
+        before="            _require_same_target(batch, plan)\n",
+        after="",
+        tests=(BATCHES + "test_an_id_that_is_done_is_not_taken_for_done_in_another_target",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="start-of-a-range-unchecked",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.s3_double import BUCKET, Fault, S3Double, serve
 
+from onceonly.checkpoint.batches import BatchCheckpoint
 from onceonly.coordinator.query import QueryCoordinator
 from onceonly.errors import CheckpointChangedError, ConfigurationError, SupersededError
 from onceonly.log.opening import look
@@ -118,3 +119,22 @@ def test_a_login_that_expires_between_plan_and_decision_stops_it_and_the_next_st
     assert look(CHECKPOINT)[0].receipt(0) is None
     run(started("other"), spark, 0)
     assert look(CHECKPOINT)[0].receipt(0) is not None
+
+
+def test_the_log_of_a_batch_may_be_there_too(double: S3Double) -> None:
+    remember(MemorySink)
+    location = f"{CHECKPOINT}/2026-11-01"
+    for run_of, mode in (("a", Mode.RUN), ("b", Mode.DRAIN), ("a", Mode.DRAIN)):
+        checkpoint = BatchCheckpoint.at(location, "2026-11-01", (("id", "bigint"),))
+        checkpoint.begin()
+        settings = QuerySettings(checkpoint=location)
+        made = QueryCoordinator(
+            settings, actor="driver", application=f"{run_of}{mode}", checkpoint=checkpoint
+        )
+        made.enlist(SinkSettings(name="memory"), MemorySink, ())
+        plan = made.plan(0, run=run_of)
+        assert plan.mode is mode
+        made.decide(plan, [])
+        assert checkpoint.committed() == {0}
+    with pytest.raises(ConfigurationError, match="is the log of another query"):
+        BatchCheckpoint.at(f"{location}/x", "x").begin()

@@ -19,6 +19,7 @@ from onceonly.settings.query import (
     _QUERY,
     _SINK,
     CHECKPOINT,
+    JOB,
     QuerySettings,
     SinkSettings,
     parse,
@@ -98,7 +99,7 @@ def test_an_epoch_may_take_as_long_as_it_takes_unless_its_user_says_otherwise() 
 def test_every_option_of_a_query_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "query-options.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w[\w.]*)`", page, re.MULTILINE)
-    known = {CHECKPOINT, *_QUERY, *_SINK, behind.OPTION}
+    known = {CHECKPOINT, JOB, *_QUERY, *_SINK, behind.OPTION}
     assert {row.lower() for row in rows} == known
 
 

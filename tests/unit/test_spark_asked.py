@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, ReplayMismatchError, SetupError
 from onceonly.settings.registry import BUILT_IN
 from onceonly.sinks.files.options import DECLARED
 from onceonly.spark import asked
-from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by, wrap
+from onceonly.spark.asked import PARTITION_BY, _told, take_partition_by, wrap, wrap_batch
 
 
 def test_columns_of_partition_by_are_told_to_our_formats_only() -> None:
@@ -115,3 +115,66 @@ def test_files_in_complete_mode_are_refused_before_the_query_starts() -> None:
     assert writer().outputMode("update").foreachBatch(function).start() == {"path": None, "queryName": None}
     kafka = SimpleNamespace(sink_class=BUILT_IN["kafka"])
     assert writer().outputMode("complete").foreachBatch(kafka).start() == {"path": None, "queryName": None}
+
+
+class BatchWriter:
+    """PySpark's batch writer, as far as it is wrapped."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.columns: tuple[object, ...] = ()
+        self.saved: dict[str, object] = {}
+        self._error = error
+
+    def format(self, source: str) -> BatchWriter:
+        return self
+
+    def partitionBy(self, *columns: object) -> BatchWriter:  # noqa: N802  PySpark's name
+        self.columns = columns
+        return self
+
+    def save(self, path: str | None = None, mode: str | None = None, **options: object) -> None:
+        self.saved = {"path": path, "mode": mode, "columns": self.columns, **options}
+        if self._error is not None:
+            raise self._error
+
+
+def test_save_hands_over_partition_columns_which_spark_would_refuse() -> None:
+    for _ in range(2):
+        wrap_batch(BatchWriter)
+    ours = BatchWriter().partitionBy("day").format("onceonly.files")
+    ours.save("/x", mode="append", header="true")
+    plain = {"path": "/x", "mode": "append"}
+    assert ours.saved == {**plain, "columns": (), "header": "true", PARTITION_BY: "`day`"}
+    ours = BatchWriter()
+    ours.save("/x", format="onceonly.files", mode="append", partitionBy=["day", "hour"])
+    assert ours.saved == {**plain, "columns": (), PARTITION_BY: "`day`,`hour`"}
+    theirs = BatchWriter().format("parquet").partitionBy("day")
+    theirs.save("/x", mode="append")
+    assert theirs.saved == {**plain, "columns": ("day",)}
+
+
+def test_an_error_of_a_batch_comes_out_of_save_by_its_type_and_another_as_it_is() -> None:
+    wrap_batch(BatchWriter)
+    told = RuntimeError(
+        f"Job aborted: Traceback: {ReplayMismatchError('other rows', next_step='see')}\n at Foo.java"
+    )
+    with pytest.raises(ReplayMismatchError, match="other rows") as caught:
+        BatchWriter(told).format("onceonly.files").save()
+    assert caught.value.next_step == "see"
+    assert caught.value.__suppress_context__, "no stack trace for what is explained"
+    for error, source in ((RuntimeError("disk full"), "onceonly.files"), (told, "parquet")):
+        with pytest.raises(RuntimeError) as other:
+            BatchWriter(error).format(source).save()
+        assert other.value is error
+
+
+def test_a_batch_is_refused_by_name_where_pyspark_has_no_writer_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrap_batch(BatchWriter)
+    monkeypatch.setattr(asked, "has_formats", lambda: False)
+    ours = BatchWriter().format("onceonly.files")
+    with pytest.raises(SetupError, match="a batch cannot be written"):
+        ours.save("/x")
+    assert ours.saved == {}
+    BatchWriter().format("parquet").save("/x")

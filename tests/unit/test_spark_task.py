@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,3 +77,14 @@ def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(
 
     vote = task.write_slot(assignment(tmp_path, identity_token(str(tmp_path))), []).vote
     assert (vote.slot, vote.attempt, vote.epoch, vote.rows) == (3, "17", 5, 0)
+
+
+def test_a_task_of_a_batch_is_told_no_epoch_and_whatever_query_it_runs_beside_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_log(str(tmp_path), query="q", create=True)
+    made = replace(assignment(tmp_path, identity_token(str(tmp_path))), streams=False, run="mine")
+    for epoch, query in (("", ""), ("17", "another")):
+        context = Context(epoch, query)
+        monkeypatch.setattr("pyspark.TaskContext.get", lambda context=context: context)
+        assert task.write_slot(made, []).vote.run == "mine"

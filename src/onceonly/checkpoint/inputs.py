@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, offsets
 from onceonly.checkpoint.files import FolderFiles
-from onceonly.checkpoint.reading import no_barrier
 from onceonly.checkpoint.syncing import CheckpointSync
 from onceonly.errors import LogError, UnavailableError
 from onceonly.model import InputFile, Inputs
@@ -242,3 +241,11 @@ def _log_offset(end: str) -> int | None:
 def _is_of(line: str, number: int) -> bool:
     """Say whether an entry is of one list. Compacted ones can have millions of lines, so they are not parsed."""
     return line.endswith(f'"batchId":{number}}}')
+
+
+def no_barrier(files: CheckpointFiles, epoch: int) -> LogError:
+    """Make the error for an epoch in flight whose offsets are not there."""
+    return LogError(
+        f"the barrier of chk-{epoch} is missing: {files.where(f'offsets/{epoch}')}",
+        next_step="put this file back from a backup of this checkpoint; Spark itself cannot replay without it",
+    )

@@ -10,10 +10,10 @@ from onceonly.errors import LogError, OnceonlyError
 from onceonly.model import Passed
 
 if TYPE_CHECKING:
-    from onceonly.checkpoint.reading import SparkCheckpoint
+    from onceonly.checkpoint.reading import QueryCheckpoint
 
 
-def passed(checkpoint: SparkCheckpoint, epoch: int, *, taken: bool) -> Passed | None:
+def passed(checkpoint: QueryCheckpoint, epoch: int, *, taken: bool) -> Passed | None:
     """Say what Spark has noted of an epoch; None where it has not. Planner process or driver, any number of times.
 
     ``taken`` says that the user takes over what was not decided here. An epoch before one that Spark has noted is
@@ -32,7 +32,7 @@ def passed(checkpoint: SparkCheckpoint, epoch: int, *, taken: bool) -> Passed | 
     )
 
 
-def _is_unchanged(checkpoint: SparkCheckpoint, epoch: int) -> bool:
+def _is_unchanged(checkpoint: QueryCheckpoint, epoch: int) -> bool:
     """Say whether an epoch cannot have had rows.
 
     Nothing new came in since the epoch before. A query with state may all the same have given rows, by a watermark or
@@ -47,7 +47,7 @@ def _is_unchanged(checkpoint: SparkCheckpoint, epoch: int) -> bool:
     return clocks is not None and clocks == _clocks(checkpoint, epoch - 1)
 
 
-def _barrier(checkpoint: SparkCheckpoint, epoch: int) -> tuple[str, ...]:
+def _barrier(checkpoint: QueryCheckpoint, epoch: int) -> tuple[str, ...]:
     try:
         return checkpoint.barrier(epoch) if epoch >= 0 else ()
     except LogError:
@@ -61,7 +61,7 @@ def _parsed(line: str) -> object:
         return line
 
 
-def _clocks(checkpoint: SparkCheckpoint, epoch: int) -> tuple[object, object] | None:
+def _clocks(checkpoint: QueryCheckpoint, epoch: int) -> tuple[object, object] | None:
     """Read watermark and time of an epoch from the second line of its offsets, None where they are not told."""
     try:
         told = json.loads((checkpoint.files.text(f"offsets/{epoch}") or "").split("\n")[1])

@@ -1,20 +1,51 @@
-"""Reading Spark's own checkpoint: which epoch is in flight, where its barrier lies, whose query it is.
+"""Reading a checkpoint: which epoch is in flight, where its barrier lies, whose query it is.
 
-Only reads, and only what Spark has kept stable since 2.x: ``metadata``, ``offsets/N``, ``commits/N``.
+Of Spark's own: only reads, and only what Spark has kept stable since 2.x: ``metadata``, ``offsets/N``, ``commits/N``.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onceonly import offsets
 from onceonly.checkpoint.files import files_of
+from onceonly.checkpoint.inputs import SparkInputs, no_barrier
 from onceonly.errors import ConfigurationError, LogError
 
 if TYPE_CHECKING:
     from onceonly.checkpoint.files import CheckpointFiles
+    from onceonly.ports import InputFiles
+
+
+class QueryCheckpoint(Protocol):
+    """The folder that holds a query's log, and what it says of the query. Driver's processes; every call reads anew."""
+
+    @property
+    def files(self) -> CheckpointFiles:
+        """The files in the folder."""
+        ...
+
+    def query(self) -> str:
+        """Return the query's id."""
+        ...
+
+    def epoch(self) -> int:
+        """Return the epoch in flight."""
+        ...
+
+    def barrier(self, epoch: int) -> tuple[str, ...]:
+        """Return what an epoch reads, a text a source; empty where nobody can say."""
+        ...
+
+    def committed(self) -> frozenset[int]:
+        """Return the epochs that are noted as complete."""
+        ...
+
+    def inputs(self) -> InputFiles | None:
+        """Return the files of Spark's that say what an epoch reads; None where there are none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +97,6 @@ class SparkCheckpoint:
         """Return the epochs that Spark has noted as complete; it keeps about the last hundred."""
         return frozenset(self.files.numbers("commits"))
 
-
-def no_barrier(files: CheckpointFiles, epoch: int) -> LogError:
-    """Make the error for an epoch in flight whose offsets are not there."""
-    return LogError(
-        f"the barrier of chk-{epoch} is missing: {files.where(f'offsets/{epoch}')}",
-        next_step="put this file back from a backup of this checkpoint; Spark itself cannot replay without it",
-    )
+    def inputs(self) -> InputFiles:
+        """Return the files that say what an epoch reads."""
+        return SparkInputs(self.files)

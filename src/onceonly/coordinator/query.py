@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import events
-from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
@@ -30,6 +29,7 @@ from onceonly.stores.opened import told
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.executor.slot import Ballot
     from onceonly.model import Passed, Plan, Span, Vote
     from onceonly.settings.query import QuerySettings, SinkSettings
@@ -46,7 +46,7 @@ class Assignment:
     It holds the sink's options, secrets included, because executors need them; it never shows them.
     ``token`` is the log's identity as the driver sees it: an executor that sees another one does not share
     the checkpoint. ``letters`` is the class of the sink that takes dead letters, None where a refused row stops.
-    ``run`` is empty where only the tasks know it.
+    ``run`` is empty where only the tasks know it. ``streams`` says that Spark tells the tasks query and epoch.
     """
 
     plan: Plan
@@ -59,6 +59,7 @@ class Assignment:
     run: str = ""
     hadoop: Hadoop = field(default_factory=told)
     """How the checkpoint's store is reached."""
+    streams: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class _Member:
 class QueryCoordinator:
     """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process.
 
-    ``span`` asks Spark what a query reads by its own memory, None where nobody can.
+    ``span`` asks Spark what a query reads by its own memory, None where nobody can; ``checkpoint`` is another one than
+    Spark keeps where the settings say.
     """
 
     def __init__(
@@ -82,10 +84,11 @@ class QueryCoordinator:
         application: str,
         start: str = "",
         span: Callable[[str], Span | None] | None = None,
+        checkpoint: QueryCheckpoint | None = None,
     ) -> None:
         self.settings = settings
         self.start = start
-        self.checkpoint = SparkCheckpoint.at(settings.checkpoint)
+        self.checkpoint = checkpoint or SparkCheckpoint.at(settings.checkpoint)
         self.query = self.checkpoint.query()
         self._actor = actor
         self._members: dict[str, _Member] = {}
@@ -99,6 +102,8 @@ class QueryCoordinator:
             aside=True,
             before_made=lambda: self._adopt(self.checkpoint.epoch()),
         )
+        inputs = self.checkpoint.inputs()
+        self._streams = inputs is not None
         self._coordinator = Coordinator(
             log=self._log,
             actor=actor,
@@ -106,7 +111,7 @@ class QueryCoordinator:
             commit_timeout_s=settings.commit_timeout_s,
             call_timeout_s=settings.call_timeout_s,
             epoch_timeout_s=settings.epoch_timeout_s,
-            inputs=SparkInputs(self.checkpoint.files),
+            inputs=inputs,
             span=None if span is None else partial(span, self.query),
         )
 
@@ -169,6 +174,7 @@ class QueryCoordinator:
             plan = self._coordinator.plan(
                 epoch,
                 sinks=None if sinks is None else self._with_letters(sinks),
+                barrier=None if self._streams else self.checkpoint.barrier(epoch),
                 run=run,
                 continues=last.id if last is not None and goes_on else None,
                 passed=partial(self._passed, since=epoch if since is None else since),
@@ -191,6 +197,7 @@ class QueryCoordinator:
             token=self._log.token,
             letters=self._members[letters_name(name)].sink_class if member.settings.letters else None,
             run=run,
+            streams=self._streams,
         )
 
     def require_few_letters(self, plan: Plan, ballots: Collection[Ballot]) -> None:

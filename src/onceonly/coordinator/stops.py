@@ -90,7 +90,7 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     ),
     StopReason.REPLAY: (
         errors.ReplayMismatchError,
-        "A decided epoch was replayed with other rows, though the plan promises the same; its output stands.",
+        "A decided epoch was replayed with other rows, where the same are promised or asked for; its output stands.",
         (
             "See what became of the input (files gone or rewritten, a topic made anew, another code). To go on "
             "without them, start once with onceonly.replay=tell: the epoch's output stays as it was decided."

@@ -65,6 +65,20 @@ def open_log(
     return log
 
 
+def begin_log(checkpoint: str, *, query: str) -> str:
+    """Return the id of the query whose log a folder holds; where there is none, make that of ``query``.
+
+    Planner process, for a query whose id nobody else keeps; idempotent. Of two that make it at once, both get the id of
+    the first. Raises as ``open_log``.
+    """
+    store = log_store(checkpoint)
+    found, held = _look(store)
+    if found is None:
+        store.prepare(files.FOLDERS)
+        found = _missing(store, held, query=query, address=identity.address(checkpoint), create=True)
+    return found.query
+
+
 def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
     """Open a log for tools: nothing is made, tried or cleared away, and a move is for the caller to see.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import background
+from onceonly.checkpoint.batches import BatchCheckpoint, job_of
 from onceonly.checkpoint.files import files_of
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import CheckpointMovedError, ConfigurationError, LogError, OnceonlyError
@@ -20,6 +21,7 @@ from onceonly.stores.opened import address_of, folder_of, open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.log import FileDecisionLog
     from onceonly.stores.address import Address
     from onceonly.stores.port import RewritableStore
@@ -50,7 +52,14 @@ class Checkpoint:
     home: str
     log: FileDecisionLog
     store: RewritableStore
-    spark: SparkCheckpoint
+    told: QueryCheckpoint
+    """What is known of the query beside its log: of a stream, by Spark."""
+
+    @property
+    def epochs(self) -> range:
+        """The epochs that the log knows. After its one epoch a batch has but claims, of runs that found it done."""
+        known = self.log.epochs()
+        return known if job_of(self.query) is None else known[:1]
 
     @property
     def address(self) -> str:
@@ -59,7 +68,7 @@ class Checkpoint:
     @property
     def folder(self) -> Path | None:
         """The folder of a checkpoint in a file system, None elsewhere."""
-        return self.spark.files.folder
+        return self.told.files.folder
 
     @property
     def moved(self) -> CheckpointMovedError | None:
@@ -127,9 +136,12 @@ def open_checkpoint(location: str | Path) -> Checkpoint:
     # A plain path means another place where Hadoop's default file system is another one.
     path, full = place.shown, place.location
     log, found = look(full)
-    spark = SparkCheckpoint(path, files_of(full))
+    job = job_of(found.query)
+    told: QueryCheckpoint = (
+        SparkCheckpoint(path, files_of(full)) if job is None else BatchCheckpoint.at(full, job)
+    )
     try:
-        owner = spark.query()
+        owner = told.query()
     except ConfigurationError:
         owner = found.query  # Spark's file is gone; the log still tells what was decided
     if owner != found.query:
@@ -144,7 +156,7 @@ def open_checkpoint(location: str | Path) -> Checkpoint:
         home=found.address,
         log=log,
         store=log_store(full),
-        spark=spark,
+        told=told,
     )
 
 

@@ -70,7 +70,7 @@ class Transaction:
 
 def count(checkpoint: Checkpoint) -> int:
     """Count the epochs that the log knows, and the one in flight."""
-    epochs, newest = checkpoint.log.epochs(), _barrier(checkpoint)
+    epochs, newest = checkpoint.epochs, _barrier(checkpoint)
     return len(epochs) + (newest is not None and newest not in epochs)
 
 
@@ -81,7 +81,7 @@ def rows(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> list[Ro
 
 def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterator[Row]:
     noted = _noted_to(checkpoint)
-    known = checkpoint.log.epochs()
+    known = checkpoint.epochs
     newest = _barrier(checkpoint)
     shown = 0
     if newest is not None and newest not in known:
@@ -132,7 +132,7 @@ def _sizes(checkpoint: Checkpoint) -> Sizes | None:
 
 def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
     """Return everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
-    known, newest = checkpoint.log.epochs(), _barrier(checkpoint)
+    known, newest = checkpoint.epochs, _barrier(checkpoint)
     if epoch not in known and epoch != newest:
         span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
         raise ConfigurationError(f"{checkpoint.path} has no chk-{epoch}", next_step=f"name another: {span}")
@@ -170,7 +170,7 @@ def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
 def transactions(checkpoint: Checkpoint, *, everything: bool) -> list[Transaction]:
     """Return the transactions that are not known to be committed; with ``everything``, all that have details."""
     found: list[Transaction] = []
-    known = checkpoint.log.epochs()
+    known = checkpoint.epochs
     # A log goes on only when an epoch is settled: what is older than a settled one has nothing pending.
     for read in _read(checkpoint, known[::-1] if everything else known[::-1][:2]):
         if not read.chain or (read.receipt is not None and not everything):
@@ -209,7 +209,7 @@ def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> t
         if link.barrier:
             return link.barrier
     try:
-        return checkpoint.spark.barrier(epoch)
+        return checkpoint.told.barrier(epoch)
     except (OnceonlyError, OSError, UnicodeDecodeError):
         return ()
 
@@ -217,7 +217,7 @@ def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> t
 def _barrier(checkpoint: Checkpoint) -> int | None:
     """Return the newest epoch that Spark has set a barrier for."""
     try:
-        return checkpoint.spark.epoch()
+        return checkpoint.told.epoch()
     except (OnceonlyError, OSError):
         return None
 
@@ -225,6 +225,6 @@ def _barrier(checkpoint: Checkpoint) -> int | None:
 def _noted_to(checkpoint: Checkpoint) -> int:
     """Return the newest epoch that Spark has noted; it keeps the last hundred or so of them."""
     try:
-        return max(checkpoint.spark.committed(), default=-1)
+        return max(checkpoint.told.committed(), default=-1)
     except (OnceonlyError, OSError):
         return -1

@@ -125,7 +125,7 @@ def _plan(checkpoint: Checkpoint, made: Mapping[str, Participant], timeout_s: fl
             sinks=sinks.decided_by(checkpoint, epoch),
             barrier=barrier,
             # What may be taken over is for the query's user to say, by onceonly.adopt.
-            passed=partial(passed, checkpoint.spark, taken=False),
+            passed=partial(passed, checkpoint.told, taken=False),
         )
     except OnceonlyError as error:
         result.error = error
@@ -145,14 +145,14 @@ def _in_flight(checkpoint: Checkpoint) -> tuple[int, tuple[str, ...]]:
     """
     decided = [link.epoch for link in sinks.links(checkpoint) if link.kind is LinkKind.COMMIT]
     try:
-        epoch = checkpoint.spark.epoch()
+        epoch = checkpoint.told.epoch()
     except LogError:
         if not decided:
             raise
         epoch = -1
     if decided and decided[0] > epoch:
         return decided[0], ()
-    return epoch, checkpoint.spark.barrier(epoch)
+    return epoch, checkpoint.told.barrier(epoch)
 
 
 def _note(result: Result, step: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from onceonly.errors import ConfigurationError
@@ -30,6 +30,8 @@ EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 CALL_TIMEOUT = "onceonly.call.timeout"
 REPLAY = "onceonly.replay"
 _QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY)
+JOB = "onceonly.job"
+"""The id of a batch. A stream has none: it is known by its checkpoint."""
 REFUSED = "onceonly.refused"
 LETTERS_FORMAT = "onceonly.deadletter.format"
 LETTERS_LIMIT = "onceonly.deadletter.limit"
@@ -43,6 +45,8 @@ _LIMIT_S_MIN = 0.001
 _LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of them
 # The name becomes a part of transactional ids, group names and file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+# It names a folder, and stands in the names of others and in transactional ids, where some of these are escaped.
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+:-]{0,63}")
 
 
 class Replay(enum.StrEnum):
@@ -141,6 +145,11 @@ def parse(
     ``ConfigurationError`` that names the wrong option and, where there is one, the nearest known.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
+    if JOB in given:
+        raise ConfigurationError(
+            f"the option {JOB!r} is the id of a batch, and this is a stream, which its checkpoint tells from others",
+            next_step="leave it out, or write a batch with df.write",
+        )
     known = (*_QUERY, *_SINK, *(name.lower() for name in claimed))
     for name in given:
         if name.startswith(PREFIX) and name not in known and not name.startswith(LETTERS_OPTION):
@@ -173,6 +182,42 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         call_timeout_s=_number(CALL_TIMEOUT, given.get(CALL_TIMEOUT, "300"), minimum=0.001),
         epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=_LIMIT_S_MIN),
         replay=replay_of(given.get(REPLAY, Replay.AUTO.value)),
+    )
+
+
+def job_id(text: str | None) -> str:
+    """See that a batch has an id that can be the name of a folder. Pure."""
+    if text is not None and _JOB_ID.fullmatch(text):
+        return text
+    what = f"the option {JOB!r} cannot be {text!r}" if text else f"the option {JOB!r} is missing"
+    raise ConfigurationError(
+        f"{what}: it is the id by which a batch that is run again finds what was decided",
+        next_step="name what the batch writes, as in .option('onceonly.job', '2026-11-01'): up to 64 letters, digits "
+        "or ._=@+:-, beginning with a letter or digit",
+    )
+
+
+def batch_query(settings: Settings, job: str) -> QuerySettings:
+    """Return the runtime's own options of a batch, whose log is in the folder of its id. Pure.
+
+    Nobody can say what the plan of a batch promises, so that other rows are refused unless the user says otherwise.
+    """
+    if settings.query is None:
+        raise ConfigurationError(
+            "the option 'checkpointLocation' is missing: the decision of a batch is kept below it",
+            next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
+        )
+    for name in (ADOPT, HISTORY):
+        if name in settings.of_query:
+            raise ConfigurationError(
+                f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
+                next_step="leave it out",
+            )
+    query = settings.query
+    return replace(
+        query,
+        checkpoint=f"{query.checkpoint.rstrip('/')}/{job}",
+        replay=Replay.STOP if query.replay is Replay.AUTO else query.replay,
     )
 
 

@@ -1,10 +1,13 @@
-"""What a streaming query was asked for, and Spark does not tell a Python data source: ``partitionBy``, ``clusterBy``.
+"""What a write was asked for, and Spark does not tell a Python data source: ``partitionBy``, ``clusterBy``.
 
 Spark hands a Python data source its options and no more, so a query that says ``writeStream.partitionBy("day")``
-would be written without partitions, and nobody told. ``install`` makes the Python methods remember their arguments,
-and ``start`` give it to formats of onceonly as an option; formats of others get what they always got. It is not seen
-where the query is started from Scala or Java, or its writer was partitioned before ``onceonly.register``.
+would be written without partitions, and nobody told; a batch that says so is refused in words about tables. ``install``
+makes the Python methods remember their arguments, and ``start`` and ``save`` give it to formats of onceonly as an
+option; formats of others get what they always got. It is not seen where the query is started from Scala or Java, or its
+writer was partitioned before ``onceonly.register``.
 Where a format's word is written by ``foreachBatch``, the output modes are those of the format.
+
+The errors of a batch come out of ``save`` as they are: there is no supervisor to find them in Spark's.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import ConfigurationError
+import pyspark
+
+from onceonly.errors import ConfigurationError, SetupError, find_error
 from onceonly.settings.query import PREFIX
 from onceonly.settings.registry import APPEND_COMPLETE, BUILT_IN
 from onceonly.spark.versions import has_formats
@@ -29,14 +34,16 @@ _LAYOUT = ("partitionBy", "clusterBy")
 
 
 def install() -> None:
-    """Let this process's ``DataStreamWriter`` remember. Driver; any number of times."""
+    """Let this process's ``DataStreamWriter`` and ``DataFrameWriter`` remember. Driver; any number of times."""
+    from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     wrap(DataStreamWriter)
+    wrap_batch(DataFrameWriter)
 
 
 def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None:  # noqa: ANN401  a class of PySpark's
-    """Wrap the methods of a writer's class. Idempotent. ``more`` gives further options of each start by our formats."""
+    """Wrap the methods of a stream writer's class. Idempotent. ``more`` gives further options to our formats."""
     if hasattr(writer.start, _ASKED):
         return
     # Spark takes neither together with foreachBatch, which stands in for a format where PySpark has no writer for it.
@@ -48,6 +55,16 @@ def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None: 
             real = getattr(writer, name)
             setattr(writer, name, _remembering(name, _nothing(real) if name in later else real))
     writer.start = _telling(writer.start, later, more)
+
+
+def wrap_batch(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
+    """Wrap the methods of a batch writer's class. Idempotent."""
+    if hasattr(writer.save, _ASKED):
+        return
+    writer.save = _saving(writer.save, writer.partitionBy)
+    for name in ("format", *_LAYOUT):
+        if hasattr(writer, name):
+            setattr(writer, name, _remembering(name, getattr(writer, name)))
 
 
 def take_partition_by(
@@ -158,6 +175,43 @@ def _telling(
 
     setattr(start, _ASKED, True)
     return start
+
+
+def _saving(real: Callable[..., Any], partition_by: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(real)
+    def save(
+        self: Any,  # noqa: ANN401
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  Spark's name
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        if format is not None:
+            self.format(format)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        said = self.__dict__.get(_ASKED, {})
+        is_ours = _format(said).startswith(PREFIX)
+        if is_ours and not has_formats():
+            raise SetupError(
+                f"PySpark {pyspark.__version__} has no writer for formats of Python, so a batch cannot be written by "
+                f"{_format(said)}",
+                next_step="use PySpark 4.0 or newer; streams are written with this one, too",
+            )
+        told = _told(said)
+        if told:
+            partition_by(self)  # of no column: Spark compares them with those of a table, and there is none
+        try:
+            real(self, path, mode=mode, **options, **told)
+        except Exception as error:
+            known = find_error(error) if is_ours else None
+            if known is None:
+                raise
+            raise known from None
+
+    setattr(save, _ASKED, True)
+    return save
 
 
 def _told(asked: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:

@@ -48,9 +48,11 @@ def hadoop_of(spark: SparkSession) -> Hadoop:
 
 @functools.cache
 def install() -> None:
-    """Let the client's ``DataStreamWriter`` tell our formats what Spark does not. Client; idempotent."""
+    """Let the client's writers tell our formats what Spark does not. Client; idempotent."""
+    from pyspark.sql.connect.readwriter import DataFrameWriter
     from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
+    asked.wrap_batch(DataFrameWriter)
     # Nobody answers at the empty address before the dot: the server has no Python of ours that knows its JVM.
     asked.wrap(DataStreamWriter, more=lambda: {START: f".{uuid.uuid4().hex}"})
 

@@ -1,6 +1,6 @@
 """The data source class that Spark sees for a sink.
 
-Spark makes an instance in the planner for each write, and sends a pickled instance to the commit process:
+Spark makes an instance in the planner for each write. Of a stream it sends a pickled instance to the commit process:
 whether an instance has travelled tells which of the two it is asked in.
 """
 
@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
+from onceonly.checkpoint.batches import BatchCheckpoint
 from onceonly.errors import ConfigurationError
-from onceonly.settings.query import PREFIX, START, no_checkpoint, with_checkpoint
+from onceonly.settings.query import (
+    JOB,
+    PREFIX,
+    START,
+    SinkSettings,
+    batch_query,
+    job_id,
+    no_checkpoint,
+    with_checkpoint,
+)
 from onceonly.settings.registry import SinkClass, find, load, settings_of
 from onceonly.spark.asked import require_mode, take_partition_by
+from onceonly.spark.batch import Batch, BatchWriter, plan_batch
 from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
@@ -56,21 +67,40 @@ class SinkFormat(DataSource):
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
-        letters = settings.sink.letters
-        taker = None if letters is None else find(letters.format, self.others)[1]
+        taker = self._taker(settings.sink)
         stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
-        columns = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+        columns = _columns(schema)
         if self._travelled:
             return EpochCommitter(stream, columns)
         if overwrite:
             require_mode(self.sink_name, "complete")
         return plan_epoch(stream, columns)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
-        raise ConfigurationError(
-            f"{self.name()} writes streams only; a batch has no epochs to be exact about",
-            next_step="use df.writeStream, or Spark's own format for df.write",
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001
+        """Plan a batch. Planner process, once a run."""
+        tell(self.hadoop)
+        if overwrite:
+            raise ConfigurationError(
+                f"{self.name()} adds its rows to the target and replaces nothing, as mode overwrite asks",
+                next_step="write with .mode('append')",
+            )
+        options = take_partition_by(self.options, load(self.sink_class).declared, who=self.name())
+        job = job_id(options.pop(JOB, None))
+        settings = settings_of(options, self.sink_name, self.sink_class)
+        query, columns = batch_query(settings, job), _columns(schema)
+        batch = Batch(
+            checkpoint=BatchCheckpoint.at(query.checkpoint, job, columns),
+            query=query,
+            sink=settings.sink,
+            sink_class=self.sink_class,
+            columns=columns,
+            letters=self._taker(settings.sink),
         )
+        return plan_batch(batch)
+
+    def _taker(self, settings: SinkSettings) -> SinkClass | None:
+        """Return the class of the sink that takes the dead letters; None where nothing does."""
+        return None if settings.letters is None else find(settings.letters.format, self.others)[1]
 
     def schema(self) -> NoReturn:
         self._refuse_reading()
@@ -87,6 +117,10 @@ class SinkFormat(DataSource):
             next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
             "files with onceonly.files.read",
         )
+
+
+def _columns(schema: StructType) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
 
 
 def make_format(

@@ -36,7 +36,7 @@ def register(spark: SparkSession, *sink_classes: object) -> None:
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
     program itself. What Spark reports of each epoch is kept beside its decision from now on, and ``partitionBy`` of a
-    ``writeStream`` is handed to these formats, which Spark itself does not do. A session-wide
+    ``writeStream`` or ``write`` is handed to these formats, which Spark itself does not do. A session-wide
     checkpoint location is used by queries that have a name, if it is set before; what Hadoop is told of stores
     (``spark.hadoop.fs.s3a.…``) is taken over as it is now. On Spark Connect, the server must be able to import
     onceonly; ``onceonly.spark.connect`` says what is left out there. Where PySpark has no writer for formats of Python,

@@ -90,7 +90,27 @@ def _context(assignment: Assignment) -> WriteContext:
         raise ProtocolError(
             "a slot was written outside a Spark task", next_step="report this with the query's plan"
         )
+    if assignment.streams:
+        _require_epoch(task, assignment)
     plan, name = assignment.plan, assignment.settings.name
+    return WriteContext(
+        query=assignment.query,
+        sink=name,
+        run=assignment.run or task.getLocalProperty(RUN_PROPERTY) or "",
+        epoch=plan.epoch,
+        plan=plan.id,
+        slot=task.partitionId(),
+        attempt=str(task.taskAttemptId()),
+        guarantee=assignment.settings.guarantee,
+        mode=plan.mode,
+        facts=plan.facts.get(name, {}),
+        gives_back=assignment.letters is not None,
+    )
+
+
+def _require_epoch(task: TaskContext, assignment: Assignment) -> None:
+    """See that Spark runs the epoch that was planned. A batch carries its own plan: there is none to mix it up with."""
+    plan = assignment.plan
     epoch, query = task.getLocalProperty(EPOCH_PROPERTY), task.getLocalProperty(QUERY_PROPERTY)
     if query == assignment.query and epoch and int(epoch) != plan.epoch:
         # Another driver has written offsets, or taken some away. Who starts again sees in the log whose query it is.
@@ -105,19 +125,6 @@ def _context(assignment: Assignment) -> WriteContext:
             f"{assignment.query}; it refused",
             next_step="start the query again; nothing of this try was decided",
         )
-    return WriteContext(
-        query=assignment.query,
-        sink=name,
-        run=assignment.run or task.getLocalProperty(RUN_PROPERTY) or "",
-        epoch=plan.epoch,
-        plan=plan.id,
-        slot=task.partitionId(),
-        attempt=str(task.taskAttemptId()),
-        guarantee=assignment.settings.guarantee,
-        mode=plan.mode,
-        facts=plan.facts.get(name, {}),
-        gives_back=assignment.letters is not None,
-    )
 
 
 def _share(assignment: Assignment) -> None:
