@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.types import StructType
 
-from onceonly.checkpoint.batches import BatchCheckpoint, job_of
+from onceonly.checkpoint.batches import BatchCheckpoint, is_batch
 from onceonly.errors import (
     ConfigurationError,
     LogError,
@@ -302,9 +303,10 @@ def test_each_id_has_a_log_of_its_own_and_each_folder_another_query(
         run(batch(folder, job=job))
     assert store.visible() == ROWS + ROWS + ROWS
     queries = [BatchCheckpoint.at(str(folder / job), job).query() for folder, job in places]
-    assert [job_of(query) for query in queries] == ["a=1", "b-0123456789ab", "a=1"]
+    assert [query[:-13] for query in queries] == ["batch-a-1", "batch-b-0123456789ab", "batch-a-1"]
     assert len(set(queries)) == 3
-    assert job_of("3f2b9c1e-5d0a-4a7e-9a53-0d6c1e1f7a11") is None
+    assert all(map(is_batch, queries))
+    assert not is_batch("3f2b9c1e-5d0a-4a7e-9a53-0d6c1e1f7a11")
 
 
 def test_two_that_make_a_log_at_once_have_one_query(tmp_path: Path) -> None:
@@ -321,6 +323,8 @@ def test_an_id_that_is_missing_or_names_no_folder_is_refused(job: str | None) ->
 @pytest.mark.parametrize("job", ["1", "2026-11-01T06:00:00+00:00", "day=2026-11-01@eu_1", "x" * 64])
 def test_ids_of_schedulers_are_taken(store: MemoryStore, tmp_path: Path, job: str) -> None:
     run(batch(tmp_path, job=job_id(job)))
+    (query,) = {each.query for each in store.transactions.values()}
+    assert re.fullmatch("[A-Za-z0-9_-]+", query), "sinks may make names of it as they do of a stream's"
     assert [found.path.rpartition("/")[2] for found in find(str(tmp_path)).checkpoints] == [job]
 
 

@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 EPOCH = 0
 """The one epoch of a batch."""
 # Spark draws a UUID for a stream, which does not begin so.
-_QUERY = re.compile(r"batch-(?P<job>.+)-[0-9a-f]{12}")
+_QUERY = re.compile(r"batch-[A-Za-z0-9_-]+-[0-9a-f]{12}")
 _COLUMNS = "columns"
 _RECEIPT = f"{identity.FOLDER}/{log_files.receipt(EPOCH)}"
 
 
-def job_of(query: str) -> str | None:
-    """Return the batch's id that a query's id tells; None for a stream. Anywhere; pure."""
-    match = _QUERY.fullmatch(query)
-    return match["job"] if match else None
+def is_batch(query: str) -> bool:
+    """Say whether a query's id is that of a batch, and not of a stream. Anywhere; pure."""
+    return _QUERY.fullmatch(query) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +68,11 @@ class BatchCheckpoint:
                 raise self._taken(f"{folder} is the checkpoint of a stream")
         if files_of(above).text(f"{identity.FOLDER}/{identity.NAME}") is not None:
             raise self._taken(f"{above} is the log of another query")
+        # Sinks make names of it, and know no other letters from streams.
+        tame = f"batch-{re.sub('[^A-Za-z0-9_-]', '-', self.job)}-"
         # What is random keeps batches apart that have the same id in other folders.
-        query = begin_log(self.location, query=f"batch-{self.job}-{secrets.token_hex(6)}")
-        if job_of(query) != self.job:
+        query = begin_log(self.location, query=f"{tame}{secrets.token_hex(6)}")
+        if not (is_batch(query) and query.startswith(tame)):
             raise self._taken(f"{self.location} is the log of the query {query}")
         self._require_same_columns()
 

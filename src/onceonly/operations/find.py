@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import background
-from onceonly.checkpoint.batches import BatchCheckpoint, job_of
+from onceonly.checkpoint.batches import BatchCheckpoint, is_batch
 from onceonly.checkpoint.files import files_of
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import CheckpointMovedError, ConfigurationError, LogError, OnceonlyError
@@ -59,7 +59,7 @@ class Checkpoint:
     def epochs(self) -> range:
         """The epochs that the log knows. After its one epoch a batch has but claims, of runs that found it done."""
         known = self.log.epochs()
-        return known if job_of(self.query) is None else known[:1]
+        return known[:1] if is_batch(self.query) else known
 
     @property
     def address(self) -> str:
@@ -136,10 +136,9 @@ def open_checkpoint(location: str | Path) -> Checkpoint:
     # A plain path means another place where Hadoop's default file system is another one.
     path, full = place.shown, place.location
     log, found = look(full)
-    job = job_of(found.query)
-    told: QueryCheckpoint = (
-        SparkCheckpoint(path, files_of(full)) if job is None else BatchCheckpoint.at(full, job)
-    )
+    told: QueryCheckpoint = SparkCheckpoint(path, files_of(full))
+    if is_batch(found.query):
+        told = BatchCheckpoint.at(full, full.rpartition("/")[2])
     try:
         owner = told.query()
     except ConfigurationError:
