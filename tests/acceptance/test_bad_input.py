@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -226,7 +227,9 @@ def test_a_password_in_the_options_is_nowhere_to_be_found(bench: Bench, way: str
     looked_at = 0
     for folder, _, names in os.walk(bench.folder):
         for name in names:
-            content = (Path(folder) / name).read_bytes()
-            assert canary.encode() not in content, f"the password stands in {folder}/{name}"
-            looked_at += 1
+            # The JVM clears its own folder away a moment after the job has ended.
+            with contextlib.suppress(FileNotFoundError):
+                content = (Path(folder) / name).read_bytes()
+                assert canary.encode() not in content, f"the password stands in {folder}/{name}"
+                looked_at += 1
     assert looked_at > 10
