@@ -13,7 +13,7 @@ import pyspark
 import pytest
 import rate_job
 from audits import assert_clean
-from harness import Bench, Run, visible_files
+from harness import TIMEOUT_S, Bench, Run, visible_files
 
 from onceonly.spark.versions import has_formats
 
@@ -27,6 +27,22 @@ ROWS = [(f"k{number % 7}", str(number)) for number in range(400)]
 # While tasks write, when the decision is not yet durable, and when it is and nothing is committed.
 POINTS = ("slot.after_prepare", "link.before_put", "commit.before_handle")
 EPOCHS = 6
+FAILED = 3
+BATCH = f"""
+import os, sys
+from pyspark.sql import SparkSession
+import onceonly
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+onceonly.register(spark)
+batch = spark.range(100).write.format("onceonly.files").mode("append")
+place = dict(path=sys.argv[1] + "/out", checkpointLocation=sys.argv[1] + "/log")
+try:
+    batch.options(format="json", **place).option("onceonly.job", "one").save()
+except Exception as error:
+    print(onceonly.explain(error))
+    sys.exit({FAILED})
+"""
 
 
 def test_it_runs_on_the_pyspark_that_was_asked_for() -> None:
@@ -93,6 +109,28 @@ def test_spark_rows_to_files_are_exact_after_kills(runs: Runs, way: str) -> None
     kept = runs.folder / "checkpoint" / "onceonly"
     assert list((kept / "progress").glob("*.json"))
     assert json.loads((kept / "repeats").read_bytes())["repeats"] is True
+
+
+def test_a_batch_is_finished_by_its_next_run_and_refused_where_there_are_no_formats(tmp_path: Path) -> None:
+    def run(failpoints: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", BATCH, str(tmp_path)], cwd=tmp_path,
+            env={**os.environ, "ONCEONLY_FAILPOINTS": failpoints, "ONCEONLY_FAILPOINTS_DIR": str(tmp_path)},
+            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+
+    out = tmp_path / "out"
+    if not has_formats():
+        assert "no writer for formats of Python" in run().stdout
+        return
+    killed = run("link.after_put=kill")
+    assert killed.returncode == FAILED, killed.stderr
+    assert visible_files(out) == []
+    again = run()
+    assert again.returncode == 0, again.stdout + again.stderr
+    files = visible_files(out)
+    rows = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert sorted(row["id"] for row in rows) == list(range(100))
 
 
 class Runs:
