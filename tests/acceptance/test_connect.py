@@ -27,6 +27,7 @@ def test_a_server_that_dies_with_its_client_is_gone_on_after(bench: Bench, point
     assert_clean(bench)
 
 
+@pytest.mark.long
 def test_a_query_that_fails_on_the_server_is_started_again_by_its_client(bench: Bench) -> None:
     bench.args = [
         "--connect",
