@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from store_race import race
 
 from onceonly.errors import LogError
 from onceonly.log import identity_token, open_log
@@ -58,28 +58,7 @@ class TestHdfs(RewritableLaws):
 
 def test_of_eight_clients_that_put_at_once_exactly_one_wins(hadoop: Hadoop) -> None:
     folder = f"race-{next(_folders)}"
-    for number in range(5):
-        found: list[bytes | None] = []
-        name, together = f"links/{number}.json", threading.Barrier(8)
-
-        def put(
-            me: int,
-            name: str = name,
-            together: threading.Barrier = together,
-            told: list[bytes | None] = found,
-        ) -> None:
-            mine = store_of(hadoop, folder)
-            together.wait()
-            told.append(put_once(mine, name, b"%d" % me))
-
-        threads = [threading.Thread(target=put, args=(me,)) for me in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 8
-        assert set(found) == {store_of(hadoop, folder).get(name)}
-    assert len(store_of(hadoop, folder).list_names("links/")) == 5
+    race(lambda: store_of(hadoop, folder))
 
 
 def test_what_a_writer_left_that_died_is_cleared_away_when_its_name_is_taken(hadoop: Hadoop) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from store_race import race
 
 from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError
 from onceonly.log import identity_token, open_log
@@ -16,12 +16,13 @@ from onceonly.model import Link, LinkKind
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
 from onceonly.stores.address import parse
-from onceonly.stores.port import Store, put_once
 from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
 from onceonly_proof.stores.laws import NAME, RewritableLaws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from onceonly.stores.port import Store
 
 pytestmark = pytest.mark.integration
 
@@ -64,27 +65,7 @@ class TestSeaweed(RewritableLaws):
 
 def test_of_eight_clients_that_put_at_once_exactly_one_wins(server: EmbeddedS3) -> None:
     folder = f"race-{next(_folders)}"
-    for number in range(5):
-        told_of: list[bytes | None] = []
-        name, together = f"links/{number}.json", threading.Barrier(8)
-
-        def put(
-            me: int,
-            name: str = name,
-            together: threading.Barrier = together,
-            found: list[bytes | None] = told_of,
-        ) -> None:
-            mine = store(server, folder)
-            together.wait()
-            found.append(put_once(mine, name, b"%d" % me))
-
-        threads = [threading.Thread(target=put, args=(me,)) for me in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(told_of) == 8
-        assert set(told_of) == {store(server, folder).get(name)}
+    race(lambda: store(server, folder))
 
 
 def test_who_may_only_read_is_told_what_is_missing(server: EmbeddedS3) -> None:

@@ -6,9 +6,11 @@ import json
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from tests.unit.http_double import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,25 +53,13 @@ class HdfsDouble:
 
 def serve(double: HdfsDouble) -> Iterator[HdfsDouble]:
     """Serve until the generator is closed."""
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    double.host = f"127.0.0.1:{server.server_address[1]}"
-    try:
+    for address in served(type("Handler", (_Handler,), {"double": double})):
+        double.host = address
         yield double
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Refusal(Exception):  # noqa: N818  an answer, not a fault of the double
     pass
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 256  # many come at the same time
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,10 +11,12 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from tests.unit.http_double import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,21 +73,9 @@ class S3Double:
 
 def serve(double: S3Double) -> Iterator[S3Double]:
     """Serve until the generator is closed."""
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"double": double}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    double.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    for address in served(type("Handler", (_Handler,), {"double": double})):
+        double.url = f"http://{address}"
         yield double
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256  # many come at the same time
 
 
 class _Handler(BaseHTTPRequestHandler):

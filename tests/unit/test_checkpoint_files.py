@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.test_runtime_inputs import link
 
 from onceonly.checkpoint.files import CheckpointFiles, FolderFiles
 from onceonly.checkpoint.inputs import SparkInputs
@@ -13,7 +14,7 @@ from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
 from onceonly.errors import ConfigurationError, LogError, UnavailableError
-from onceonly.model import Link, LinkKind, Plan
+from onceonly.model import Link, Plan
 from onceonly_proof.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -45,16 +46,7 @@ def entries(number: int, *paths: str) -> str:
 
 
 def decided(spark: SparkCheckpoint, epoch: int) -> Link:
-    noted = SparkInputs(spark.files).read(epoch)
-    return Link(
-        epoch=epoch,
-        index=0,
-        kind=LinkKind.COMMIT,
-        plan="p",
-        run="r",
-        barrier=noted.barrier or (),
-        inputs=noted,
-    )
+    return link(epoch, SparkInputs(spark.files).read(epoch))
 
 
 def test_sparks_checkpoint_is_read_wherever_it_is(spark: SparkCheckpoint) -> None:

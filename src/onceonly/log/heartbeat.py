@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import re
 import secrets
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from onceonly.stores.port import RewritableStore
-
-log = logging.getLogger("onceonly")
 
 ALIVE: Final = "heartbeats/"
 EVERY_S: Final = 20.0

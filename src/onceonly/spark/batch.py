@@ -20,7 +20,7 @@ from onceonly.errors import ConfigurationError, ReplayMismatchError
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, differing
 from onceonly.spark.task import require_all_slots, write_slot
-from onceonly.spark.writer import SlotMessage
+from onceonly.spark.writer import SlotMessage, enlisted
 from onceonly.stores.opened import tell
 
 if TYPE_CHECKING:
@@ -60,12 +60,7 @@ class Batch:
         coordinator = QueryCoordinator(
             self.query, actor=actor, application=self.run, checkpoint=self.checkpoint
         )
-        try:
-            coordinator.enlist(self.sink, self.sink_class, self.columns, self.letters)
-        except BaseException:  # an interrupt, too: nobody else has the coordinator yet
-            coordinator.close()
-            raise
-        return coordinator
+        return enlisted(coordinator, self.sink, self.sink_class, self.columns, self.letters)
 
 
 class BatchWriter(DataSourceArrowWriter):

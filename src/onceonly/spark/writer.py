@@ -75,16 +75,27 @@ class Stream:
             start=self.start,
             span=partial(spans.ask, address) if address else None,
         )
-        try:
-            coordinator.enlist(self.sink, self.sink_class, columns, self.letters)
-        except BaseException:  # an interrupt, too: nobody else has the coordinator yet
-            coordinator.close()
-            raise
-        return coordinator
+        return enlisted(coordinator, self.sink, self.sink_class, columns, self.letters)
 
     def fits(self, coordinator: QueryCoordinator) -> bool:
         """Say whether a coordinator is of this start: between two, anybody may have changed target and checkpoint."""
         return coordinator.start == self.start
+
+
+def enlisted(
+    coordinator: QueryCoordinator,
+    sink: SinkSettings,
+    sink_class: SinkClass,
+    columns: tuple[tuple[str, str], ...],
+    letters: SinkClass | None,
+) -> QueryCoordinator:
+    """Return a new coordinator with its one sink, or close it."""
+    try:
+        coordinator.enlist(sink, sink_class, columns, letters)
+    except BaseException:  # an interrupt, too: nobody else has the coordinator yet
+        coordinator.close()
+        raise
+    return coordinator
 
 
 @dataclass(frozen=True, slots=True)

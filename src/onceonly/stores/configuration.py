@@ -9,7 +9,6 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from xml.etree import ElementTree as ET
 
 from onceonly.errors import ConfigurationError
 from onceonly.stores.access import HADOOP, Hadoop
@@ -55,22 +54,25 @@ def _read(file: Path) -> dict[str, str]:
     try:
         data = file.read_bytes()
         is_xml = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
-        return _of_xml(data) if is_xml else dict(_of_lines(data.decode("utf-8-sig")))
+        return _of_xml(file, data) if is_xml else dict(_of_lines(data.decode("utf-8-sig")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise _unreadable(file, str(error.strerror)) from None
-    except ET.ParseError as error:
-        raise _unreadable(file, f"it is no XML, line {error.position[0]}") from None
     except UnicodeDecodeError:
         raise _unreadable(file, "it is no text") from None
 
 
-def _of_xml(data: bytes) -> dict[str, str]:
+def _of_xml(file: Path, data: bytes) -> dict[str, str]:
     """Return the properties of a file such as ``core-site.xml``."""
+    from xml.etree import ElementTree as ET  # seldom needed, and slow to import
+
+    try:
+        root = ET.fromstring(data)  # noqa: S314  the operator's own file
+    except ET.ParseError as error:
+        raise _unreadable(file, f"it is no XML, line {error.position[0]}") from None
     pairs = (
-        (each.findtext("name", "").strip(), each.findtext("value", ""))
-        for each in ET.fromstring(data).iter("property")  # noqa: S314  the operator's own file
+        (each.findtext("name", "").strip(), each.findtext("value", "")) for each in root.iter("property")
     )
     return {name: value for name, value in pairs if name}
 

@@ -16,7 +16,6 @@ from onceonly.errors import SetupError
 from onceonly.stores.access import Access, Hadoop
 from onceonly.stores.address import Address, Kind, parse
 from onceonly.stores.folder import LocalStore
-from onceonly.stores.profiles import profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +110,8 @@ def make_client(address: Address, access: Access) -> Any:  # noqa: ANN401  as ab
         credential = {"access_key_id": key, "secret_access_key": secret, "token": token or None}
         how["credential_provider"] = lambda: {**credential, "expires_at": None}
     elif access.machine:
+        from onceonly.stores.profiles import profile
+
         how["credential_provider"], region = profile()
         if region:
             config.setdefault("region", region)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -27,11 +27,10 @@ from onceonly.errors import SetupError
 from onceonly.jars.java import find_java
 from onceonly.jars.locked import ensure_jars
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import GuardedProcess
+from onceonly_proof.embedded.process import Embedded, GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 NODES: Final = ("namenode", "datanode")
 _CLASSES = {
@@ -59,7 +58,7 @@ _SETTINGS = {
 }
 
 
-class EmbeddedHdfs:
+class EmbeddedHdfs(Embedded):
     """One name node and one data node. Not shared between threads."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -81,19 +80,6 @@ class EmbeddedHdfs:
     def hadoop(self) -> dict[str, str]:
         """Return what a client's Hadoop is told of it."""
         return {"dfs.namenode.http-address": self.web, "dfs.replication": "1"}
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:  # an interrupt, too: nobody calls __exit__ then
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start the nodes that are down, and wait until a file can be written. The first start formats the folder.

@@ -18,17 +18,16 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
 from onceonly.jars.java import find_java
 from onceonly_proof.embedded import kafka_settings as settings
 from onceonly_proof.embedded.jars import broker_classpath, broker_release
-from onceonly_proof.embedded.process import GuardedProcess
+from onceonly_proof.embedded.process import Embedded, GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
@@ -41,7 +40,7 @@ _LOG_LINES_SHOWN = 15
 _PORT_TAKEN = ("Address already in use", "BindException")
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Embedded):
     """One KRaft broker in a folder of its own. Not thread-safe; use it from one thread.
 
     Args:
@@ -98,22 +97,6 @@ class EmbeddedKafka:
         if self._process is None or self._process.has_ended():
             return None
         return self._process.pid
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:  # an interrupt, too: nobody calls __exit__ then
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start the broker and wait until it answers; after a stop or kill, on the same port.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-import socket
 import uuid
 from typing import TYPE_CHECKING
+
+from onceonly_proof.embedded import ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,8 +75,6 @@ def new_cluster_id() -> str:
 
 
 def free_ports() -> tuple[int, int]:
-    """Return two loopback ports that are free now; somebody else may take them the next moment."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+    """Return two loopback ports that are free now: of clients and of the controller."""
+    clients, controller = ports.free_ports(2)
+    return clients, controller

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import TracebackType
 
 # The pipe's other end is held by the parent alone. A line in it dismisses the watchdog; where it
 # closes without one, the parent died, and the watchdog kills the shell's process, which by then
 # *is* the server (exec keeps the number).
 # A parent-death signal would not do: it fires when the *thread* that started the server ends.
 _GUARD = 'exec 3<&0 </dev/null; (read line <&3 || kill -9 $$) & exec "$@" 3<&-'
+
+
+class Embedded(ABC):
+    """A server for the length of a ``with``: started, and closed whatever happens, an interrupt of its start too."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:  # an interrupt, too: nobody calls __exit__ then
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, and wait until it answers. Idempotent while it runs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, and remove what is its own. Idempotent."""
 
 
 class GuardedProcess:

@@ -17,18 +17,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from onceonly.errors import SetupError
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import GuardedProcess
+from onceonly_proof.embedded.process import Embedded, GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
 
 SECRET = "secret-of-a-test"  # noqa: S105  of a server that lives as long as the test
 # Each server of SeaweedFS takes a second port for its own calls.
@@ -42,7 +41,7 @@ _IS_FOLDER = 1 << 31
 _PAGE = 1000
 
 
-class EmbeddedS3:
+class EmbeddedS3(Embedded):
     """One server with all its parts. Not shared between threads.
 
     ``rights`` are what each of its users may do, by the user's name, which is the access key, too: see SeaweedFS's
@@ -72,19 +71,6 @@ class EmbeddedS3:
             "fs.s3a.access.key": user,
             "fs.s3a.secret.key": SECRET,
         }
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:  # an interrupt, too: nobody calls __exit__ then
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start it and wait until it answers; after a kill, at the same address. Idempotent while it runs.
