@@ -191,8 +191,10 @@ format: setup
 	$(BIN)/ruff format
 
 # Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
+EXTRAS := databases demo fast msk stores
+
 lock: .venv/.installed
-	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml --extra demo --extra fast --extra msk --extra stores --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml $(EXTRAS:%=--extra %) --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-package onceonly --quiet --custom-compile-command 'make lock' \
 	  $(UPGRADE) -o requirements.lock
 	$(BIN)/uv pip compile benchmarks/contenders/flink.in --universal --python-version 3.11 \
