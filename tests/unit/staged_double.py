@@ -7,12 +7,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import UnavailableError
-from onceonly.families.staged import StagedSink, batches
+from onceonly.families.staged import StagedSink
 from onceonly.ports import Option
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from pathlib import Path
+
+    from onceonly.families.staged import StagedRows
 
 
 class StagedDouble(StagedSink):
@@ -27,11 +28,11 @@ class StagedDouble(StagedSink):
     def identity(self) -> Mapping[str, str | int]:
         return {"database": self.options["database"]}
 
-    def apply(self, staged: Mapping[str, Path]) -> None:
+    def apply(self, staged: Mapping[str, StagedRows]) -> None:
         rows = [
             tuple(row.values())
-            for path in staged.values()
-            for batch in batches(path)
+            for each in staged.values()
+            for batch in each.batches()
             for row in batch.to_pylist()
         ]
         try:

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.staged_double import StagedDouble
 
 from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
-from onceonly.families.staged.files import epoch_of
+from onceonly.families.staged.files import FileRows
+from onceonly.families.staged.names import epoch_of
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.settings.registry import build, settings_of
@@ -20,6 +21,7 @@ from onceonly_proof.conformance import SinkConformance
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from onceonly.families.staged import StagedRows
     from onceonly.ports import Sink
 
 
@@ -60,6 +62,9 @@ class Bench:
     def visible(self) -> list[tuple[str, str]]:
         return sorted(self.suite.visible(self.options))
 
+    def files(self) -> list[Path]:
+        return [path for path in self.checkpoint.rglob("*") if path.is_file()]
+
     def sink(self) -> Sink:
         settings = settings_of(self.options, "staged", StagedDouble).sink
         return build(settings, StagedDouble, checkpoint=str(self.checkpoint))
@@ -76,14 +81,16 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_rows_wait_in_the_querys_checkpoint(bench: Bench) -> None:
+def test_rows_wait_in_the_querys_checkpoint_where_others_cannot_read_them(bench: Bench) -> None:
     sink = bench.sink()
     attempt = sink.begin_transaction(bench.context(7, 0))
     sink.write(attempt, bench.suite.batch([1, 2]))
     sink.pre_commit(attempt)
-    [file] = [path for path in bench.checkpoint.rglob("*") if path.is_file()]
+    [file] = bench.files()
     assert file.parent == bench.checkpoint / "onceonly" / "staged" / "q" / "staged"
     assert epoch_of(file.name) == 7
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
     assert bench.visible() == []
 
 
@@ -98,7 +105,7 @@ def test_an_epoch_is_applied_in_one_transaction_and_its_files_are_gone(bench: Be
     applied: list[int] = []
     real = StagedDouble.apply
 
-    def counting(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+    def counting(self: StagedDouble, staged: Mapping[str, StagedRows]) -> None:
         applied.append(len(staged))
         real(self, staged)
 
@@ -107,7 +114,7 @@ def test_an_epoch_is_applied_in_one_transaction_and_its_files_are_gone(bench: Be
         assert set(sink.commit_many(ready)) == {Committed()}
     assert applied == [3]
     assert set(bench.sink().commit_many(ready)) == {AlreadyCommitted()}
-    assert [path for path in bench.checkpoint.rglob("*") if path.is_file()] == []
+    assert bench.files() == []
 
 
 def test_who_was_overtaken_in_its_commit_finds_that_all_is_well(
@@ -120,7 +127,7 @@ def test_who_was_overtaken_in_its_commit_finds_that_all_is_well(
     assert handle is not None
     real = StagedDouble.apply
 
-    def overtaken(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+    def overtaken(self: StagedDouble, staged: Mapping[str, StagedRows]) -> None:
         real(self, staged)
         real(self, staged)
 
@@ -172,11 +179,10 @@ def test_a_driver_that_had_a_lost_file_in_hand_cannot_apply_it_any_more(
     real = StagedDouble.apply
     told: list[object] = []
 
-    def late(self: StagedDouble, staged: Mapping[str, Path]) -> None:
+    def late(self: StagedDouble, staged: Mapping[str, StagedRows]) -> None:
         # It has opened the file; somebody removes it, and another driver finds it gone.
-        kept = {name: path.with_suffix(".kept") for name, path in staged.items()}
-        for name, path in staged.items():
-            path.rename(kept[name])
+        [path] = bench.files()
+        kept = {name: FileRows(path.rename(path.with_suffix(".kept"))) for name in staged}
         monkeypatch.setattr(StagedDouble, "apply", real)
         told.append(bench.sink().commit(handle))
         real(self, kept)
@@ -193,12 +199,12 @@ def test_what_was_applied_after_its_file_was_missed_is_not_lost(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = prepared(bench)
-    [path] = [path for path in bench.checkpoint.rglob("*") if path.is_file()]
+    [path] = bench.files()
     kept = path.rename(path.with_suffix(".kept"))
     real = StagedDouble.void
 
     def late(self: StagedDouble, names: Collection[str]) -> Collection[str]:
-        self.apply({path.name: kept})  # by a driver that had it in hand
+        self.apply({path.name: FileRows(kept)})  # by a driver that had it in hand
         return real(self, names)
 
     monkeypatch.setattr(StagedDouble, "void", late)

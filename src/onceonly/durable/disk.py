@@ -82,13 +82,13 @@ def renew(path: Path, temporary: Path | None = None) -> None:
     sync(path.parent)
 
 
-def make_folder(folder: Path, sync_folder: Callable[[Path], None] = sync) -> None:
-    """Make a folder and those above it, durably. Idempotent."""
+def make_folder(folder: Path, sync_folder: Callable[[Path], None] = sync, *, mode: int = 0o777) -> None:
+    """Make a folder and those above it, durably. Idempotent. ``mode`` is for the folder itself, less the umask."""
     if folder.is_dir():
         return
     make_folder(folder.parent, sync_folder)
     # Another process may be quicker; a file of this name is an error.
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode, exist_ok=True)
     sync_folder(folder.parent)
 
 

@@ -1,7 +1,7 @@
-"""Staged files: one Arrow stream an attempt, in a folder that driver and executors share.
+"""A staging area in a folder that driver and executors share: one Arrow file an attempt.
 
-A file's name tells its epoch and slot and is given once. Its removal is the fence: an attempt that wakes up late looks
-whether its file is still there after it has made it durable, and votes only then.
+A file's removal is the fence: an attempt that wakes up late looks whether its file is still there after it has made it
+durable, and votes only then. Only the job's user may read it.
 """
 
 from __future__ import annotations
@@ -9,39 +9,48 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
+from onceonly.families.staged.names import epoch_of, new_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
+    from onceonly.families.staged.area import StagedRows
+    from onceonly.model import Handle
     from onceonly.ports import WriteContext
 
-_SUFFIX = ".arrow"
+_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_SEE_TO_IT = "see to this file system (space, permissions, mount) and start the query again"
 
 
 class StagedFile:
-    """The rows of one attempt. Executor, one thread."""
+    """The rows of one attempt; fulfils ``StagedAttempt``."""
 
-    def __init__(self, folder: Path, context: WriteContext) -> None:
-        self.name = f"{context.epoch}.{context.slot}.{uuid.uuid4().hex}{_SUFFIX}"
-        self.path = folder / self.name
-        self.rows = 0
+    def __init__(self, folder: Path, context: WriteContext, data: Mapping[str, str | int]) -> None:
+        self.name = new_name(context)
+        self._path = folder / self.name
+        self._data = data
+        self._rows = 0
         self._writer: pa.RecordBatchStreamWriter | None = None
         try:
-            disk.make_folder(folder)
-            self._file = self.path.open("xb")
+            disk.make_folder(folder, mode=_FOLDER_MODE)
+            self._file = os.fdopen(os.open(self._path, _NEW, _FILE_MODE), "wb")
         except OSError as error:
-            raise _failed(self.path, error) from error
+            raise _failed(self._path, error) from error
+
+    @property
+    def data(self) -> Mapping[str, str | int]:
+        return {**self._data, "rows": self._rows}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises ``WriteFailedError``."""
         from pyarrow import ipc
 
         try:
@@ -49,70 +58,92 @@ class StagedFile:
                 self._writer = ipc.new_stream(self._file, batch.schema)
             self._writer.write_batch(batch)
         except OSError as error:
-            raise _failed(self.path, error) from error
-        self.rows += batch.num_rows
+            raise _failed(self._path, error) from error
+        self._rows += batch.num_rows
 
     def finish(self) -> None:
-        """Make the file and its name durable, and see that nobody has removed it. Raises ``WriteFailedError``."""
         try:
             if self._writer is not None:
                 self._writer.close()
             self._file.flush()
-            disk.fsync(self._file.fileno(), self.path, fresh=True)
+            disk.fsync(self._file.fileno(), self._path, fresh=True)
             self._file.close()
-            disk.sync(self.path.parent)
+            disk.sync(self._path.parent)
         except OSError as error:
-            raise _failed(self.path, error) from error
-        if not self.path.exists():
-            raise WriteFailedError(
-                f"{self.path} was removed while it was written: a later try at its epoch has swept it",
-                next_step="nothing: the later try writes the rows again",
-            )
+            raise _failed(self._path, error) from error
+        if not self._path.exists():
+            raise swept(str(self._path))
 
     def discard(self) -> None:
-        """Close and remove it. Idempotent."""
         with contextlib.suppress(OSError):  # what could not be written is thrown away
             self._file.close()
-        remove(self.path)
+        _remove(self._path)
 
 
-def epoch_of(name: str) -> int | None:
-    """Return the epoch that a staged file's name tells, None for another file. Pure."""
-    epoch, _, rest = name.partition(".")
-    return int(epoch) if epoch.isdecimal() and rest.endswith(_SUFFIX) else None
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """What a staged file holds; fulfils ``StagedRows``."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        try:
+            with pa.OSFile(str(self.path)) as file:
+                yield from ipc.open_stream(file)
+        except OSError as error:
+            raise UnavailableError(f"{self.path} could not be read: {error}", next_step=_SEE_TO_IT) from error
 
 
-def batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a staged file. Driver; any number of times. Raises ``UnavailableError``."""
-    import pyarrow as pa
-    from pyarrow import ipc
+class StagingFolder:
+    """Files in one folder; fulfils ``StagingArea``. ``data`` leads back to it, from any process."""
 
-    try:
-        with pa.OSFile(str(path)) as file:
-            yield from ipc.open_stream(file)
-    except OSError as error:
-        raise UnavailableError(f"{path} could not be read: {error}", next_step=_SEE_TO_IT) from error
+    def __init__(self, folder: Path, data: Mapping[str, str | int]) -> None:
+        self._folder = folder
+        self._data = data
+
+    def begin(self, context: WriteContext) -> StagedFile:
+        return StagedFile(self._folder, context, self._data)
+
+    def standing(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:
+        files = [FileRows(self._folder / handle.transaction) for handle in handles]
+        return {file.name: file for file in files if file.path.exists()}
+
+    def listed(self) -> dict[str, Mapping[str, str | int]]:
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208  names only
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._folder} could not be listed: {error}", next_step=_SEE_TO_IT
+            ) from error
+        return {name: self._data for name in sorted(names) if epoch_of(name) is not None}
+
+    def remove(self, handles: Sequence[Handle]) -> None:
+        for handle in handles:
+            _remove(self._folder / handle.transaction)
 
 
-def listed(folder: Path) -> list[str]:
-    """Return the names of all staged files, none where the folder is not there yet. Raises ``UnavailableError``."""
-    try:
-        return sorted(name for name in os.listdir(folder) if epoch_of(name) is not None)  # noqa: PTH208  names only
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UnavailableError(f"{folder} could not be listed: {error}", next_step=_SEE_TO_IT) from error
+def swept(place: str) -> WriteFailedError:
+    """Make the error of an attempt that was fenced."""
+    return WriteFailedError(
+        f"{place} was removed while it was written: a later try at its epoch has swept it",
+        next_step="nothing: the later try writes the rows again",
+    )
 
 
-def remove(path: Path) -> None:
-    """Remove a staged file. Idempotent. Raises ``UnavailableError``."""
+def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise UnavailableError(f"{path} could not be removed: {error}", next_step=_SEE_TO_IT) from error
-
-
-_SEE_TO_IT = "see to this file system (space, permissions, mount) and start the query again"
 
 
 def _failed(path: Path, error: OSError) -> WriteFailedError:

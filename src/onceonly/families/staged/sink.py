@@ -1,7 +1,7 @@
 """The sink that staged sinks derive from: staging, committing, fencing and recovery are here, the target is theirs.
 
-A file that somebody has removed after the decision is lost: its name is noted as void in the target's books, so that a
-driver that still has its rows in hand cannot apply them, and the rows are written again.
+What somebody has removed after the decision is lost: its name is noted as void in the target's books, so that a driver
+that still has its rows in hand cannot apply them, and the rows are written again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.families.staged import files
-from onceonly.families.staged.files import StagedFile
+from onceonly.families.staged.area import StagedAttempt
+from onceonly.families.staged.files import StagingFolder
+from onceonly.families.staged.names import epoch_of
 from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Lost
 from onceonly.ports import Leftover, Option, TwoPhaseCommitSink
 
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.families.staged.area import StagedRows, StagingArea
     from onceonly.model import Outcome
     from onceonly.ports import QueryContext, WriteContext
 
 
-class StagedSink(TwoPhaseCommitSink[StagedFile]):
+class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
     """A target with transactions. Derive from it, and define ``apply``, ``known`` and ``void``.
 
     A committed handle is one whose name the target has in its own books, put there in the transaction that applied its
-    rows. The books are the only word on an outcome; a staged file that is gone says nothing by itself.
+    rows. The books are the only word on an outcome; staged rows that are gone say nothing by themselves.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -47,8 +49,8 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
     # --- what a sink defines --------------------------------------------------------------------------------
 
     @abstractmethod
-    def apply(self, staged: Mapping[str, Path]) -> None:
-        """Make the rows of these files visible and note their names, in one transaction of the target. Driver.
+    def apply(self, staged: Mapping[str, StagedRows]) -> None:
+        """Make these rows visible and note their names, in one transaction of the target. Driver.
 
         All or nothing. A name that is in the books already, applied or void, as another driver was quicker, must make
         the whole transaction fail (a unique key does); the names are asked for again then. Raises
@@ -70,33 +72,42 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
         ``UnavailableError``.
         """
 
+    # --- what a sink may use --------------------------------------------------------------------------------
+
+    def staged(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:
+        """Return the rows of those handles that stand, by name: to ``rehearse`` them. Driver.
+
+        Raises ``UnavailableError``.
+        """
+        found: dict[str, StagedRows] = {}
+        for folder, together in _by_folder(handles).items():
+            found.update(self._area(folder).standing(together))
+        return found
+
     # --- what the family does -------------------------------------------------------------------------------
 
-    def begin_transaction(self, context: WriteContext) -> StagedFile:
-        return StagedFile(self.folder(context.query, context.sink), context)
+    def begin_transaction(self, context: WriteContext) -> StagedAttempt:
+        return self._area(_folder(context)).begin(context)
 
-    def write(self, transaction: StagedFile, batch: pa.RecordBatch) -> None:
+    def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> None:
         transaction.write(batch)
 
-    def pre_commit(self, transaction: StagedFile) -> Handle:
+    def pre_commit(self, transaction: StagedAttempt) -> Handle:
         transaction.finish()
-        return Handle(
-            transaction=transaction.name,
-            data={"folder": str(transaction.path.parent.relative_to(self.home)), "rows": transaction.rows},
-        )
+        return Handle(transaction=transaction.name, data=transaction.data)
 
-    def discard(self, transaction: StagedFile) -> None:
+    def discard(self, transaction: StagedAttempt) -> None:
         transaction.discard()
 
     def commit(self, handle: Handle) -> Outcome:
         return self.commit_many([handle])[0]
 
     def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
-        paths = {handle.transaction: self._path(handle) for handle in handles}
-        # The files before the books: what is committed between the two looks is in one of them.
-        staged = {name: path for name, path in paths.items() if path.exists()}
-        known = set(self.known(paths))
-        waiting = {name: path for name, path in staged.items() if name not in known}
+        names = [handle.transaction for handle in handles]
+        # What is staged before the books: what is committed between the two looks is in one of them.
+        staged = self.staged(handles)
+        known = set(self.known(names))
+        waiting = {name: rows for name, rows in staged.items() if name not in known}
         if waiting:
             try:
                 self.apply(waiting)
@@ -105,49 +116,53 @@ class StagedSink(TwoPhaseCommitSink[StagedFile]):
                 if not set(waiting) <= set(self.known(waiting)):
                     raise
                 known, waiting = known | set(waiting), {}
-        gone = paths.keys() - staged.keys() - known
+        gone = set(names) - staged.keys() - known
         void = set(self.void(gone)) if gone else set()
-        for name, path in staged.items():
-            if name in known or name in waiting:
-                files.remove(path)
+        self._remove([handle for handle in handles if handle.transaction in staged])
         return [
-            Lost(f"{path} was removed before it was applied; the target's books have its name as void")
+            Lost(
+                f"what was staged as {name} was removed before it was applied; the target's books have it as void"
+            )
             if name in void
             else Committed()
             if name in waiting
             else AlreadyCommitted()
-            for name, path in paths.items()
+            for name in names
         ]
 
     def abort(self, handle: Handle) -> None:
-        files.remove(self._path(handle))
+        self._remove([handle])
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        folder = self.folder(context.query, context.sink)
-        names = files.listed(folder)
-        known = set(self.known(names)) if names else set()
-        data = {"folder": str(folder.relative_to(self.home))}
+        found = self._area(_folder(context)).listed()
+        known = set(self.known(found)) if found else set()
         return [
-            Leftover(transaction=name, data=data, epoch=files.epoch_of(name), is_open=name not in known)
-            for name in names
+            Leftover(transaction=name, data=data, epoch=epoch_of(name), is_open=name not in known)
+            for name, data in found.items()
         ]
 
     # --- places ---------------------------------------------------------------------------------------------
 
-    @property
-    def home(self) -> Path:
-        """The folder in which staged files lie."""
+    def _remove(self, handles: Sequence[Handle]) -> None:
+        for folder, together in _by_folder(handles).items():
+            self._area(folder).remove(together)
+
+    def _area(self, folder: str) -> StagingArea:
         given = self.options["staging"] or self.place
         if not given:
             raise ConfigurationError(
                 f"the sink {self.name} was made without a checkpoint, and has no place for staged rows",
                 next_step="set its option staging to a folder that driver and executors share",
             )
-        return Path(given)
+        return StagingFolder(Path(given) / folder, {"folder": folder})
 
-    def folder(self, query: str, sink: str) -> Path:
-        """Return the folder of one query's sink."""
-        return self.home / query / sink
 
-    def _path(self, handle: Handle) -> Path:
-        return self.home / str(handle.data["folder"]) / handle.transaction
+def _folder(context: QueryContext | WriteContext) -> str:
+    return f"{context.query}/{context.sink}"
+
+
+def _by_folder(handles: Sequence[Handle]) -> dict[str, list[Handle]]:
+    found: dict[str, list[Handle]] = {}
+    for handle in handles:
+        found.setdefault(str(handle.data["folder"]), []).append(handle)
+    return found
