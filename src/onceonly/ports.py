@@ -144,8 +144,9 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     """What the sink gets of a dead letter, where it takes those of another one; a choice of ``LETTER_COLUMNS``, the
     refused row's ``key`` (binary), and ``value``, the whole letter as a JSON text."""
     place: str = ""
-    """A folder in the query's checkpoint, set before any other call, for what sinks keep there; perhaps not made yet.
-    Empty where a sink is made without a query."""
+    """A folder in the query's checkpoint, set before any other call, for what sinks keep there; perhaps not made yet. A
+    path, or an address as ``s3a://bucket/…`` where the checkpoint is on such a store. Empty where a sink is made
+    without a query."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take and validate the options. Driver and executor; must not touch the outside world.

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
     "Sweeps, and older runs",
     "Kafka",
     "Files",
+    "Staged rows",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -64,6 +65,8 @@ FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
 FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
+STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
+STAGED_STORES: Final = "tests/unit/test_staged_stores.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1886,5 +1889,79 @@ DEFECTS: Final = (
         before="            if _is_commit(_text(path)):\n",
         after="            if path.exists():\n",
         tests=(TORN + "test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays",),
+    ),
+    # --------------------------------------------------------------------------------------------- staged rows
+    Defect(
+        name="staged-vote-without-a-look",
+        group=STAGED,
+        what="An attempt whose file was swept while it wrote votes for it all the same",
+        file="families/staged/files.py",
+        before="        if not self._path.exists():\n            raise swept",
+        after="        if False:\n            raise swept",
+        tests=(STAGED_FILES + "test_an_attempt_whose_file_was_swept_gives_no_vote",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="stored-vote-without-a-look",
+        group=STAGED,
+        what="The same on a store: nobody looks for what the sweep removes first",
+        file="families/staged/stored.py",
+        before="        if self._store.get(self.name) is None:\n",
+        after="        if False:\n",
+        tests=(
+            STAGED_STORES + "test_an_attempt_that_was_swept_gives_no_vote_and_leaves_nothing",
+            STAGED_STORES + "test_a_sweep_that_is_broken_off_has_fenced_already",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sweep-fences-last",
+        group=STAGED,
+        what="A sweep on a store removes rows first: broken off, it leaves an attempt that votes for a part of them",
+        file="families/staged/stored.py",
+        before="    for some in (names, parts):\n",
+        after="    for some in (parts, names):\n",
+        tests=(STAGED_STORES + "test_a_sweep_that_is_broken_off_has_fenced_already",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="some-parts-are-enough",
+        group=STAGED,
+        what="A slot counts as there where only its first object is: it can never be applied, and is never lost",
+        file="families/staged/stored.py",
+        before="        return (self.name, *_parts(self.name, self.parts))\n",
+        after="        return (self.name,)\n",
+        tests=(STAGED_STORES + "test_of_a_slot_that_lacks_any_part_nothing_is_applied",),
+        says="not there any more",
+    ),
+    Defect(
+        name="list-believed",
+        group=STAGED,
+        what="What a list does not tell yet counts as removed: decided rows are lost, and written again",
+        file="families/staged/stored.py",
+        before="            return all(name in listed or self._store.get(name) is not None for name in rows.objects)\n",
+        after="            return all(name in listed for name in rows.objects)\n",
+        tests=(STAGED_STORES + "test_a_list_that_lags_behind_loses_nothing",),
+        says="Lost",
+    ),
+    Defect(
+        name="lost-but-not-void",
+        group=STAGED,
+        what="A file that is gone is lost without a word in the books: a driver that has its rows in hand applies "
+        "them, and they are written again",
+        file="families/staged/sink.py",
+        before="        void = set(self.void(gone)) if gone else set()\n",
+        after="        void = gone\n",
+        tests=(STAGED_FILES + "test_a_driver_that_had_a_lost_file_in_hand_cannot_apply_it_any_more",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="staged-for-all-to-read",
+        group=STAGED,
+        what="Rows that wait for their decision can be read by every user of the machine",
+        file="families/staged/files.py",
+        before="_FOLDER_MODE, _FILE_MODE = 0o700, 0o600\n",
+        after="_FOLDER_MODE, _FILE_MODE = 0o755, 0o644\n",
+        tests=(STAGED_FILES + "test_rows_wait_in_the_querys_checkpoint_where_others_cannot_read_them",),
     ),
 )

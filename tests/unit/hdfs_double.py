@@ -34,6 +34,7 @@ class HdfsDouble:
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
+    permissions: dict[str, str] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
     overwrites: bool = False
     old_rename: bool = False
@@ -44,7 +45,7 @@ class HdfsDouble:
     def reset(self) -> None:
         """Hold nothing, and be honest."""
         self.overwrites = self.old_rename = False
-        for each in (self.files, self.faults, self.operations):
+        for each in (self.files, self.permissions, self.faults, self.operations):
             each.clear()
 
     def fault(self, operation: str, *faults: Fault) -> None:
@@ -112,6 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.double.files
         if operation == "CREATE":
             files[path] = body
+            self.double.permissions[path] = query.get("permission", "")
             return 201, b""
         if operation == "OPEN":
             return 200, files[path]
@@ -129,6 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _rename(self, path: str, query: dict[str, str]) -> bytes:
         files, to = self.double.files, query["destination"]
+        self.double.permissions[to] = self.double.permissions.get(path, "")
         taken = to in files and query.get("renameoptions") != "OVERWRITE" and not self.double.overwrites
         if self.double.old_rename:
             done = path in files and not taken

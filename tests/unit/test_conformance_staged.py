@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.staged_double import StagedDouble
+from tests.unit.staged_double import StagedDouble, StagedSuite
 
 from onceonly.errors import ConfigurationError, UnavailableError, WriteFailedError
 from onceonly.families.staged.files import FileRows
@@ -16,46 +14,28 @@ from onceonly.families.staged.names import epoch_of
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.settings.registry import build, settings_of
-from onceonly_proof.conformance import SinkConformance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from onceonly.families.staged import StagedRows
     from onceonly.ports import Sink
 
 
-class TestStaged(SinkConformance):
-    sink = StagedDouble
-
+class TestStaged(StagedSuite):
     def options(self, folder: Path) -> dict[str, str]:
-        with closing(sqlite3.connect(folder / "results.db")) as db, db:
-            db.execute("CREATE TABLE results (key TEXT, value TEXT)")
-            db.execute("CREATE TABLE books (name TEXT PRIMARY KEY, void INTEGER)")
-        return {"database": str(folder / "results.db"), "staging": str(folder / "staging")}
-
-    def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
-        with closing(sqlite3.connect(options["database"], timeout=60)) as db:
-            return db.execute("SELECT key, value FROM results").fetchall()
+        return {**super().options(folder), "staging": str(folder / "staging")}
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
         return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
-
-    @contextmanager
-    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
-        database = Path(options["database"])
-        aside = database.rename(database.with_name("aside"))
-        yield
-        aside.rename(database)
 
 
 class Bench:
     """A sink of the family in a checkpoint, without a suite."""
 
     def __init__(self, folder: Path) -> None:
-        suite = TestStaged()
+        suite = StagedSuite()
         self.options = suite.options(folder)
-        del self.options["staging"]
         self.checkpoint = folder / "checkpoint"
         self.suite = suite
 

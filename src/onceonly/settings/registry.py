@@ -12,7 +12,7 @@ from onceonly.model import Capabilities, Guarantee, SinkUse
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import PREFIX, Settings, SinkSettings, parse
-from onceonly.stores.opened import address_of, folder_of
+from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,9 +147,9 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
 
 
 def place_of(checkpoint: str) -> str:
-    """Return the folder in a checkpoint that its query's sinks share; empty where the checkpoint is not in a folder."""
-    folder = folder_of(address_of(checkpoint))
-    return "" if folder is None else str(folder / FOLDER / "staged")
+    """Return the place in a checkpoint that its query's sinks share: a path, or the address in full."""
+    address = address_of(checkpoint).below(FOLDER).below("staged")
+    return address.shown
 
 
 def use_of(settings: SinkSettings, sink: SinkClass) -> SinkUse:

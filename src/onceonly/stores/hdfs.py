@@ -33,14 +33,15 @@ class HdfsStore:
 
     abreast = 16  # each is a connection of its own to a name node that all share
 
-    def __init__(self, web: WebHdfs, address: Address) -> None:
+    def __init__(self, web: WebHdfs, address: Address, *, private: bool = False) -> None:
         self._web = web
         self._address = address
+        self._permission = "600" if private else ""
 
     @classmethod
-    def at(cls, address: Address, hadoop: Hadoop) -> HdfsStore:
+    def at(cls, address: Address, hadoop: Hadoop, *, private: bool = False) -> HdfsStore:
         """Make the store of an address. Nothing is asked yet. Raises ``ConfigurationError``."""
-        return cls(WebHdfs.of(address, hadoop), address)
+        return cls(WebHdfs.of(address, hadoop), address, private=private)
 
     def where(self, name: str) -> str:
         return self._address.below(name).text
@@ -59,7 +60,7 @@ class HdfsStore:
         is_put = False
         try:
             try:
-                self._web.write(self._path(temporary), data)
+                self._web.write(self._path(temporary), data, permission=self._permission)
             except RefusedError as error:
                 raise self._unavailable(temporary, "written", error) from error
             if before_publish is not None:
@@ -74,7 +75,7 @@ class HdfsStore:
     def replace(self, name: str, data: bytes) -> None:
         temporary = temporary_of(name)
         try:
-            self._web.write(self._path(temporary), data)
+            self._web.write(self._path(temporary), data, permission=self._permission)
             self._web.ask(
                 "PUT",
                 "RENAME",

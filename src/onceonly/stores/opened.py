@@ -56,8 +56,10 @@ def folder_of(address: Address) -> Path | None:
     return Path(address.path) if address.kind is Kind.FOLDER else None
 
 
-def open_store(address: Address) -> RewritableStore:
+def open_store(address: Address, *, private: bool = False) -> RewritableStore:
     """Open the store of what is below an address. Any process, any number of times; nothing is asked or made yet.
+
+    What is put into a ``private`` one on HDFS, only its user can read. Who reads a bucket, its own policy says.
 
     Raises ``ConfigurationError`` for credentials that cannot be taken over, ``SetupError`` where a package is missing.
     """
@@ -68,7 +70,7 @@ def open_store(address: Address) -> RewritableStore:
     if address.kind is Kind.HDFS:
         from onceonly.stores.hdfs import HdfsStore
 
-        return HdfsStore.at(address, _told)
+        return HdfsStore.at(address, _told, private=private)
     try:
         from onceonly.stores.objects import ObjectStore
     except ImportError as error:

@@ -131,9 +131,10 @@ class WebHdfs:
         """Read a file, whole. Raises as ``ask``."""
         return self._repeat("GET", "OPEN", path, b"", {})
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file, over what is there, and its folders. Raises as ``ask``."""
-        self._repeat("PUT", "CREATE", path, data, {"overwrite": "true"})
+    def write(self, path: str, data: bytes, *, permission: str = "") -> None:
+        """Write a file, over what is there, and its folders. ``permission`` is octal. Raises as ``ask``."""
+        more = {"overwrite": "true", **({"permission": permission} if permission else {})}
+        self._repeat("PUT", "CREATE", path, data, more)
 
     def _repeat(
         self,

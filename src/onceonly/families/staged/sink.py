@@ -7,15 +7,17 @@ that still has its rows in hand cannot apply them, and the rows are written agai
 from __future__ import annotations
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.staged.area import StagedAttempt
 from onceonly.families.staged.files import StagingFolder
 from onceonly.families.staged.names import epoch_of
+from onceonly.families.staged.stored import StagingStore
 from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Lost
 from onceonly.ports import Leftover, Option, TwoPhaseCommitSink
+from onceonly.stores.address import parse
+from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from onceonly.families.staged.area import StagedRows, StagingArea
     from onceonly.model import Outcome
     from onceonly.ports import QueryContext, WriteContext
+    from onceonly.stores.address import Address
 
 
 class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
@@ -40,8 +43,8 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
     declared: ClassVar[tuple[Option, ...]] = (
         Option(
             name="staging",
-            doc="a folder that driver and executors share, where rows wait for the decision; one of the query's "
-            "checkpoint where it is left out",
+            doc="where rows wait for the decision: a folder that driver and executors share, or a store's address as "
+            "s3a://bucket/folder; one of the query's checkpoint where it is left out",
             default="",
         ),
     )
@@ -85,6 +88,14 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         return found
 
     # --- what the family does -------------------------------------------------------------------------------
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
+        """See that the store which the option ``staging`` names is fit. That of the checkpoint is known to be."""
+        if self.options["staging"]:
+            address = self._home()
+            if folder_of(address) is None:
+                open_store(address).prepare(())
+        return {}
 
     def begin_transaction(self, context: WriteContext) -> StagedAttempt:
         return self._area(_folder(context)).begin(context)
@@ -148,13 +159,22 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
             self._area(folder).remove(together)
 
     def _area(self, folder: str) -> StagingArea:
-        given = self.options["staging"] or self.place
-        if not given:
+        address, data = self._home(), {"folder": folder}
+        local = folder_of(address)
+        if local is not None:
+            return StagingFolder(local / folder, data)
+        return StagingStore(open_store(address.below(folder), private=True), data)
+
+    def _home(self) -> Address:
+        given = self.options["staging"]
+        if given:
+            return address_of(given, what="the option staging")
+        if not self.place:
             raise ConfigurationError(
                 f"the sink {self.name} was made without a checkpoint, and has no place for staged rows",
                 next_step="set its option staging to a folder that driver and executors share",
             )
-        return StagingFolder(Path(given) / folder, {"folder": folder})
+        return parse(self.place)
 
 
 def _folder(context: QueryContext | WriteContext) -> str:
