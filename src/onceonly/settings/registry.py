@@ -26,11 +26,12 @@ BUILT_IN: dict[str, str] = {
     "kafka": "onceonly.sinks.kafka:KafkaSink",
     "console": "onceonly.sinks.console:ConsoleSink",
     "files": "onceonly.sinks.files:FilesSink",
+    "sql": "onceonly.sinks.sql:SqlSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess. Spark's file sink refuses, and so does
 # ours: results of all epochs would lie on top of each other, and no reader could tell.
-APPEND_COMPLETE = frozenset(BUILT_IN) - {"files"}
+APPEND_COMPLETE = frozenset({"kafka", "console"})
 # Losing a row is worse than seeing it twice.
 _STRONGEST_FIRST = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE)
 _given: dict[str, type[TwoPhaseCommitSink[Any]]] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.staged.area import StagedRows, StagingArea
     from onceonly.model import Outcome
-    from onceonly.ports import QueryContext, WriteContext
+    from onceonly.ports import QueryContext, Refused, WriteContext
     from onceonly.stores.address import Address
 
 
@@ -100,8 +100,9 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
     def begin_transaction(self, context: WriteContext) -> StagedAttempt:
         return self._area(_folder(context)).begin(context)
 
-    def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> None:
+    def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> Sequence[Refused] | None:
         transaction.write(batch)
+        return None
 
     def pre_commit(self, transaction: StagedAttempt) -> Handle:
         transaction.finish()

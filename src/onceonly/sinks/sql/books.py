@@ -1,0 +1,125 @@
+"""The books: the table of the target that notes what was committed, in the transaction that commits it. Driver.
+
+A row is a handle of one query's sink. Its unique key makes an epoch's commit happen once: whoever notes a handle that
+is there already, applied or void, fails with all that it brought.
+
+The newest epochs stay. Older rows may go, as a driver that was paused for so long and still tries to apply one of
+theirs is refused as soon as it has noted it: then newer epochs are in the books. It looks only after it has noted, so
+whoever forgets at the same time is waited for, or seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import InDoubtError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from onceonly.sinks.sql.dialects.dialect import Dialect
+
+EPOCHS_KEPT = 100
+KEY = ("query", "sink", "epoch", "name")
+_COLUMNS = "query, sink, epoch, name, void"
+_AT_ONCE = 200  # no server's limit of values in a statement is near
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The rows of one query's sink. Each method is a part of a transaction of the caller's."""
+
+    dialect: Dialect
+    query: str
+    sink: str
+
+    def note(self, db: Any, epochs: Mapping[str, int]) -> None:  # noqa: ANN401
+        """Note handles as applied, of which the epochs are given by name.
+
+        Raises ``UnavailableError`` where one is noted already, ``InDoubtError`` where newer epochs are.
+        """
+        try:
+            self._add(db, f"INSERT INTO {self._table} ({_COLUMNS}) VALUES {{}}", epochs, void=0)
+        except self.dialect.errors as error:
+            if not self.dialect.is_duplicate(error):
+                raise
+            raise UnavailableError(
+                f"{self._table} has a handle of this epoch already", next_step="nothing: it is looked up"
+            ) from error
+        newest, ours = self.newest(db), max(epochs.values())
+        if newest is not None and newest > ours:
+            raise InDoubtError(
+                f"{self._table} has chk-{newest} of query {self.query}, and nothing any more of chk-{ours}, which a "
+                "driver still tries to apply: it was paused, or an older checkpoint was restored",
+                next_step="nothing was written; see which driver is the one that should run, and stop the other",
+            )
+
+    def forget(self, db: Any, epoch: int) -> None:  # noqa: ANN401
+        """Remove rows that are so old that nobody asks for them, where an epoch is applied."""
+        mark = self.dialect.mark
+        self.dialect.run(
+            db,
+            f"DELETE FROM {self._table} WHERE query = {mark} AND sink = {mark} AND epoch < {mark}",
+            (self.query, self.sink, epoch - EPOCHS_KEPT),
+        )
+
+    def known(self, db: Any, epochs: Mapping[str, int], *, void: bool = False) -> set[str]:  # noqa: ANN401
+        """Return those of the handles that are noted: as applied, or as void."""
+        return {name for name, is_void in self._noted(db, epochs) if bool(is_void) is void}
+
+    def void(self, db: Any, epochs: Mapping[str, int]) -> set[str]:  # noqa: ANN401
+        """Note as void what is not noted, and return what is void.
+
+        Raises ``InDoubtError`` where one may have been applied so long ago that it is forgotten.
+        """
+        oldest = min(epochs.values())
+        newest = self.newest(db)
+        if newest is not None and newest - EPOCHS_KEPT > oldest:
+            raise InDoubtError(
+                f"{self._table} no longer knows chk-{oldest} of query {self.query}, as it has come to chk-{newest}",
+                next_step="look what the log says of that epoch: onceonly checkpoints show",
+            )
+        self._add(db, self.dialect.insert_new(self._table, _COLUMNS, "{}"), epochs, void=1)
+        return self.known(db, epochs, void=True)
+
+    def newest(self, db: Any) -> int | None:  # noqa: ANN401
+        """Return the newest epoch of which something is noted as applied; None where nothing is."""
+        mark = self.dialect.mark
+        [(found,)] = self.dialect.run(
+            db,
+            f"SELECT MAX(epoch) FROM {self._table} WHERE query = {mark} AND sink = {mark} AND void = 0",
+            (self.query, self.sink),
+        )
+        return None if found is None else int(found)
+
+    @property
+    def _table(self) -> str:
+        return self.dialect.path(self.dialect.options.books)
+
+    def _noted(self, db: Any, epochs: Mapping[str, int]) -> Iterable[tuple[str, int]]:  # noqa: ANN401
+        mark = self.dialect.mark
+        for some in _parts(epochs):
+            names, numbers = [name for name, _ in some], sorted({epoch for _, epoch in some})
+            yield from self.dialect.run(
+                db,
+                f"SELECT name, void FROM {self._table} WHERE query = {mark} AND sink = {mark} "
+                f"AND epoch IN ({_marks(mark, numbers)}) AND name IN ({_marks(mark, names)})",
+                (self.query, self.sink, *numbers, *names),
+            )
+
+    def _add(self, db: Any, sql: str, epochs: Mapping[str, int], *, void: int) -> None:  # noqa: ANN401
+        row = f"({_marks(self.dialect.mark, _COLUMNS.split(','))})"
+        for some in _parts(epochs):
+            values = [value for name, epoch in some for value in (self.query, self.sink, epoch, name, void)]
+            self.dialect.run(db, sql.format(", ".join([row] * len(some))), values)
+
+
+def _marks(mark: str, values: Collection[object]) -> str:
+    return ", ".join([mark] * len(values))
+
+
+def _parts(epochs: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
+    pairs = sorted(epochs.items())
+    for first in range(0, len(pairs), _AT_ONCE):
+        yield pairs[first : first + _AT_ONCE]

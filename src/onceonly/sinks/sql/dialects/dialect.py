@@ -1,0 +1,169 @@
+"""What a dialect says of its system. Driver only."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onceonly.sinks.sql.shape import DELETED, SEQUENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.sinks.sql.options import SqlOptions
+    from onceonly.sinks.sql.types import Given, Match, Table
+
+
+class Dialect(ABC):
+    """One system, as one sink uses it. Statements are given to one connection after the other, in one transaction.
+
+    What is written here is SQL that SQLite, DuckDB and PostgreSQL understand alike.
+    """
+
+    holds_connection: ClassVar[bool] = False
+    """Whether a connection is kept from one transaction to the next."""
+    mark: ClassVar[str] = "?"
+    """Where a value goes in a statement."""
+    verb: ClassVar[str] = "INSERT INTO"
+    staging: ClassVar[str] = "temp.onceonly_rows"
+    """The temporary table in which rows of an epoch wait for each other."""
+
+    def __init__(self, options: SqlOptions) -> None:
+        """Take the options; imports no client yet. Raises ``ConfigurationError`` for an address that it cannot have."""
+        self.options = options
+        self.lock: threading.RLock = threading.RLock()
+
+    # --- what differs ---------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its client raises."""
+
+    @abstractmethod
+    def told(self, error: Exception) -> OnceonlyError:
+        """Return what an error of the client's means: it may pass, a row is refused, somebody has to act."""
+
+    @abstractmethod
+    def is_duplicate(self, error: Exception) -> bool:
+        """Say whether an error means that a unique row is there already."""
+
+    @abstractmethod
+    def connect(self) -> Any:  # noqa: ANN401  each client has connections of its own
+        """Open a connection, outside any transaction."""
+
+    @abstractmethod
+    def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
+        """Look a table up; None where it is not there. In a transaction."""
+
+    @abstractmethod
+    def type_of(self, given: Given, *, is_key: bool) -> str:
+        """Return the type of a new table's column; empty where there is none for it."""
+
+    @abstractmethod
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
+        """Add rows to a table, given by its name in SQL; they have its columns, and perhaps those beside them."""
+
+    # --- what most do alike ---------------------------------------------------------------------------------
+
+    def begin(self, db: Any) -> None:  # noqa: ANN401
+        """Begin a transaction in which each statement sees what is committed by then, and whose commit is durable."""
+        db.execute("BEGIN")
+
+    def commit(self, db: Any) -> None:  # noqa: ANN401
+        """Commit. What it raises says nothing on what became of the transaction."""
+        db.execute("COMMIT")
+
+    def run(self, db: Any, sql: str, values: Sequence[object] = ()) -> list[Any]:  # noqa: ANN401
+        """Run one statement, and return its rows."""
+        return list(db.execute(sql, tuple(values)).fetchall())
+
+    def hold(self, db: Any) -> None:  # noqa: ANN401, B027  most have nothing to do
+        """Keep others from changing the table's columns until the transaction ends, where they could."""
+
+    def settle(self, db: Any) -> None:  # noqa: ANN401, B027  as above
+        """Have checked now what would be checked at the commit."""
+
+    def quote(self, name: str) -> str:
+        """Return a name as SQL takes it, as it is."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def path(self, name: tuple[str, ...]) -> str:
+        """Return the name of a table as SQL takes it."""
+        return ".".join(map(self.quote, name))
+
+    def listed(self, names: Sequence[str], before: str = "") -> str:
+        """Return names as a list in SQL."""
+        return ", ".join(before + self.quote(name) for name in names)
+
+    def books(self, name: str) -> str:
+        """Return the statement that makes the table of what was committed."""
+        return (
+            f"CREATE TABLE {name} (query VARCHAR(100) NOT NULL, sink VARCHAR(100) NOT NULL, epoch BIGINT NOT NULL, "
+            "name VARCHAR(100) NOT NULL, void SMALLINT NOT NULL, PRIMARY KEY (query, sink, epoch, name))"
+        )
+
+    def insert_new(self, table: str, columns: str, values: str) -> str:
+        """Return the statement that adds rows but those that are there."""
+        return f"INSERT INTO {table} ({columns}) VALUES {values} ON CONFLICT DO NOTHING"
+
+    # --- an epoch's rows, waiting in the staging table ------------------------------------------------------
+
+    def stage(self, match: Match) -> str:
+        """Return the statement that makes the staging table, its columns of the target's types."""
+        beside = [f"CAST(0 AS SMALLINT) AS {DELETED}"] if match.op else []
+        beside += [f"CAST(0 AS BIGINT) AS {SEQUENCE}"] if match.sequence else []
+        return (
+            f"CREATE TEMPORARY TABLE {self.staging.rpartition('.')[2]} AS SELECT "
+            f"{', '.join([self.listed(match.columns), *beside])} FROM {self.path(self.options.table)} WHERE 1 = 0"
+        )
+
+    def unstage(self) -> str:
+        """Return the statement that drops the staging table; empty where the end of the transaction does."""
+        return f"DROP TABLE {self.staging}"
+
+    def newest(self, match: Match, columns: Sequence[str]) -> str:
+        """Return the newest row of each key that waits, as a table in SQL."""
+        if not match.sequence:
+            return self.staging
+        beside = f", {DELETED}" if match.op else ""
+        return (
+            f"(SELECT {self.listed(columns)}{beside} FROM (SELECT {self.listed(columns)}{beside}, ROW_NUMBER() OVER ("
+            f"PARTITION BY {self.listed(match.keys)} ORDER BY {SEQUENCE} DESC) AS onceonly_place FROM {self.staging}) "
+            "AS onceonly_ranked WHERE onceonly_place = 1)"
+        )
+
+    def delete(self, match: Match) -> str:
+        """Return the statement that removes the rows whose newest word is a deletion."""
+        target = self.path(self.options.table)
+        same = " AND ".join(
+            f"onceonly_newest.{self.quote(key)} = {target}.{self.quote(key)}" for key in match.keys
+        )
+        return (
+            f"DELETE FROM {target} WHERE EXISTS (SELECT 1 FROM {self.newest(match, match.keys)} AS onceonly_newest "
+            f"WHERE {DELETED} = 1 AND {same})"
+        )
+
+    def insert(self, match: Match) -> str:
+        """Return the statement that writes what waits to the target; in the order of its keys, against deadlocks."""
+        listed = self.listed(match.columns)
+        written = f"{DELETED} = 0" if match.op else "1 = 1"  # SQLite needs a condition before ON CONFLICT
+        head = f"{self.verb} {self.path(self.options.table)} ({listed}) SELECT {listed} FROM "
+        if not match.key:
+            return f"{head}{self.staging}"
+        return (
+            f"{head}{self.newest(match, match.columns)} AS onceonly_newest WHERE {written} "
+            f"ORDER BY {self.listed(match.keys)} {self.replace(match)}"
+        )
+
+    def replace(self, match: Match) -> str:
+        """Return what an insert says of rows whose key is there: they get the other values."""
+        others = [name for name in match.columns if name not in match.keys]
+        if not others:
+            return f"ON CONFLICT ({self.listed(match.keys)}) DO NOTHING"
+        sets = ", ".join(f"{self.quote(name)} = excluded.{self.quote(name)}" for name in others)
+        return f"ON CONFLICT ({self.listed(match.keys)}) DO UPDATE SET {sets}"

@@ -1,0 +1,191 @@
+"""SQLite. What a column takes follows from its affinity, which changes values silently: decimals, texts of digits."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
+from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.texts import time_texts
+from onceonly.sinks.sql.types import Column, Given, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.options import SqlOptions
+    from onceonly.sinks.sql.types import Match
+
+_TIMES = ("date", "instant", "local")
+_ANY = ("bool", "int", "float", "text", "binary", "decimal", *_TIMES)
+# By parts of a declared type, the first that is found in it: SQLite's own rules, and what it has no type for.
+_TAKES = (
+    ("INT", ("int", "bool")), ("CHAR", ("text", "decimal", *_TIMES)), ("CLOB", ("text", "decimal", *_TIMES)),
+    ("TEXT", ("text", "decimal", *_TIMES)), ("BLOB", ("binary",)), ("REAL", ("float", "int")),
+    ("FLOA", ("float", "int")), ("DOUB", ("float", "int")), ("BOOL", ("bool",)), ("TIME", ("instant", "local")),
+    ("DATE", ("date",)), ("JSON", ("nested",)), ("NUM", ("int",)), ("DEC", ("int",)),
+)  # fmt: skip
+_TYPES = {
+    "bool": "BOOLEAN", "int": "BIGINT", "float": "REAL", "decimal": "TEXT", "text": "TEXT", "binary": "BLOB",
+    "date": "DATE", "instant": "TIMESTAMP", "local": "TIMESTAMP", "nested": "JSON",
+}  # fmt: skip
+_PASSING = {"BUSY", "LOCKED", "IOERR", "FULL", "NOMEM", "INTERRUPT", "PROTOCOL", "SCHEMA"}
+_REFUSED = {"CONSTRAINT", "MISMATCH", "TOOBIG"}
+_TWICE = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"}
+
+
+class Sqlite(Dialect):
+    """A database in a file of the driver's machine."""
+
+    verb = "INSERT OR ABORT INTO"  # whatever a constraint of the table says that conflicts lead to
+
+    def __init__(self, options: SqlOptions) -> None:
+        super().__init__(options)
+        url = options.url
+        if url.hosts or url.user or url.query or not url.path.startswith("/"):
+            raise ConfigurationError(
+                f"The option url names no file by its whole path: {url}.",
+                next_step=f"write {url.scheme}:// and the path, as in {url.scheme}:////data/r.db",
+            )
+        if options.password_given is not None or options.password_file is not None:
+            raise ConfigurationError(
+                f"{url.scheme} has no passwords.", next_step="leave out the option password"
+            )
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error,)
+
+    def told(self, error: Exception) -> OnceonlyError:
+        name = str(getattr(error, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+        what = f"{self.options.url}: {error}"
+        if name in _REFUSED:
+            return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if name in _PASSING:
+            return UnavailableError(
+                what, next_step="see to the file and who else uses it, and start the query again"
+            )
+        return ConfigurationError(
+            what,
+            next_step="see that the file is there, that the job's user may write it and its folder, and its tables",
+        )
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorname", "") in _TWICE
+
+    def connect(self) -> Any:  # noqa: ANN401
+        mode = "rwc" if self.options.create else "rw"
+        db = sqlite3.connect(
+            f"file:{quote(self.options.url.path)}?mode={mode}",
+            timeout=self.options.connect_s, isolation_level=None, check_same_thread=False, uri=True,
+        )  # fmt: skip
+        db.execute("PRAGMA synchronous = EXTRA")
+        db.execute("PRAGMA foreign_keys = ON")
+        return db
+
+    def begin(self, db: Any) -> None:  # noqa: ANN401
+        # Who begins to read and then writes may find that another one has written meanwhile.
+        db.execute("BEGIN IMMEDIATE")
+
+    def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
+        table = name[-1]
+        if name[:-1] not in {(), ("main",)}:
+            return None
+        found = self.run(
+            db, "SELECT name, type, sql FROM main.sqlite_master WHERE type IN ('table', 'view') AND name = ? "
+            "COLLATE NOCASE", (table,),
+        )  # fmt: skip
+        if not found:
+            return None
+        table, kind, sql = found[0]
+        columns, primary = [], []
+        for _, column, declared, notnull, default, pk, hidden in self.run(
+            db, "SELECT * FROM pragma_table_xinfo(?)", (table,)
+        ):
+            primary += [(pk, column)] if pk else []
+            is_row_id = bool(pk) and declared.upper() == "INTEGER"
+            filled = default is not None or is_row_id
+            columns.append(
+                _column(column, declared, required=bool(notnull), filled=filled, computed=bool(hidden))
+            )
+        keys, doubts = self._keys(db, table)
+        if primary:
+            keys.add(tuple(column for _, column in sorted(primary)))
+        return Table(
+            name=table,
+            columns=tuple(columns),
+            keys=tuple(sorted(keys)),
+            doubts=(*doubts, *self._doubts(db, table, sql or "", columns)),
+            wrong=_wrong(kind, sql or ""),
+        )
+
+    def _keys(self, db: Any, table: str) -> tuple[set[tuple[str, ...]], list[str]]:  # noqa: ANN401
+        keys: set[tuple[str, ...]] = set()
+        doubts = []
+        for _, index, unique, _, partial in self.run(db, "SELECT * FROM pragma_index_list(?)", (table,)):
+            parts = self.run(db, 'SELECT name, coll FROM pragma_index_xinfo(?) WHERE "key" = 1', (index,))
+            if partial or any(column is None for column, _ in parts):
+                doubts.append(f"the index {index}")
+            elif unique:
+                keys.add(tuple(column for column, _ in parts))
+                doubts += [f"the index {index}, which compares by {by}" for _, by in parts if by != "BINARY"]
+        return keys, doubts
+
+    def _doubts(self, db: Any, table: str, sql: str, columns: list[Column]) -> list[str]:  # noqa: ANN401
+        found = ["a CHECK"] if re.search(r"\bCHECK\b", sql, re.IGNORECASE) else []
+        found += ["a generated column"] if any(column.computed for column in columns) else []
+        of_it = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+        found += [f"the trigger {name}" for (name,) in self.run(db, of_it, (table,))]
+        refers = 'SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)'
+        found += [f"a foreign key to {other}" for (other,) in self.run(db, refers, (table,))]
+        if self.options.op:
+            referred = (
+                "SELECT DISTINCT m.name FROM main.sqlite_master m, pragma_foreign_key_list(m.name) f "
+                "WHERE m.type = 'table' AND f.\"table\" = ? COLLATE NOCASE"
+            )
+            found += [f"a foreign key of {other}" for (other,) in self.run(db, referred, (table,))]
+        return found
+
+    def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002  as other dialects
+        return _TYPES.get(given.kind, "")
+
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401, ARG002
+        marks = ", ".join("?" * batch.num_columns)
+        sql = f"{self.verb} {into} ({self.listed(batch.schema.names)}) VALUES ({marks})"
+        db.executemany(sql, zip(*map(_values, batch.columns), strict=True))
+
+
+def _column(name: str, declared: str, *, required: bool, filled: bool, computed: bool) -> Column:
+    takes = next((takes for part, takes in _TAKES if part in declared.upper()), () if declared else _ANY)
+    return Column(
+        name=name,
+        declared=declared or "of any type",
+        takes=takes,
+        mantissa=53 if "float" in takes and "int" in takes and takes != _ANY else None,
+        no_nan="float" in takes,  # it becomes null
+        required=required,
+        filled=filled,
+        computed=computed,
+    )
+
+
+def _wrong(kind: str, sql: str) -> str:
+    if kind == "view":
+        return "is a view"
+    if re.match(r"\s*CREATE\s+VIRTUAL\b", sql, re.IGNORECASE):
+        return "is a virtual table"
+    if re.search(r"\bINITIALLY\s+DEFERRED\b", sql, re.IGNORECASE):
+        return "has a foreign key that is only checked at COMMIT (INITIALLY DEFERRED), after the decision"
+    return ""
+
+
+def _values(array: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type):
+        array = time_texts(array)
+    if pa.types.is_decimal(array.type):
+        return [None if value is None else format(value, "f") for value in array.to_pylist()]
+    return list(array.to_pylist())

@@ -1,0 +1,181 @@
+"""The options of the SQL sinks, and where their target is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from onceonly.errors import ConfigurationError
+from onceonly.families import behind
+from onceonly.options import Option, Secret, boolean, span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r'(?:(?P<quoted>"(?:[^"]|"")+")|(?P<plain>[^".]+))(?:\.(?P<rest>.+))?')
+_SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read names separated by commas. Raises ``ValueError`` for an empty one, or one that is there twice."""
+    found = tuple(each.strip() for each in text.split(",")) if text.strip() else ()
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError(text)
+    return found
+
+
+def table_name(text: str) -> tuple[str, ...]:
+    """Read ``table`` or ``schema.table``; quotes keep a point in a name."""
+    found = []
+    rest: str | None = text
+    while rest is not None:
+        match = _NAME.fullmatch(rest.strip())
+        if match is None:
+            raise ValueError(text)
+        quoted = match["quoted"]
+        found.append(quoted[1:-1].replace('""', '"') if quoted else match["plain"].strip())
+        rest = match["rest"]
+    if not all(found) or len(found) > 2:  # noqa: PLR2004  schema and table
+        raise ValueError(text)
+    return tuple(found)
+
+
+DECLARED = (
+    Option(
+        name="url", required=True,
+        doc="where the database is, as SQLAlchemy writes it, without a password: postgresql://user@host:5432/db, "
+        "sqlite:////data/r.db, duckdb:////data/r.db",
+    ),
+    Option(
+        name="table", required=True, read=table_name, form="a table, or schema.table",
+        doc='the table, or schema.table, as the server has it written; "quotes" keep a point in a name',
+    ),
+    Option(
+        name="key", default="", read=names, form="names of columns, separated by commas",
+        doc="the columns by which a row replaces the one that is there, separated by commas; by default rows are added",
+    ),
+    Option(
+        name="op", default="",
+        doc="the column that says what becomes of a row: insert, update or delete; it needs key, and is not written",
+    ),
+    Option(
+        name="sequence", default="",
+        doc="the column that says which of two rows with one key is the newer one: a whole number, a date or a time; "
+        "by default such rows in one epoch are refused",
+    ),
+    Option(
+        name="create", default="false", read=boolean,
+        doc="true makes the table where it is missing, with columns for the query's",
+    ),
+    Option(name="password", secret=True, doc="of the user; by default as the client finds it (PGPASSWORD, ~/.pgpass)"),
+    Option(name="password.file", doc="a file on the driver that holds the password, read at each connect"),
+    Option(
+        name="books", default="onceonly_commits", read=table_name, form="a table, or schema.table",
+        doc="the table that notes what was committed; by default it lies in the schema of table",
+    ),
+    Option(
+        name="connect.timeout", default="10s", read=span,
+        doc="how long a connect may take, and how long a database file that others use is waited for",
+    ),
+    Option(name="statement.timeout", default="5m", read=span, doc="how long one statement may take"),
+    Option(
+        name=behind.OPTION, default=behind.STOP, choices=(behind.STOP, behind.GO_ON), doc=behind.DOC,
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Url:
+    """A checked address, without a password. ``path`` is a file or a database; ``query`` goes to the client."""
+
+    scheme: str
+    user: str = ""
+    hosts: str = ""
+    path: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str, *, who: str) -> Url:
+        """Read an address. Raises ``ConfigurationError``, which shows nothing of one that may hold a password."""
+        try:
+            parts = urlsplit(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"The option url of {who} cannot be read: {error}.", next_step=DECLARED[0].doc
+            ) from error
+        login, _, hosts = parts.netloc.rpartition("@")
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if ":" in login or any(map(_SECRET.search, query)):
+            raise ConfigurationError(
+                f"The option url of {who} holds a password, which plans and logs would show.",
+                next_step="give it as the option password or password.file, or in the client's own environment",
+            )
+        # A driver's name behind the dialect's (postgresql+psycopg) says nothing here: there is one for each.
+        scheme = parts.scheme.lower().partition("+")[0]
+        path = unquote(parts.path.removeprefix("/"))
+        return cls(scheme=scheme, user=unquote(login), hosts=hosts, path=path, query=query)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.hosts}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlOptions:
+    """The checked options. ``table`` and ``books`` are a name with or without its schema."""
+
+    url: Url
+    table: tuple[str, ...]
+    books: tuple[str, ...]
+    key: tuple[str, ...]
+    op: str
+    sequence: str
+    create: bool
+    connect_s: float
+    statement_s: float
+    goes_on_behind: bool
+    password_given: Secret | None = field(default=None, repr=False)
+    password_file: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], *, who: str) -> SqlOptions:
+        """Take values that ``read_options`` has read. Raises ``ConfigurationError``. Pure."""
+        table, books = values["table"], values["books"]
+        for name in ("op", "sequence"):
+            if values[name] and not values["key"]:
+                raise ConfigurationError(
+                    f"The option {name} of {who} is given without key.",
+                    next_step="name by key the columns that tell rows apart, or leave it out",
+                )
+        if values["password"] is not None and values["password.file"] is not None:
+            raise ConfigurationError(
+                f"The options password and password.file of {who} are both given.", next_step="leave out one"
+            )
+        return cls(
+            url=Url.of(values["url"], who=who),
+            table=table,
+            books=books if len(books) > 1 else (*table[:-1], *books),
+            key=values["key"],
+            op=values["op"],
+            sequence=values["sequence"],
+            create=values["create"],
+            connect_s=values["connect.timeout"],
+            statement_s=values["statement.timeout"],
+            goes_on_behind=values[behind.OPTION] == behind.GO_ON,
+            password_given=values["password"],
+            password_file=values["password.file"],
+        )
+
+    def password(self) -> str | None:
+        """Return the password, None where the client looks for it itself. Raises ``ConfigurationError``. Driver."""
+        if self.password_file is None:
+            return self.password_given
+        try:
+            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise ConfigurationError(
+                f"The option password.file names {self.password_file}, which cannot be read: {error.strerror}.",
+                next_step="put it where the driver runs, readable by its user",
+            ) from error

@@ -1,0 +1,216 @@
+"""Which rows a table will never take, found by whole columns before they are staged. Needs pyarrow.
+
+Executor; on the driver again where the table has changed since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.ports import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.types import Fit, Match
+
+    Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+PASS_OVER, UPSERT, DELETE, _UNKNOWN = 0, 1, 2, -1
+OPS = {
+    **dict.fromkeys(
+        ("insert", "update", "upsert", "i", "u", "c", "r", "+i", "+u", "update_postimage"), UPSERT
+    ),
+    **dict.fromkeys(("delete", "d", "-d"), DELETE),
+    **dict.fromkeys(("update_preimage", "-u"), PASS_OVER),
+}
+"""What the column ``op`` may say, in any case: as Debezium, Flink and Delta's change feed say it. Rows that tell how a
+row was before are passed over."""
+# Years 1 to 9999, which Spark and every server know: in days, and in microseconds since 1970.
+_DAYS = (-719_162, 2_932_896)
+_MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+_MEND = "mend the row, or filter it out"
+
+
+def refused(batch: pa.RecordBatch, match: Match) -> list[Refused]:
+    """Return the rows that the table will never take, in order, each once."""
+    import numpy as np
+
+    found: dict[int, Refused] = {}
+
+    def note(mask: Mask, code: str, why: str, next_step: str = _MEND) -> None:
+        for row in np.flatnonzero(mask).tolist():
+            found.setdefault(row, Refused(row=row, code=code, why=why, next_step=next_step))
+
+    written = others = np.ones(batch.num_rows, bool)
+    if match.op:
+        told = ops(batch[match.op])
+        why = f"its column {match.op} says neither insert, update nor delete"
+        note(told == _UNKNOWN, "NO_OP", why, "say one of " + ", ".join(OPS))
+        written, others = told > PASS_OVER, told == UPSERT
+    for name in (*match.key, *([match.sequence] if match.sequence else [])):
+        what = "its key is null in" if name in match.key else "what says how new it is is null in"
+        note(_nulls(batch[name]) & written, "NULL_KEY", f"{what} the column {name}")
+    for fit in match.fits:
+        where = written if fit.source in match.key else others
+        column = batch[fit.source]
+        if fit.column.required:
+            note(_nulls(column) & where, "NULL", f"{_told(fit)} takes no null")
+        for mask, code, why in _wrong(column, fit):
+            note(mask & where, code, f"{_told(fit)}: {why}")
+    return [found[row] for row in sorted(found)]
+
+
+def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:
+    """Return what each row's ``op`` says, as one of the numbers above."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places = pc.index_in(pc.ascii_lower(array), pa.array(list(OPS), array.type))
+    meanings: np.ndarray[Any, np.dtype[np.int8]] = np.array([*OPS.values(), _UNKNOWN], np.int8)
+    return meanings.take(np.asarray(pc.fill_null(places, len(OPS))))
+
+
+def _told(fit: Fit) -> str:
+    return f"the column {fit.column.name} ({fit.column.declared})"
+
+
+def _wrong(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
+    """Yield what is wrong with which values of a column."""
+    import pyarrow.compute as pc
+
+    column, kind = fit.column, fit.given.kind
+    if kind in {"int", "decimal", "float"}:
+        yield from _wrong_numbers(array, fit)
+    elif kind == "text":
+        yield from _wrong_texts(array, fit)
+    elif kind == "nested" and (bad := _not_utf8(array)) is not None:
+        yield bad, "NOT_UTF8", "the bytes of a text in it are no UTF-8"
+    elif kind == "binary" and column.length is not None:
+        yield (
+            _mask(pc.greater(pc.binary_length(array), column.length)), "TOO_LONG",
+            f"more than {column.length} bytes",
+        )  # fmt: skip
+    elif kind in {"date", "instant", "local"}:
+        yield from _wrong_times(array, fit)
+
+
+def _wrong_numbers(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
+    import pyarrow.compute as pc
+
+    column, kind = fit.column, fit.given.kind
+    if kind == "int" and column.low is not None and column.high is not None:
+        bound = 2 ** (fit.given.size - 1)
+        if column.low > -bound or column.high < bound - 1:
+            low, high = max(column.low, -bound), min(column.high, bound - 1)
+            outside = pc.or_(pc.less(array, low), pc.greater(array, high))
+            yield _mask(outside), "OUT_OF_RANGE", f"the number is not between {column.low} and {column.high}"
+    elif kind == "decimal" and column.digits is not None and fit.given.size - fit.given.scale > column.digits:
+        outside = pc.greater_equal(pc.abs(array), _power(column.digits))
+        yield (
+            _mask(outside),
+            "OUT_OF_RANGE",
+            f"the number has more than {column.digits} digits before the point",
+        )
+    elif kind == "float":
+        if column.no_nan:
+            yield _mask(pc.is_nan(array)), "NOT_A_NUMBER", "it keeps no NaN"
+        if column.no_infinity:
+            yield _mask(pc.is_inf(array)), "NOT_A_NUMBER", "it keeps no infinity"
+
+
+def _wrong_texts(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = fit.column
+    bad = _not_utf8(array)
+    if bad is not None:
+        yield bad, "NOT_UTF8", "its bytes are no UTF-8"
+        array = pc.if_else(pa.array(bad), pa.scalar("", array.type), array)
+    if column.no_nul:
+        yield (
+            _mask(pc.match_substring(array, "\0")),
+            "NUL",
+            "the server keeps no texts with the character NUL",
+        )
+    if column.length is not None:
+        yield (
+            _mask(pc.greater(pc.utf8_length(array), column.length)), "TOO_LONG",
+            f"more than {column.length} characters",
+        )  # fmt: skip
+    if column.form:
+        yield (
+            _mask(pc.invert(pc.match_substring_regex(array, column.form))),
+            "NOT_OF_FORM",
+            "it is of another form",
+        )
+
+
+def _not_utf8(array: pa.Array) -> Mask | None:
+    """Return which values hold texts that are none, as Spark allows; None where none does, as nearly always."""
+    import numpy as np
+    import pyarrow as pa
+
+    def is_wrong(place: int) -> bool:
+        try:
+            array[place].as_py()
+        except UnicodeDecodeError:
+            return True
+        return False
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([is_wrong(place) for place in range(len(array))])
+    return None
+
+
+def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_date, scale = fit.given.kind == "date", fit.column.scale
+    low, high = _DAYS if is_date else _MICROS
+    numbers = array.cast(pa.int32()) if is_date else micros(array)
+    outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
+    yield _mask(outside), "OUT_OF_RANGE", "it is not between the years 1 and 9999"
+    if not is_date and scale is not None and scale < 6:  # noqa: PLR2004  microseconds, as Spark's
+        counts = np.asarray(pc.fill_null(numbers, 0))
+        yield counts % 10 ** (6 - scale) != 0, "TOO_FINE", f"it keeps {scale} digits of a second"
+
+
+def micros(array: pa.Array) -> pa.Array:
+    """Return times as whole microseconds since 1970, in UTC or without a zone."""
+    import pyarrow as pa
+
+    return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+
+
+def _nulls(array: pa.Array) -> Mask:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.is_null(array)) if array.null_count else np.zeros(len(array), bool)
+
+
+def _mask(found: pa.Array) -> Mask:
+    """Return which are true; null is not."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.fill_null(found, False))  # noqa: FBT003  pyarrow's own argument
+
+
+def _power(digits: int) -> pa.Scalar:
+    """Return the smallest number that has more digits."""
+    from decimal import Decimal
+
+    import pyarrow as pa
+
+    return pa.scalar(Decimal(10**digits), pa.decimal128(digits + 1, 0))

@@ -1,0 +1,137 @@
+"""Rows as a table takes them: its names, its order, and JSON where it keeps that. Driver; needs pyarrow."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceonly.errors import RecordRefusedError
+from onceonly.sinks.sql.refusals import DELETE, PASS_OVER, micros, ops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.types import Match
+
+DELETED, SEQUENCE = "onceonly_deleted", "onceonly_sequence"
+"""Columns beside the table's own: 1 for a deletion; what says how new a row is, as a whole number."""
+
+
+def shaped(batch: pa.RecordBatch, match: Match) -> pa.RecordBatch:
+    """Return rows by the table's names. What ``op`` passes over is gone, and of a deletion all but its key is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    deleted = None
+    if match.op:
+        told = ops(batch[match.op])
+        batch = batch.filter(pa.array(told != PASS_OVER))
+        deleted = pa.array(told[told != PASS_OVER] == DELETE)
+    columns: dict[str, pa.Array] = {}
+    for fit in match.fits:
+        array = batch[fit.source]
+        if fit.given.kind == "nested":
+            array = pa.array([json_text(value, array.type) for value in array.to_pylist()], pa.string())
+        if deleted is not None and fit.source not in match.key:
+            array = pc.if_else(deleted, pa.scalar(None, array.type), array)
+        columns[fit.column.name] = array
+    if deleted is not None:
+        columns[DELETED] = deleted.cast(pa.int16())
+    if match.sequence:
+        columns[SEQUENCE] = _numbers(batch[match.sequence])
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def nothing(match: Match) -> pa.RecordBatch:
+    """Return no rows, shaped as rows would be."""
+    import pyarrow as pa
+
+    kinds = {
+        "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "binary": pa.binary(), "date": pa.date32(),
+        "instant": pa.timestamp("us", "UTC"), "local": pa.timestamp("us"),
+    }  # fmt: skip
+    fields = []
+    for fit in match.fits:
+        is_decimal = fit.given.kind == "decimal"
+        kind = (
+            pa.decimal128(fit.given.size, fit.given.scale)
+            if is_decimal
+            else kinds.get(fit.given.kind, pa.string())
+        )
+        fields.append((fit.column.name, kind))
+    fields += [(DELETED, pa.int16())] if match.op else []
+    fields += [(SEQUENCE, pa.int64())] if match.sequence else []
+    return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
+
+
+def refuse_twice(batches: Iterable[pa.RecordBatch], match: Match) -> None:
+    """See that no row of an epoch leaves open which of two with one key is the newer one.
+
+    Raises ``RecordRefusedError`` that names the key.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = [*match.key, *([match.sequence] if match.sequence else [])]
+    some = []
+    for batch in batches:
+        kept = batch.filter(pa.array(ops(batch[match.op]) != PASS_OVER)) if match.op else batch
+        some.append(kept.select(list(dict.fromkeys(names))))
+    if not some:
+        return
+    counted = pa.Table.from_batches(some).group_by(some[0].schema.names).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))
+    if twice.num_rows == 0:
+        return
+    first = twice.slice(0, 1).to_pylist()[0]
+    shown = ", ".join(f"{name} {first[name]!r}" for name in names)
+    raise RecordRefusedError(
+        f"{match.table.name}: {first['count_all']} rows of this epoch have {shown}, {twice.num_rows} such keys in all, "
+        "and nothing says which is the newest",
+        next_step="keep one row of a key (dropDuplicates, groupBy), or name by the option sequence a column that "
+        "differs, such as a version or an offset: the greatest wins",
+    )
+
+
+def _numbers(array: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(array.type):
+        return micros(array)
+    return (array.cast(pa.int32()) if pa.types.is_date32(array.type) else array).cast(pa.int64())
+
+
+def json_text(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401  any value of Spark's
+    """Return a value as JSON, nulls too; what JSON has no word for as Spark's ``to_json`` writes it. Pure."""
+    return None if value is None else msgspec.json.encode(_plain(value, kind)).decode()
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401  as above
+    import pyarrow as pa
+
+    types = pa.types
+    if value is None or isinstance(value, str):
+        return value
+    if types.is_map(kind):
+        return {str(key): _plain(each, kind.item_type) for key, each in value}
+    if types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if types.is_nested(kind):
+        return [_plain(each, kind.value_type) for each in value]
+    match value:
+        case decimal.Decimal():
+            return msgspec.Raw(format(value, "f").encode())
+        case bytes():
+            value = base64.b64encode(value).decode()
+        case dt.date():  # and its subclass, a time
+            value = value.isoformat()
+        case float() if not math.isfinite(value):
+            value = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

@@ -1,0 +1,178 @@
+"""The SQL sinks: rows wait in staged files; the driver writes those of an epoch in one transaction of the database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families import behind
+from onceonly.families.staged import StagedSink
+from onceonly.families.staged.names import epoch_of
+from onceonly.sinks.sql.options import DECLARED, SqlOptions
+from onceonly.sinks.sql.refusals import refused
+from onceonly.sinks.sql.target import Target
+from onceonly.sinks.sql.types import Match, Table, columns_of, of_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.staged import StagedRows
+    from onceonly.families.staged.area import StagedAttempt
+    from onceonly.model import Capabilities, Handle, Outcome
+    from onceonly.ports import Leftover, Option, QueryContext, Refused, WriteContext
+    from onceonly.sinks.sql.books import Books
+
+_TABLE = "table"
+"""The fact that says what the table is like."""
+
+
+class SqlSink(StagedSink):
+    """Rows to a table of a database: added, replaced by key, or deleted; each epoch in one instant."""
+
+    name: ClassVar[str] = "sql"
+    schemes: ClassVar[tuple[str, ...]] = ()
+    """The schemes of the url that a short name stands for; empty for all."""
+    capabilities: ClassVar[Capabilities] = replace(StagedSink.capabilities, gives_back=True)
+    declared: ClassVar[tuple[Option, ...]] = (*DECLARED, *StagedSink.declared)
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = SqlOptions.of(self.options, who=f"the sink {self.name}")
+        scheme = self._options.url.scheme
+        if self.schemes and scheme not in self.schemes:
+            raise ConfigurationError(
+                f"The option url of the sink {self.name} begins with {scheme}://.",
+                next_step=f"begin it with {self.schemes[0]}://, or take the format onceonly.sql",
+            )
+        self._target = Target(self._options)
+        self._table: Table | None = None
+        self._match: Match | None = None
+        self._owner = ("", "")
+
+    # --- driver ---------------------------------------------------------------------------------------------
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        """See that the table takes the query's columns, and that all is allowed that an epoch does."""
+        self._owner = (context.query, context.sink)
+        columns = [(name, of_spark(kind)) for name, kind in context.columns]
+        table = self._target.prepare(columns)
+        if columns:
+            self._target.try_out(self._target.matched(columns, table), self._books)
+        return {**super().check(context), _TABLE: table.dumps()}
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the target: server, database and table, whoever writes to it."""
+        options = self._options
+        return {"url": str(options.url), "table": ".".join(options.table), "books": ".".join(options.books)}
+
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        """Say whether it is the same table, whatever notes what was committed."""
+        return all(self.identity()[each] == identity.get(each) for each in ("url", "table"))
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Compare the books with the newest epoch that is complete by the log: a backup may be restored."""
+        if not handles:
+            return
+        self._owner = (context.query, context.sink)
+        with self._target.transaction(keep=False) as db:
+            newest = self._books.newest(db)
+        if newest is not None and newest >= epoch:
+            return
+        begin = 0 if newest is None else newest + 1
+        missing = f"chk-{epoch}" if begin == epoch else f"chk-{begin} to chk-{epoch}"
+        books = ".".join(self._options.books)
+        has = "nothing" if newest is None else f"chk-{newest}"
+        behind.refuse(
+            f"Query {context.query}, sink {context.sink}: the target {self._options.url} went back. By the log "
+            f"chk-{epoch} is complete, and {books} has {has} of this query: {missing} are not there. A backup was "
+            f"restored, or {books} was emptied or dropped",
+            f"to have them written again, start on a new checkpoint from the offsets at which chk-{begin} began "
+            "(onceonly checkpoints show); without a key, what is there of these epochs would be there twice",
+            goes_on=self._options.goes_on_behind,
+        )
+
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
+        """See that the table will take the epoch, as it is now."""
+        self._owner = _owner(handles)
+        staged = self.staged(handles)
+        gone = [handle.transaction for handle in handles if handle.transaction not in staged]
+        if gone:
+            raise UnavailableError(
+                f"what was staged as {gone[0]} was removed before its epoch was decided",
+                next_step="nothing: the epoch is run again",
+            )
+        self._target.rehearse(staged, _epochs(staged), self._books, Table.loads(str(facts[_TABLE])))
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """Apply an epoch, or look up who has."""
+        self._owner = _owner(handles)
+        return super().commit_many(handles)
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        """List what is staged; the books say what of it has ended."""
+        self._owner = (context.query, context.sink)
+        return super().recover(context)
+
+    def apply(self, staged: Mapping[str, StagedRows]) -> None:
+        """Write the rows, and note their names, in one transaction."""
+        self._target.apply(staged, _epochs(staged), self._books)
+
+    def known(self, names: Collection[str]) -> Collection[str]:
+        """Ask the books."""
+        with self._target.transaction(keep=False) as db:
+            return self._books.known(db, _epochs(names))
+
+    def void(self, names: Collection[str]) -> Collection[str]:
+        """Note in the books what is not there."""
+        with self._target.transaction() as db:
+            return self._books.void(db, _epochs(names))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._target.close()
+
+    # --- executor -------------------------------------------------------------------------------------------
+
+    def begin_transaction(self, context: WriteContext) -> StagedAttempt:
+        """Begin to stage; the database is not asked."""
+        self._table, self._match = Table.loads(str(context.facts[_TABLE])), None
+        return super().begin_transaction(context)
+
+    def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Stage rows; give back those that the table will never take."""
+        if self._match is None and self._table is not None:
+            self._match = self._target.matched(columns_of(batch.schema), self._table)
+        found = refused(batch, self._match) if self._match is not None else []
+        if found:
+            import numpy as np
+            import pyarrow as pa
+
+            places = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in found])
+            batch = batch.take(pa.array(places))
+        if batch.num_rows:
+            super().write(transaction, batch)
+        return found
+
+    @property
+    def _books(self) -> Books:
+        return self._target.books(self._owner)
+
+
+class SqliteSink(SqlSink):
+    """``onceonly.sql`` for SQLite."""
+
+    name: ClassVar[str] = "sqlite"
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+
+def _owner(handles: Sequence[Handle]) -> tuple[str, str]:
+    """Return the query and the sink that have staged something: the folder in which it lies."""
+    query, _, sink = str(handles[0].data["folder"]).rpartition("/")
+    return query, sink
+
+
+def _epochs(names: Iterable[str]) -> dict[str, int]:
+    return {name: epoch_of(name) or 0 for name in names}

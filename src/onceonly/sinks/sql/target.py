@@ -1,0 +1,239 @@
+"""The database of one sink: asked and written in transactions. Driver; any thread, one transaction at a time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.sinks.sql.books import KEY, Books
+from onceonly.sinks.sql.dialects import dialect_of
+from onceonly.sinks.sql.refusals import refused
+from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped
+from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.staged import StagedRows
+    from onceonly.sinks.sql.options import SqlOptions
+
+
+class Target:
+    """The table, its books, and the one connection to both."""
+
+    def __init__(self, options: SqlOptions) -> None:
+        self.options = options
+        self._sql = dialect_of(options)
+        self._held: Any = None
+        self._trusted: Table | None = None
+
+    def books(self, owner: tuple[str, str]) -> Books:
+        """Return the books of a query's sink."""
+        return Books(self._sql, *owner)
+
+    # --- before the first record ----------------------------------------------------------------------------
+
+    def prepare(self, columns: Sequence[tuple[str, Given]]) -> Table:
+        """See that the tables are there, and make those that may be made. Raises a typed error. Idempotent."""
+        table = self._described(self.options.table)
+        if table is None and self.options.create and columns:
+            self._make_table(columns)
+            table = self._described(self.options.table)
+        if table is None:
+            raise ConfigurationError(
+                f"there is no table {self._sql.path(self.options.table)} in {self.options.url}",
+                next_step="make it, correct the option table (capitals count), or set create=true",
+            )
+        books = self._described(self.options.books) or self._make_books()
+        if books.wrong or not any(set(key) == set(KEY) for key in books.keys):
+            raise ConfigurationError(
+                f"{books.name}, which is to note what was committed, {books.wrong or 'is another table'}",
+                next_step="name another one by the option books, or have it made anew: "
+                + self._sql.books(self._sql.path(self.options.books)),
+            )
+        return table
+
+    def try_out(self, found: Match, books: Books) -> None:
+        """See that all that an epoch does is allowed: do it without rows, and undo it. Raises a typed error."""
+        with self.transaction(keep=False) as db:
+            books.note(db, {"tried out": (books.newest(db) or 0) + 1})
+            books.forget(db, -1)
+            self._load(db, [nothing(found)], found)
+
+    def matched(self, columns: Iterable[tuple[str, Given]], table: Table) -> Match:
+        """Match the columns of rows with a table's, by the options. Raises ``ConfigurationError``."""
+        options = self.options
+        return match(columns, table, key=options.key, op=options.op, sequence=options.sequence)
+
+    # --- an epoch -------------------------------------------------------------------------------------------
+
+    def rehearse(
+        self, staged: Mapping[str, StagedRows], epochs: Mapping[str, int], books: Books, then: Table
+    ) -> None:
+        """See that an epoch will be taken: by the table as it is now, where rows were looked at for ``then``.
+
+        Only where the table could refuse rows that fit it, they are applied, and that is undone. Raises a typed error.
+        """
+        with self.transaction(keep=False) as db:
+            newest, table = books.newest(db), self._sql.describe(db, self.options.table)
+        _refuse_older(newest, max(epochs.values()), books, self.options)
+        found = self._now(staged, table)
+        if found.key:
+            refuse_twice(_batches(staged), found)
+        if found.table != then:
+            for batch in _batches(staged):
+                _require_taken(batch, found)
+        if found.table != then or found.doubts:
+            self.apply(staged, epochs, books, keep=False)
+        self._trusted = found.table
+
+    def apply(
+        self, staged: Mapping[str, StagedRows], epochs: Mapping[str, int], books: Books, *, keep: bool = True
+    ) -> None:
+        """Note the handles of an epoch and write its rows, in one transaction. Raises a typed error."""
+        with self.transaction(keep=keep) as db:
+            books.note(db, epochs)
+            books.forget(db, max(epochs.values()))
+            self._sql.hold(db)
+            found = self._now(staged, self._sql.describe(db, self.options.table))
+            self._load(db, self._taken(staged, found), found)
+            if not keep:
+                self._sql.settle(db)
+
+    @contextmanager
+    def transaction(self, *, keep: bool = True) -> Iterator[Any]:
+        """Yield a connection in a transaction; in the end it is committed, or rolled back where nothing is to be kept.
+
+        Raises the typed error that tells what an error of the client's means.
+        """
+        sql = self._sql
+        with self._sql.lock:
+            try:
+                db = self._begun()
+                try:
+                    yield db
+                    if keep:
+                        sql.commit(db)
+                    else:
+                        sql.run(db, "ROLLBACK")
+                except BaseException:  # an interrupt, too, leaves a transaction that nobody goes on with
+                    self.close()
+                    raise
+                if not sql.holds_connection:
+                    self.close()
+            except sql.errors as error:
+                raise sql.told(error) from error
+
+    def close(self) -> None:
+        """Close the connection; what is not committed is rolled back. Idempotent."""
+        with self._sql.lock:
+            held, self._held = self._held, None
+            if held is not None:
+                held.close()
+
+    def _begun(self) -> Any:  # noqa: ANN401
+        if self._held is not None:
+            try:
+                self._sql.begin(self._held)
+            except self._sql.errors:  # it has died since it was used, and nothing was asked of it yet
+                self.close()
+            else:
+                return self._held
+        self._held = self._sql.connect()
+        self._sql.begin(self._held)
+        return self._held
+
+    def _described(self, name: tuple[str, ...]) -> Table | None:
+        with self.transaction(keep=False) as db:
+            return self._sql.describe(db, name)
+
+    def _make_books(self) -> Table:
+        statement = self._sql.books(self._sql.path(self.options.books))
+        try:
+            with self.transaction() as db:
+                self._sql.run(db, statement)
+        except (ConfigurationError, RecordRefusedError, UnavailableError) as error:
+            made = self._described(self.options.books)  # by another driver, at the same time
+            if made is not None:
+                return made
+            raise ConfigurationError(
+                f"the table that notes what was committed could not be made: {error.what}",
+                next_step=f"have it made by somebody who may, and be granted SELECT, INSERT and DELETE: {statement}",
+            ) from error
+        made = self._described(self.options.books)
+        if made is None:
+            raise UnavailableError(f"{self.options.books[-1]} was made and is gone", next_step="try again")
+        return made
+
+    def _make_table(self, columns: Sequence[tuple[str, Given]]) -> None:
+        options, parts = self.options, []
+        for name, given in columns:
+            if name == options.op:
+                continue
+            kind = self._sql.type_of(given, is_key=name in options.key)
+            if not kind:
+                raise ConfigurationError(
+                    f"no column can be made for {name}, which is {given}",
+                    next_step="cast it in the query, or make the table yourself",
+                )
+            parts.append(f"{self._sql.quote(name)} {kind}{' NOT NULL' if name in options.key else ''}")
+        if options.key:
+            parts.append(f"PRIMARY KEY ({self._sql.listed(options.key)})")
+        with self.transaction() as db:
+            self._sql.run(db, f"CREATE TABLE {self._sql.path(options.table)} ({', '.join(parts)})")
+
+    def _now(self, staged: Mapping[str, StagedRows], table: Table | None) -> Match:
+        if table is None:
+            raise ConfigurationError(
+                f"the table {self._sql.path(self.options.table)} is gone", next_step="bring it back"
+            )
+        first = next(_batches(staged))
+        return self.matched(columns_of(first.schema), table)
+
+    def _taken(self, staged: Mapping[str, StagedRows], found: Match) -> Iterator[pa.RecordBatch]:
+        """Yield rows as the table takes them, looked at once more where it may have been changed."""
+        for batch in _batches(staged):
+            if found.table != self._trusted:
+                _require_taken(batch, found)
+            yield shaped(batch, found)
+
+    def _load(self, db: Any, batches: Iterable[pa.RecordBatch], found: Match) -> None:  # noqa: ANN401
+        sql = self._sql
+        waits = bool(found.key) or not found.table.streams
+        into = sql.staging if waits else sql.path(self.options.table)
+        if waits:
+            sql.run(db, sql.stage(found))
+        for batch in batches:
+            sql.load(db, into, batch, found)
+        if waits:
+            if found.op:
+                sql.run(db, sql.delete(found))
+            sql.run(db, sql.insert(found))
+            if sql.unstage():
+                sql.run(db, sql.unstage())
+
+
+def _batches(staged: Mapping[str, StagedRows]) -> Iterator[pa.RecordBatch]:
+    for each in staged.values():
+        yield from each.batches()
+
+
+def _require_taken(batch: pa.RecordBatch, found: Match) -> None:
+    """See that the table takes each value as it is. Raises ``RecordRefusedError`` for the first that it does not."""
+    for each in refused(batch, found):
+        raise RecordRefusedError(
+            f"{found.table.name}, which was changed meanwhile, does not take a row: {each.why}",
+            next_step=each.next_step,
+        )
+
+
+def _refuse_older(newest: int | None, epoch: int, books: Books, options: SqlOptions) -> None:
+    if newest is not None and newest > epoch:
+        raise ConfigurationError(
+            f"{options.url} has chk-{newest} of query {books.query} already, and this is chk-{epoch}: an older "
+            "checkpoint was restored",
+            next_step="bring the newer checkpoint back, or start on a new one, from the offsets that are right",
+        )

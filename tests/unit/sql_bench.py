@@ -1,0 +1,100 @@
+"""A table in a database, and a sink that writes epochs into it, step by step. For every dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from onceonly.model import AlreadyCommitted, Committed, Guarantee
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.sql import SqlSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from onceonly.model import Handle
+    from onceonly.ports import Refused
+
+SPARK = {
+    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
+    "double": "double", "string": "string", "binary": "binary", "date32[day]": "date", "timestamp[us]": "timestamp_ntz",
+    "timestamp[us, tz=UTC]": "timestamp",
+}  # fmt: skip
+
+
+def columns_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """Return the columns as Spark tells them."""
+    found = []
+    for each in schema:
+        kind = str(each.type)
+        if pa.types.is_decimal(each.type):
+            kind = f"decimal({each.type.precision},{each.type.scale})"
+        found.append((each.name, SPARK.get(kind, kind.replace("list", "array"))))
+    return tuple(found)
+
+
+@dataclass
+class Bench:
+    """One query. ``run`` asks the database itself, not by the sink."""
+
+    url: str
+    folder: Path
+    run: Callable[[str], list[Any]]
+    query: str = "q"
+    options: dict[str, str] = field(default_factory=dict)
+    made: list[SqlSink] = field(default_factory=list)
+
+    def sink(self, **more: str) -> SqlSink:
+        options = {
+            "url": self.url,
+            "table": "t",
+            "staging": str(self.folder / "staging"),
+            **self.options,
+            **more,
+        }
+        self.made.append(SqlSink(options))
+        return self.made[-1]
+
+    def close(self) -> None:
+        for sink in self.made:
+            sink.close()
+
+    def context(self, columns: Sequence[tuple[str, str]]) -> QueryContext:
+        return QueryContext(
+            query=self.query, sink="sql", guarantee=Guarantee.EXACTLY_ONCE, columns=tuple(columns)
+        )
+
+    def check(self, rows: pa.RecordBatch, **more: str) -> dict[str, str | int]:
+        return dict(self.sink(**more).check(self.context(columns_of(rows.schema))))
+
+    def stage(
+        self, rows: pa.RecordBatch, facts: dict[str, str | int], *, epoch: int = 0, slot: int = 0, **more: str
+    ) -> tuple[Handle, list[Refused]]:
+        """Write and prepare, by a sink of its own, as an executor has."""
+        sink = self.sink(**more)
+        context = WriteContext(
+            query=self.query, sink="sql", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
+            guarantee=Guarantee.EXACTLY_ONCE, facts=facts, gives_back=True,
+        )  # fmt: skip
+        attempt = sink.begin_transaction(context)
+        refused = list(sink.write(attempt, rows))
+        return sink.pre_commit(attempt), refused
+
+    def epoch(self, *slots: pa.RecordBatch, number: int = 0, **more: str) -> None:
+        """Do all that an epoch does."""
+        facts = self.check(slots[0], **more)
+        staged = [self.stage(rows, facts, epoch=number, slot=slot, **more) for slot, rows in enumerate(slots)]
+        assert [refused for _, refused in staged] == [[]] * len(slots)
+        handles = [handle for handle, _ in staged]
+        driver = self.sink(**more)
+        driver.rehearse(handles, facts)
+        assert set(driver.commit_many(handles)) == {Committed()}
+        assert set(self.sink(**more).commit_many(handles)) == {AlreadyCommitted()}
+
+
+def rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401  what pyarrow takes
+    """Make rows of arrays, or of what pyarrow makes arrays of."""
+    return pa.RecordBatch.from_pydict(columns)

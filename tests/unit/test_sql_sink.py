@@ -1,0 +1,437 @@
+"""What the SQL sinks promise, on SQLite: upserts, deletions, books, rehearsals, and a sentence for each mistake."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.sql_bench import Bench, rows
+
+from onceonly.errors import (
+    ConfigurationError,
+    InDoubtError,
+    OnceonlyError,
+    RecordRefusedError,
+    TargetBehindError,
+    UnavailableError,
+)
+from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.sinks.sql import books
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+IDS = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    path = tmp_path / "r.db"
+
+    def run(sql: str) -> list[Any]:
+        with closing(sqlite3.connect(path, timeout=20)) as db, db:
+            return db.execute(sql).fetchall()
+
+    run("VACUUM")
+    made = Bench(f"sqlite:///{path}", tmp_path, run)
+    yield made
+    made.close()
+
+
+# ---------------------------------------------------------------------------------------- rows by key
+def test_rows_are_added_where_no_key_is_named(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    for number in range(2):
+        bench.epoch(rows(id=[1, 2], name=["a", None]), rows(id=[3], name=["c"]), number=number)
+    assert sorted(bench.run("SELECT * FROM t")) == sorted([(1, "a"), (2, None), (3, "c")] * 2)
+
+
+def test_a_row_replaces_the_one_with_its_key_and_others_stay(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.epoch(rows(id=[1, 2], name=["a", "b"]), key="id")
+    bench.epoch(rows(id=[2, 3], name=["B", "c"]), number=1, key="id")
+    assert bench.run("SELECT * FROM t") == [(1, "a"), (2, "B"), (3, "c")]
+
+
+def test_a_column_that_the_query_does_not_have_stays_as_it_is(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, note TEXT DEFAULT 'new')")
+    bench.run("INSERT INTO t VALUES (1, 'a', 'kept')")
+    bench.epoch(rows(id=[1, 2], name=["A", "b"]), key="id")
+    assert bench.run("SELECT * FROM t") == [(1, "A", "kept"), (2, "b", "new")]
+
+
+def test_a_key_of_several_columns_and_nothing_else(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (a BIGINT, b TEXT, PRIMARY KEY (b, a))")
+    for number in range(2):
+        bench.epoch(rows(a=[1, 1], b=["x", "y"]), number=number, key="a,b")
+    assert sorted(bench.run("SELECT * FROM t")) == [(1, "x"), (1, "y")]
+
+
+def test_a_change_feed_is_applied(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.options.update(key="id", op="op", sequence="seq")
+    bench.epoch(rows(op=["c", "I", "insert"], seq=[1, 2, 3], id=[1, 2, 3], name=["a", "b", "c"]))
+    bench.epoch(
+        rows(
+            op=["update_preimage", "U", "d", "DELETE", "c", "d"], seq=[4, 5, 6, 7, 8, 3],
+            id=[1, 1, 2, 3, 3, 9], name=["a", "A", None, None, "again", None],
+        ),
+        number=1,
+    )  # fmt: skip
+    assert bench.run("SELECT * FROM t") == [(1, "A"), (3, "again")]
+
+
+def test_of_rows_with_one_key_the_greatest_sequence_wins_in_whichever_slot(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.epoch(
+        rows(id=[1, 1], name=["old", "newest"], n=[1, 3]), rows(id=[1], name=["older"], n=[2]),
+        key="id", sequence="n",
+    )  # fmt: skip
+    assert bench.run("SELECT * FROM t") == [(1, "newest")]
+
+
+def test_a_sequence_is_written_where_the_table_has_such_a_column(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)")
+    bench.epoch(rows(id=[1, 1], n=[1, 3]), key="id", sequence="n")
+    assert bench.run("SELECT * FROM t") == [(1, 3)]
+
+
+def refused(bench: Bench, *slots: pa.RecordBatch, **more: str) -> OnceonlyError:
+    """Stage an epoch, and return what its rehearsal raises; the table must be as before."""
+    before = bench.run("SELECT * FROM t")
+    bench.options.update(more)
+    facts = bench.check(slots[0])
+    handles = [bench.stage(each, facts, slot=slot)[0] for slot, each in enumerate(slots)]
+    with pytest.raises(OnceonlyError) as raised:
+        bench.sink().rehearse(handles, facts)
+    assert bench.run("SELECT * FROM t") == before
+    assert bench.run("SELECT * FROM onceonly_commits") == []
+    return raised.value
+
+
+def test_a_key_twice_in_an_epoch_is_refused_before_the_decision(bench: Bench) -> None:
+    bench.run(IDS)
+    error = refused(bench, rows(id=[1, 2], name=["a", "b"]), rows(id=[2], name=["c"]), key="id")
+    assert isinstance(error, RecordRefusedError)
+    assert "2 rows of this epoch have id 2" in error.what
+    assert "sequence" in error.next_step
+
+
+def test_two_rows_with_one_key_and_one_sequence_are_refused(bench: Bench) -> None:
+    bench.run(IDS)
+    error = refused(bench, rows(id=[1, 1], name=["a", "b"], n=[7, 7]), key="id", sequence="n")
+    assert "id 1, n 7" in error.what
+
+
+def test_a_feed_may_have_a_key_twice_where_one_is_passed_over(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.epoch(rows(op=["-U", "+U"], id=[1, 1], name=["a", "b"]), key="id", op="op")
+    assert bench.run("SELECT * FROM t") == [(1, "b")]
+
+
+# ---------------------------------------------------------------------------------------- rows that are given back
+def test_rows_that_the_table_never_takes_are_given_back_each_with_its_reason(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT NOT NULL, x REAL)")
+    some = rows(
+        op=["c", "c", None, "drop", "d", "c", "c"],
+        id=pa.array([1, None, 3, 4, 5, 6, 7], pa.int64()),
+        name=["a", "b", "c", "d", None, None, "g"],
+        x=[1.5, 1.5, 1.5, 1.5, None, 1.5, float("nan")],
+    )
+    bench.options.update(key="id", op="op")
+    facts = bench.check(some)
+    handle, found = bench.stage(some, facts)
+    assert [(each.row, each.code) for each in found] == [
+        (1, "NULL_KEY"), (2, "NO_OP"), (3, "NO_OP"), (5, "NULL"), (6, "NOT_A_NUMBER"),
+    ]  # fmt: skip
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    assert driver.commit(handle) == Committed()
+    assert bench.run("SELECT * FROM t") == [(1, "a", 1.5)]
+
+
+# ---------------------------------------------------------------------------------------- before the first record
+@pytest.mark.parametrize(
+    ("table", "options", "said"),
+    [
+        ("CREATE TABLE other (id BIGINT)", {}, "no table"),
+        ("CREATE TABLE t (id BIGINT)", {}, "no column name"),
+        ("CREATE TABLE t (id BIGINT, name BIGINT)", {}, "it takes no string"),
+        ("CREATE TABLE t (id BIGINT, name STRING)", {}, "it takes no string"),
+        ("CREATE TABLE t (id BIGINT, name TEXT, more TEXT NOT NULL)", {}, "no row without more"),
+        ("CREATE TABLE t (id BIGINT, name TEXT AS (id))", {}, "the table computes it"),
+        ("CREATE TABLE t (id BIGINT, name TEXT)", {"key": "id"}, "no primary key"),
+        (
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)",
+            {"key": "id,name"},
+            "id, name and nothing else",
+        ),
+        (IDS, {"key": "no"}, "key names the column no"),
+        (IDS, {"key": "id", "op": "id"}, "which says what becomes of a row"),
+        (IDS, {"key": "id", "sequence": "name"}, "which says what is newer"),
+        ("CREATE VIEW t AS SELECT 1 AS id, 'a' AS name", {}, "is a view"),
+        (
+            "CREATE TABLE t (id BIGINT REFERENCES t (id) DEFERRABLE INITIALLY DEFERRED, name TEXT)",
+            {},
+            "DEFERRED",
+        ),
+        (IDS, {"books": "t"}, "is another table"),
+        (IDS, {"table": "elsewhere.t"}, "no table"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_by_name(
+    bench: Bench, table: str, options: dict[str, str], said: str
+) -> None:
+    bench.run(table)
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        bench.check(rows(id=[1], name=["a"]), **options)
+    assert raised.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"url": "oracle://h/d"}, "begins with oracle"),
+        ({"url": "r.db"}, "begins with no scheme"),
+        ({"url": "sqlite:///r.db"}, "by its whole path"),
+        ({"url": "sqlite://"}, "by its whole path"),
+        ({"url": "postgresql://u:geheim@h/d"}, "holds a password"),
+        ({"url": "postgresql://u@h/d?password=geheim"}, "holds a password"),
+        ({"url": "postgresql://[h/d"}, "cannot be read"),
+        ({"password": "geheim"}, "has no passwords"),
+        ({"password": "geheim", "password.file": "/x"}, "both given"),
+        ({"table": "a.b.c"}, "schema.table"),
+        ({"table": ""}, "schema.table"),
+        ({"key": "a,,b"}, "separated by commas"),
+        ({"key": "a,a"}, "separated by commas"),
+        ({"op": "o"}, "without key"),
+        ({"sequence": "o"}, "without key"),
+        ({"statement.timeout": "5"}, "a time such as"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(bench: Bench, options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        bench.sink(**options)
+    assert "geheim" not in str(raised.value)
+
+
+def test_a_missing_file_is_not_made(bench: Bench) -> None:
+    with pytest.raises(ConfigurationError, match="unable to open"):
+        bench.check(rows(id=[1]), url=f"sqlite:///{bench.folder}/none.db")
+    assert not (bench.folder / "none.db").exists()
+
+
+def test_a_table_is_made_where_the_option_says_so(bench: Bench) -> None:
+    some = rows(op=["c"], id=[1], name=["a"], when=pa.array([0], pa.timestamp("us", "UTC")))
+    bench.epoch(some, create="true", key="id", op="op")
+    assert bench.run("SELECT * FROM t") == [(1, "a", "1970-01-01 00:00:00.000000+00:00")]
+    bench.epoch(some, number=1, create="true", key="id", op="op")
+    assert len(bench.run("SELECT * FROM t")) == 1
+
+
+def test_names_are_found_whatever_their_case_where_only_one_is_meant(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (Id BIGINT, NAME TEXT)")
+    bench.epoch(rows(id=[1], name=["a"]))
+    assert bench.run("SELECT Id, NAME FROM t") == [(1, "a")]
+
+
+# ---------------------------------------------------------------------------------------- rehearsals
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("CREATE TABLE t (id BIGINT CHECK (id > 1), name TEXT)", "CHECK"),
+        ("CREATE TABLE t (id BIGINT UNIQUE, name TEXT)", "UNIQUE"),
+        ("CREATE TABLE t (id BIGINT REFERENCES other (id), name TEXT)", "FOREIGN KEY"),
+    ],
+)
+def test_what_a_constraint_refuses_is_found_before_the_decision(bench: Bench, table: str, said: str) -> None:
+    bench.run("CREATE TABLE other (id BIGINT PRIMARY KEY)")
+    bench.run(table)
+    error = refused(bench, rows(id=[1], name=["a"]), rows(id=[1], name=["b"]))
+    assert isinstance(error, RecordRefusedError)
+    assert said in error.what
+
+
+def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.run("CREATE TRIGGER no BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, 'not on Fridays'); END")
+    assert "not on Fridays" in refused(bench, rows(id=[1], name=["a"]), key="id").what
+
+
+def test_a_deletion_that_another_table_forbids_is_found_before_the_decision(bench: Bench) -> None:
+    bench.run(IDS)
+    bench.run("INSERT INTO t VALUES (1, 'a')")
+    bench.run("CREATE TABLE child (t_id BIGINT REFERENCES t (id))")
+    bench.run("INSERT INTO child VALUES (1)")
+    error = refused(bench, rows(op=["d"], id=[1], name=pa.array([None], pa.string())), key="id", op="op")
+    assert "FOREIGN KEY" in error.what
+
+
+def test_a_constraint_put_in_after_the_decision_leaves_the_epoch_pending_and_is_named(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    some = rows(id=[1, 1], name=["a", "b"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    bench.run("CREATE UNIQUE INDEX once ON t (id)")
+    with pytest.raises(RecordRefusedError, match="UNIQUE"):
+        driver.commit(handle)
+    assert bench.run("SELECT * FROM t") == []
+    bench.run("DROP INDEX once")
+    assert driver.commit(handle) == Committed()
+    assert len(bench.run("SELECT * FROM t")) == 2
+
+
+def test_a_staged_file_that_is_gone_before_the_decision_voids_the_try(bench: Bench) -> None:
+    bench.run(IDS)
+    facts = bench.check(rows(id=[1], name=["a"]))
+    handle, _ = bench.stage(rows(id=[1], name=["a"]), facts)
+    bench.sink().abort(handle)
+    with pytest.raises(UnavailableError, match="removed before"):
+        bench.sink().rehearse([handle], facts)
+
+
+# ---------------------------------------------------------------------------------------- tables that change
+def test_a_new_column_that_may_be_null_is_taken(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    some = rows(id=[1], name=["a"])
+    facts = bench.check(some)
+    bench.run("ALTER TABLE t ADD COLUMN more TEXT")
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    assert driver.commit(handle) == Committed()
+    assert bench.run("SELECT * FROM t") == [(1, "a", None)]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ("ALTER TABLE t DROP COLUMN name", ConfigurationError, "no column name"),
+        ("ALTER TABLE t ADD COLUMN more TEXT NOT NULL DEFAULT ''", None, ""),
+        ("DROP TABLE t", ConfigurationError, "is gone"),
+    ],
+)
+def test_a_table_that_no_longer_fits_stops_before_the_decision(
+    bench: Bench, change: str, kind: type[OnceonlyError] | None, said: str
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    some = rows(id=[1], name=["a"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    bench.run(change)
+    if kind is None:
+        bench.sink().rehearse([handle], facts)
+        return
+    with pytest.raises(kind, match=said):
+        bench.sink().rehearse([handle], facts)
+
+
+def test_rows_are_looked_at_again_by_the_table_as_it_is_now(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT)")
+    some = rows(id=[1], name=pa.array([None], pa.string()))
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    bench.run("DROP TABLE t")
+    bench.run("CREATE TABLE t (id BIGINT, name TEXT NOT NULL)")
+    with pytest.raises(RecordRefusedError, match=r"changed meanwhile.*takes no null"):
+        bench.sink().rehearse([handle], facts)
+
+
+# ---------------------------------------------------------------------------------------- books
+def test_old_rows_leave_the_books_and_who_asks_for_them_is_in_doubt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "EPOCHS_KEPT", 2)
+    bench.run("CREATE TABLE t (id BIGINT)")
+    facts = bench.check(rows(id=[0]))
+    handles = []
+    for number in range(6):
+        handle, _ = bench.stage(rows(id=[number]), facts, epoch=number)
+        assert bench.sink().commit(handle) == Committed()
+        handles.append(handle)
+    assert bench.run("SELECT epoch FROM onceonly_commits ORDER BY epoch") == [(3,), (4,), (5,)]
+    assert bench.sink().commit(handles[3]) == AlreadyCommitted()
+    with pytest.raises(InDoubtError, match="no longer knows chk-2"):
+        bench.sink().commit(handles[2])
+    assert bench.run("SELECT id FROM t") == [(number,) for number in range(6)]
+
+
+def test_a_driver_that_slept_through_many_epochs_applies_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "EPOCHS_KEPT", 2)
+    bench.run("CREATE TABLE t (id BIGINT)")
+    facts = bench.check(rows(id=[0]))
+    handle, _ = bench.stage(rows(id=[0]), facts)
+    zombie = bench.sink()
+    real = zombie.apply
+
+    def late(staged: Any) -> None:  # noqa: ANN401
+        # It has the rows in hand; meanwhile another driver applies them and goes on.
+        kept = {name: _Kept(name, list(each.batches())) for name, each in staged.items()}
+        assert bench.sink().commit(handle) == Committed()
+        for number in range(1, 6):
+            assert bench.sink().commit(bench.stage(rows(id=[number]), facts, epoch=number)[0]) == Committed()
+        real(kept)
+
+    monkeypatch.setattr(zombie, "apply", late)
+    with pytest.raises(InDoubtError, match="paused"):
+        zombie.commit(handle)
+    assert bench.run("SELECT id FROM t") == [(number,) for number in range(6)]
+
+
+class _Kept:
+    def __init__(self, name: str, batches: list[pa.RecordBatch]) -> None:
+        self.name = name
+        self._batches = batches
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches)
+
+
+def test_an_older_checkpoint_stops_before_its_decision(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    for number in (4, 5):
+        bench.epoch(rows(id=[number]), number=number)
+    facts = bench.check(rows(id=[0]))
+    handle, _ = bench.stage(rows(id=[0]), facts, epoch=4)
+    with pytest.raises(ConfigurationError, match="has chk-5 of query q already"):
+        bench.sink().rehearse([handle], facts)
+
+
+def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    bench.epoch(rows(id=[0]), number=2)
+    backup = (tmp_path / "r.db").read_bytes()
+    for number in (3, 4):
+        bench.epoch(rows(id=[0]), number=number)
+    facts = bench.check(rows(id=[0]))
+    handle, _ = bench.stage(rows(id=[0]), facts, epoch=4)
+    context = bench.context([("id", "bigint")])
+    bench.sink().look_back(context, 4, [handle])
+    (tmp_path / "r.db").write_bytes(backup)
+    with pytest.raises(TargetBehindError, match="chk-3 to chk-4 are not there"):
+        bench.sink().look_back(context, 4, [handle])
+    bench.sink(**{"onceonly.target.behind": "go-on"}).look_back(context, 4, [handle])
+    bench.sink().look_back(context, 4, [])
+    bench.run("DROP TABLE onceonly_commits")
+    bench.check(rows(id=[0]))
+    with pytest.raises(TargetBehindError, match="nothing of this query: chk-0 to chk-4"):
+        bench.sink().look_back(context, 4, [handle])
+
+
+def test_a_lost_file_is_void_for_good(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    facts = bench.check(rows(id=[0]))
+    handle, _ = bench.stage(rows(id=[0]), facts)
+    bench.sink().abort(handle)
+    assert isinstance(bench.sink().commit(handle), Lost)
+    assert bench.run("SELECT name, void FROM onceonly_commits") == [(handle.transaction, 1)]
