@@ -38,6 +38,8 @@ __all__ = [
     "ReplayMismatchError",
     "RetryLater",
     "SetupError",
+    "StagedRows",
+    "StagedSink",
     "SupersededError",
     "TargetBehindError",
     "TransactionLostError",
@@ -59,6 +61,7 @@ __all__ = [
 ]
 
 _HOMES: dict[str, tuple[str, ...]] = {
+    "onceonly.families.staged": ("StagedRows", "StagedSink"),
     "onceonly.jars.locked": ("packages", "spark_jars"),
     "onceonly.model": (
         "AlreadyCommitted",

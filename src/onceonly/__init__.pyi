@@ -17,6 +17,8 @@ from onceonly.errors import TargetBehindError as TargetBehindError
 from onceonly.errors import TransactionLostError as TransactionLostError
 from onceonly.errors import UnavailableError as UnavailableError
 from onceonly.errors import WriteFailedError as WriteFailedError
+from onceonly.families.staged import StagedRows as StagedRows
+from onceonly.families.staged import StagedSink as StagedSink
 from onceonly.jars.locked import packages as packages
 from onceonly.jars.locked import spark_jars as spark_jars
 from onceonly.model import AlreadyCommitted as AlreadyCommitted

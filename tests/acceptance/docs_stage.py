@@ -141,7 +141,7 @@ class Readme(Stage):
 class WriteASink(Stage):
     def names(self) -> Names:
         code = extract("docs/how-to/write-a-sink.md", "sink")
-        (self.folder / "sqlite_sink.py").write_text(code, encoding="utf-8")
+        (self.folder / "results_sink.py").write_text(code, encoding="utf-8")
         self.checks = {"use": self.all_hits, "foreachBatch": self.totals_added, "options": self.readable}
         rows = self.collection()
         hits = rows.selectExpr("id as hits", "app")
@@ -170,7 +170,7 @@ class WriteASink(Stage):
 class ProveASink(Stage):
     def names(self) -> Names:
         code = extract("docs/how-to/write-a-sink.md", "sink")
-        (self.folder / "sqlite_sink.py").write_text(code, encoding="utf-8")
+        (self.folder / "results_sink.py").write_text(code, encoding="utf-8")
         return {}
 
 

@@ -40,7 +40,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--target", required=True)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--way", choices=("format", "foreachBatch", "epoch", "batch"), default="format")
-    parser.add_argument("--sink", choices=("kafka", "files", "sqlite"), default="kafka")
+    parser.add_argument("--sink", choices=("kafka", "files", "results"), default="kafka")
     parser.add_argument("--files", help="the folder of the file sink")
     parser.add_argument("--database", help="the database of the docs' sink")
     parser.add_argument("--skip-files-from", type=int, default=-1, help="the epoch that leaves the files out")
@@ -90,7 +90,7 @@ def session(args: argparse.Namespace) -> SparkSession:
     else:
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
-    onceonly.register(spark, *([sqlite_sink()] if args.database else []))
+    onceonly.register(spark, *([docs_sink()] if args.database else []))
     return spark
 
 
@@ -120,9 +120,9 @@ def rows(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     return counts.select(key.alias("key"), f.col("count").cast("string").alias("value"))
 
 
-def sqlite_sink() -> type[onceonly.TwoPhaseCommitSink[str]]:
+def docs_sink() -> type[onceonly.StagedSink]:
     """Return the sink of the docs, from the module that the harness has made of its page."""
-    found: type[onceonly.TwoPhaseCommitSink[str]] = importlib.import_module("docs_sink").SqliteSink
+    found: type[onceonly.StagedSink] = importlib.import_module("docs_sink").ResultsSink
     return found
 
 
@@ -130,7 +130,7 @@ def options_of(sink: str, args: argparse.Namespace) -> dict[str, str]:
     own = {
         "kafka": {"kafka.bootstrap.servers": args.servers, "topic": args.target},
         "files": {"path": args.files, "format": "json"},
-        "sqlite": {"database": args.database},
+        "results": {"database": args.database},
     }[sink]
     given = {**own, "onceonly.guarantee": args.guarantee, **dict(pair.split("=", 1) for pair in args.option)}
     return {name: value for name, value in given.items() if value}
@@ -141,7 +141,7 @@ def write_to_all(args: argparse.Namespace) -> Callable[[DataFrame, int], None]:
     kafka, files = (
         onceonly.sink(f"onceonly.{name}", **options_of(name, args)) for name in ("kafka", "files")
     )
-    sqlite = onceonly.sink(sqlite_sink(), **options_of("sqlite", args))
+    results = onceonly.sink(docs_sink(), **options_of("results", args))
 
     def write(df: DataFrame, batch_id: int) -> None:
         texts = df.select(*(f.col(name).cast("string").alias(name) for name in ("key", "value")))
@@ -150,7 +150,7 @@ def write_to_all(args: argparse.Namespace) -> Callable[[DataFrame, int], None]:
             if not 0 <= args.skip_files_from <= batch_id:
                 # One file an epoch, so that a kill can strike between its commit and Kafka's.
                 epoch.write(texts.coalesce(1), files)
-            epoch.write(texts, sqlite)
+            epoch.write(texts, results)
 
     return write
 

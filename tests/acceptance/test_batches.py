@@ -257,7 +257,7 @@ def test_a_batch_is_listed_as_a_stream_is_and_its_claims_are_no_epochs(target: T
                 "plan.before_recommit", "plan.after_recommit", "receipt.before_put", "receipt.after_put",
                 "commit.before_return",
             ], marks=pytest.mark.long)
-            for sink in ("kafka", "files", "sqlite")
+            for sink in ("kafka", "files", "results")
         ),
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ BY_FORMAT = (
     "complete.before",
     "commit.before_return",
 )
-ALL = ("kafka", "files", "sqlite")
+ALL = ("kafka", "files", "results")
 
 # The step at which the job dies, the pass at which it does, and the step at which its recovery dies.
 KILLS = {
@@ -134,7 +134,7 @@ def test_a_kill_between_the_commits_of_two_sinks_leaves_them_equal(bench: Bench)
     bench.args = ["--way", "epoch", *SMALL_EPOCHS, *bench.with_all_sinks()]
     bench.feed(ROWS)
     bench.run_and_kill_at("link.before_put", 2)
-    for waiting, done in (("files", "kafka"), ("kafka", "files"), ("files", "sqlite")):
+    for waiting, done in (("files", "kafka"), ("kafka", "files"), ("files", "results")):
         # The second epoch of this life, as the first one may be settled by recovery.
         run = bench.start(f"commit.before_handle[{waiting}]=pause@{2 if waiting == 'files' else 3}")
         try:
@@ -155,7 +155,7 @@ def _is_ahead(bench: Bench, one: str, other: str) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sink", ["files", "sqlite"])
+@pytest.mark.parametrize("sink", ["files", "results"])
 def test_by_its_format_this_sink_passes_the_kills_too(bench: Bench, sink: str) -> None:
     bench.args = ["--sink", sink, *SMALL_EPOCHS, *bench.with_all_sinks(), *TEXTS]
     bench.feed(ROWS)

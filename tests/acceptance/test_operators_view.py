@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-ALL = ("kafka", "files", "sqlite")
+ALL = ("kafka", "files", "results")
 ROWS = [(f"k{number % 17}", str(number)) for number in range(300)]
 # No class is imported because a checkpoint names it.
 LEDGER = ("--sink", "ledger=ledger_sink:LedgerSink")
-SQLITE = ("--sink", "sqlite=docs_sink:SqliteSink")
+RESULTS = ("--sink", "results=docs_sink:ResultsSink")
 
 
 def onceonly(*arguments: str | Path, path: str | Path = "", **env: str) -> tuple[int, Any, str]:
@@ -225,7 +225,7 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     assert set(before.values()) == {100}
     status, _, told = onceonly("transactions", "resolve", "--yes", bench.checkpoint, path=bench.folder)
     assert status == 64
-    assert " ".join(SQLITE) in told
+    assert " ".join(RESULTS) in told
     assert {sink: len(bench.rows_in(sink)) for sink in ALL} == before, (
         "nothing is committed before all is known"
     )
@@ -233,7 +233,7 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     fired = bench.folder / "fired-operator"
     fired.mkdir()
     killed = subprocess.run(
-        [sys.executable, "-m", "onceonly.cli", "transactions", "resolve", "--yes", *SQLITE, bench.checkpoint],
+        [sys.executable, "-m", "onceonly.cli", "transactions", "resolve", "--yes", *RESULTS, bench.checkpoint],
         env={
             **os.environ, "PYTHONPATH": str(bench.folder), "ONCEONLY_FAILPOINTS": "plan.after_recommit=kill@2",
             "ONCEONLY_FAILPOINTS_DIR": str(fired),
@@ -241,7 +241,7 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
         check=False, capture_output=True,
     )  # fmt: skip
     assert killed.returncode == -9
-    resolve = ("transactions", "resolve", "--yes", *SQLITE)
+    resolve = ("transactions", "resolve", "--yes", *RESULTS)
     status, seen, told = onceonly(*resolve, bench.checkpoint, path=bench.folder)
     assert status == 0, told
     outcomes = {(each["transaction"], each["outcome"]) for each in seen["checkpoints"][0]["transactions"]}
@@ -249,7 +249,7 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     assert {outcome for _, outcome in outcomes} <= {"committed", "already committed"}
     assert {sink: len(bench.rows_in(sink)) for sink in ALL} == dict.fromkeys(ALL, 200)
     bench.assert_nothing_left_open(*ALL)
-    assert onceonly("transactions", "list", "--ask", *SQLITE, bench.folder, path=bench.folder)[0] == 0
+    assert onceonly("transactions", "list", "--ask", *RESULTS, bench.folder, path=bench.folder)[0] == 0
     bench.run()
     bench.assert_exactly_once(ROWS, *ALL)
     bench.assert_nothing_left_open(*ALL)

@@ -53,7 +53,7 @@ def test_it_runs_on_the_pyspark_that_was_asked_for() -> None:
 def test_kafka_to_kafka_is_exact_after_kills(kafka: EmbeddedKafka, tmp_path: Path, way: str) -> None:
     """By the format's word; then with files and the docs' sink under the same decision, by foreachBatch."""
     bench = Bench(kafka, tmp_path)
-    sinks = ("kafka",) if way == "format" else ("kafka", "files", "sqlite")
+    sinks = ("kafka",) if way == "format" else ("kafka", "files", "results")
     bench.args = ["--way", way, "--configured", "--per-epoch", "50"]
     bench.args += bench.with_all_sinks() if way == "epoch" else []
     bench.feed(ROWS)

@@ -1,4 +1,4 @@
-"""The conformance suite for our own quick sinks: files, the docs' SQLite sink, and the sink in memory."""
+"""The conformance suite for our own quick sinks: files, the docs' staged sink, and the sink in memory."""
 
 from __future__ import annotations
 
@@ -24,27 +24,25 @@ from doc_blocks import extract
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_page = types.ModuleType("docs_sqlite_sink")
+_page = types.ModuleType("docs_sink")
 exec(extract("docs/how-to/write-a-sink.md", "sink"), _page.__dict__)  # noqa: S102  the page's own code is the sink
 sys.modules[_page.__name__] = _page
 
 
-class TestSqlite(SinkConformance):
-    sink = _page.SqliteSink
+class TestDocs(SinkConformance):
+    sink = _page.ResultsSink
 
     def options(self, folder: Path) -> dict[str, str]:
         with closing(sqlite3.connect(folder / "results.db")) as db:
             db.execute("CREATE TABLE results (key TEXT, value TEXT)")
-        return {"database": str(folder / "results.db")}
+        return {"database": str(folder / "results.db"), "staging": str(folder / "staging")}
 
     def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(options["database"], timeout=60)) as db:
             return db.execute("SELECT key, value FROM results").fetchall()
 
     def orphans(self, options: Mapping[str, str]) -> list[str]:
-        with closing(sqlite3.connect(options["database"], timeout=60)) as db:
-            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        return [name for (name,) in tables if name not in {"results", "committed"}]
+        return [str(path) for path in files_in(Path(options["staging"]))]
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
