@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onceonly.sinks.kafka.options import KafkaOptions
     from onceonly_proof.embedded.kafka import EmbeddedKafka
+    from onceonly_proof.embedded.postgres import EmbeddedPostgres
 
 # A busy machine is no failure, and a run on one machine must be the same on another.
 settings.register_profile("everywhere", deadline=None, derandomize=True, database=None)
@@ -37,6 +38,15 @@ def kafka() -> Iterator[EmbeddedKafka]:
     # A machine that does much else takes longer than a user would wait.
     with EmbeddedKafka(ready_timeout_s=240) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedPostgres]:
+    """One real PostgreSQL for the whole test run. Whoever kills a server, or changes its settings, starts their own."""
+    from onceonly_proof.embedded.postgres import EmbeddedPostgres
+
+    with EmbeddedPostgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session", autouse=True)

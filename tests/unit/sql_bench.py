@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SPARK = {
     "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
-    "double": "double", "string": "string", "binary": "binary", "date32[day]": "date", "timestamp[us]": "timestamp_ntz",
+    "double": "double", "string": "string",
+    "large_string": "string", "binary": "binary", "date32[day]": "date", "timestamp[us]": "timestamp_ntz",
     "timestamp[us, tz=UTC]": "timestamp",
 }  # fmt: skip
 
@@ -95,6 +96,6 @@ class Bench:
         assert set(self.sink(**more).commit_many(handles)) == {AlreadyCommitted()}
 
 
-def rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401  what pyarrow takes
+def rows(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401
     """Make rows of arrays, or of what pyarrow makes arrays of."""
     return pa.RecordBatch.from_pydict(columns)

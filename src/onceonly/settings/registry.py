@@ -26,6 +26,7 @@ BUILT_IN: dict[str, str] = {
     "kafka": "onceonly.sinks.kafka:KafkaSink",
     "console": "onceonly.sinks.console:ConsoleSink",
     "files": "onceonly.sinks.files:FilesSink",
+    "postgres": "onceonly.sinks.sql:PostgresSink",
     "sql": "onceonly.sinks.sql:SqlSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole

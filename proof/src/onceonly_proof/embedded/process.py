@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pwd
 import subprocess
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
@@ -54,8 +55,8 @@ class GuardedProcess:
     so that a Ctrl-C at the terminal reaches only the parent, which stops its servers in order.
     """
 
-    def __init__(self, command: Sequence[str], log_file: Path) -> None:
-        """Start ``command``; append what it writes to ``log_file``."""
+    def __init__(self, command: Sequence[str], log_file: Path, *, user: int | None = None) -> None:
+        """Start ``command``, as another ``user`` where one is given; append what it writes to ``log_file``."""
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "sh", *command],
@@ -63,6 +64,9 @@ class GuardedProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                user=user,
+                group=user if user is None else pwd.getpwuid(user).pw_gid,
+                extra_groups=user if user is None else [],
             )
 
     @property

@@ -32,6 +32,7 @@ row was before are passed over."""
 # Years 1 to 9999, which Spark and every server know: in days, and in microseconds since 1970.
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+_INDEXED_BYTES = 800
 _MEND = "mend the row, or filter it out"
 
 
@@ -62,6 +63,16 @@ def refused(batch: pa.RecordBatch, match: Match) -> list[Refused]:
         for mask, code, why in _wrong(column, fit):
             note(mask & where, code, f"{_told(fit)}: {why}")
     return [found[row] for row in sorted(found)]
+
+
+def long_for_an_index(batch: pa.RecordBatch, match: Match) -> bool:
+    """Say whether a value may be longer than an index takes, which depends on how it packs it."""
+    import pyarrow.compute as pc
+
+    indexed = [
+        fit.source for fit in match.fits if fit.column.indexed and fit.given.kind in {"text", "binary"}
+    ]
+    return any((pc.max(pc.binary_length(batch[name])).as_py() or 0) > _INDEXED_BYTES for name in indexed)
 
 
 def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -180,7 +191,7 @@ def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
     numbers = array.cast(pa.int32()) if is_date else micros(array)
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     yield _mask(outside), "OUT_OF_RANGE", "it is not between the years 1 and 9999"
-    if not is_date and scale is not None and scale < 6:  # noqa: PLR2004  microseconds, as Spark's
+    if not is_date and scale is not None and scale < 6:  # noqa: PLR2004
         counts = np.asarray(pc.fill_null(numbers, 0))
         yield counts % 10 ** (6 - scale) != 0, "TOO_FINE", f"it keeps {scale} digits of a second"
 
@@ -204,7 +215,7 @@ def _mask(found: pa.Array) -> Mask:
     import numpy as np
     import pyarrow.compute as pc
 
-    return np.asarray(pc.fill_null(found, False))  # noqa: FBT003  pyarrow's own argument
+    return np.asarray(pc.fill_null(found, False))  # noqa: FBT003
 
 
 def _power(digits: int) -> pa.Scalar:

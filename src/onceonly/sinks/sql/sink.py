@@ -161,6 +161,13 @@ class SqlSink(StagedSink):
         return self._target.books(self._owner)
 
 
+class PostgresSink(SqlSink):
+    """``onceonly.sql`` for PostgreSQL."""
+
+    name: ClassVar[str] = "postgres"
+    schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
+
+
 class SqliteSink(SqlSink):
     """``onceonly.sql`` for SQLite."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
-from onceonly.sinks.sql.refusals import refused
+from onceonly.sinks.sql.refusals import long_for_an_index, refused
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 
@@ -83,10 +83,10 @@ class Target:
         found = self._now(staged, table)
         if found.key:
             refuse_twice(_batches(staged), found)
-        if found.table != then:
-            for batch in _batches(staged):
-                _require_taken(batch, found)
-        if found.table != then or found.doubts:
+        doubts = found.table != then or bool(found.doubts)
+        for batch in _batches(staged) if found.table != then else ():
+            _require_taken(batch, found)
+        if doubts or any(long_for_an_index(batch, found) for batch in _batches(staged)):
             self.apply(staged, epochs, books, keep=False)
         self._trusted = found.table
 

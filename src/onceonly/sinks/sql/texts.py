@@ -35,11 +35,11 @@ def lines(batch: pa.RecordBatch, match: Match) -> memoryview:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    doubles = {fit.column.name for fit in match.fits if fit.column.mantissa == 53}  # noqa: PLR2004  a double's
+    doubles = {fit.column.name for fit in match.fits if fit.column.mantissa == 53}  # noqa: PLR2004
     texts = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if name in doubles and pa.types.is_float32(array.type):
-            array = array.cast(pa.float64())  # noqa: PLW2901  the shortest text of a float is another double's
+            array = array.cast(pa.float64())  # noqa: PLW2901
         texts.append(pc.fill_null(_text(array), _NULL))
     ends = pa.array([""] * batch.num_rows, pa.large_string())
     joined = pc.binary_join_element_wise(*texts, pa.scalar("\t", pa.large_string()))
@@ -81,7 +81,8 @@ def _hex(array: pa.Array) -> pa.Array:
     found = pa.LargeStringArray.from_buffers(
         len(array), pa.py_buffer((2 * (places - places[0])).astype(np.int64)), pa.py_buffer(text)
     )
-    joined = pc.binary_join_element_wise("\\\\x", found, "")
+    large = pa.large_string()
+    joined = pc.binary_join_element_wise(pa.scalar("\\\\x", large), found, pa.scalar("", large))
     return (
         pc.if_else(pc.is_valid(array), joined, pa.scalar(None, joined.type)) if array.null_count else joined
     )

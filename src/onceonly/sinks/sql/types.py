@@ -86,7 +86,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     says narrows these: whole numbers from ``low`` to ``high``, so many bits of a ``mantissa``, ``digits`` before the
     point and ``scale`` after it (of a second, too), a ``length`` in letters or bytes, texts of a ``form``.
     ``required`` takes no null, ``filled`` has a default, ``computed`` is written by nobody. ``doubt`` says why a value
-    that fits may be refused all the same.
+    that fits may be refused all the same; of one that is ``indexed``, a long one may.
     """
 
     name: str
@@ -106,6 +106,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     filled: bool = False
     computed: bool = False
     doubt: str = ""
+    indexed: bool = False
 
     def against(self, given: Given) -> str:
         """Say why it takes nothing of a type; empty where it takes all or a part of it."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.options import SqlOptions
 
 DIALECTS = {
+    "postgres": "postgres:Postgres",
+    "postgresql": "postgres:Postgres",
     "sqlite": "sqlite:Sqlite",
 }
 """Module and class by the scheme of the url."""

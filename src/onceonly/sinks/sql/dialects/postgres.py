@@ -1,0 +1,326 @@
+"""PostgreSQL, and what speaks like it. Rows are loaded by COPY, which converts texts as the server itself does.
+
+Nothing is asked of a session that outlives its transaction, so that a pooler may stand between; no transaction is left
+prepared.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+)
+from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.texts import lines
+from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.types import Match
+
+_TEXT: Mapping[str, Any] = {"takes": ("text",), "no_nul": True}
+# By the server's name of a type.
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "int2": {"takes": ("int",), **bits(16)},
+    "int4": {"takes": ("int",), **bits(32)},
+    "int8": {"takes": ("int",), **bits(64)},
+    "numeric": {"takes": ("int", "decimal")},
+    "float4": {"takes": ("int", "float"), "mantissa": 24},
+    "float8": {"takes": ("int", "float"), "mantissa": 53},
+    "bool": {"takes": ("bool",)},
+    "text": _TEXT,
+    "varchar": _TEXT,
+    "bpchar": {**_TEXT, "doubt": "blanks at the end, which count for nothing"},
+    "citext": {**_TEXT, "doubt": "citext, which compares without case"},
+    "bytea": {"takes": ("binary",)},
+    "date": {"takes": ("date",)},
+    "timestamp": {"takes": ("local",), "scale": 6},
+    "timestamptz": {"takes": ("instant",), "scale": 6},
+    "uuid": {"takes": ("text",), "form": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
+    "json": {"takes": ("nested", "text"), "doubt": "json"},
+    "jsonb": {"takes": ("nested", "text"), "doubt": "jsonb"},
+}
+_NEW = {
+    "bool": "boolean", "text": "text", "binary": "bytea", "date": "date", "instant": "timestamptz",
+    "local": "timestamp", "nested": "jsonb",
+}  # fmt: skip
+_NEW_NUMBERS = {
+    ("int", 8): "smallint", ("int", 16): "smallint", ("int", 32): "integer", ("int", 64): "bigint",
+    ("float", 32): "real", ("float", 64): "double precision",
+}  # fmt: skip
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, a.attnotnull,
+       coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
+       a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
+       coalesce((SELECT NOT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation), false)
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+     JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_KEYS = """
+SELECT array_agg(a.attname::text ORDER BY k.place), i.indexrelid::regclass::text,
+       i.indisunique, i.indpred IS NULL AND i.indimmediate AND i.indisvalid AND i.indexprs IS NULL
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
+     LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, i.indisunique, 4"""
+_DOUBTS = """
+SELECT CASE contype WHEN 'c' THEN 'the CHECK ' WHEN 'x' THEN 'the exclusion ' ELSE 'the foreign key ' END || conname
+FROM pg_constraint WHERE conrelid = %(id)s AND contype IN ('c', 'f', 'x')
+UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass
+FROM pg_constraint WHERE confrelid = %(id)s AND contype = 'f' AND %(op)s
+UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = %(id)s AND NOT tgisinternal
+UNION ALL SELECT 'the rule ' || rulename FROM pg_rewrite WHERE ev_class = %(id)s AND ev_type <> '1'
+UNION ALL SELECT 'policies of rows' WHERE row_security_active(%(id)s::oid)
+UNION ALL SELECT 'the partitions' FROM pg_class WHERE oid = %(id)s AND (relkind = 'p' OR relispartition)
+UNION ALL SELECT 'the encoding ' || pg_encoding_to_char(encoding) FROM pg_database
+WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8'"""
+_WRONG = {
+    "v": "is a view",
+    "m": "is a materialized view",
+    "f": "is a foreign table, whose rows no transaction holds",
+}
+_PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
+_REFUSED = ("21", "22", "23", "44", "54", "P0")
+# Whoever was not let in is told no code.
+_TLS = re.compile(r"certificate|SSL|root\.crt", re.IGNORECASE)
+_CONFIGURED = re.compile(
+    r"authentication failed|pg_hba\.conf|does not exist|no password supplied|not permitted|invalid|translate host name",
+    re.IGNORECASE,
+)
+_LOCAL = re.compile(r"(localhost|127\.[\d.]+|\[?::1\]?|/.*)?(:\d*)?", re.IGNORECASE)
+_OLDEST = 120_000
+_WORDS_MAX = 500
+
+
+class Postgres(Dialect):
+    """A server, or several of which one takes writes."""
+
+    holds_connection = True
+    mark = "%s"
+    staging = "pg_temp.onceonly_rows"
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        return (_driver().Error,)
+
+    def told(self, error: Exception) -> OnceonlyError:
+        code = getattr(error, "sqlstate", None) or ""
+        what = f"{self.options.url}: {_sentence(error)}"
+        if code.startswith(_REFUSED):
+            return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if not code or code.startswith(_PASSING):
+            return UnavailableError(what, next_step=_SEE_TO_IT)
+        return ConfigurationError(
+            what, next_step=_ADVICE.get(code, "see the url, the user and what it is granted")
+        )
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) == "23505"
+
+    def connect(self) -> Any:  # noqa: ANN401
+        driver = _driver()
+        try:
+            db = driver.connect(**self._settings(), autocommit=True, prepare_threshold=None)
+        except driver.Error as error:
+            raise self._kept_out(error) from error
+        if db.info.server_version < _OLDEST:
+            db.close()
+            raise ConfigurationError(
+                f"{self.options.url} is a PostgreSQL {db.info.server_version // 10_000}",
+                next_step="upgrade it to 12 or newer",
+            )
+        return db
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what the client is told: the url's words before ours."""
+        options, url = self.options, self.options.url
+        names, ports = _hosts(url.hosts)
+        found: dict[str, Any] = {
+            "connect_timeout": max(round(options.connect_s), 2),
+            "application_name": "onceonly",
+            "tcp_user_timeout": self._statement_ms,
+            "keepalives_idle": 30,
+        }
+        hosts = url.query.get("host") or url.hosts or os.environ.get("PGHOST", "")
+        is_local = all(map(_LOCAL.fullmatch, hosts.split(",")))
+        if not is_local and "sslmode" not in url.query and "PGSSLMODE" not in os.environ:
+            found["sslmode"] = "verify-full"
+            if "PGSSLROOTCERT" not in os.environ and not (Path.home() / ".postgresql" / "root.crt").exists():
+                found["sslrootcert"] = "system"
+        given = {
+            "host": names,
+            "port": ports,
+            "user": url.user,
+            "dbname": url.path,
+            "password": options.password(),
+        }
+        return found | {name: value for name, value in given.items() if value} | dict(url.query)
+
+    def _kept_out(self, error: Exception) -> OnceonlyError:
+        """Return what an error of the connect means."""
+        what = f"{self.options.url}: {_sentence(error)}"
+        if _TLS.search(str(error)):
+            return ConfigurationError(
+                what,
+                next_step="TLS is verified where the server is on another machine (sslmode=verify-full): name its "
+                "authority in the url by ?sslrootcert=FILE, or ask for less by ?sslmode=require",
+            )
+        if _CONFIGURED.search(str(error)):
+            return ConfigurationError(
+                what, next_step="correct user, host and database in the url, or the option password"
+            )
+        return UnavailableError(what, next_step=_SEE_TO_IT)
+
+    @property
+    def _statement_ms(self) -> int:
+        return max(round(self.options.statement_s * 1000), 1)
+
+    def begin(self, db: Any) -> None:  # noqa: ANN401
+        db.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {self._statement_ms};"
+            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+
+    def commit(self, db: Any) -> None:  # noqa: ANN401
+        done = db.execute("COMMIT").statusmessage
+        if done != "COMMIT":
+            raise UnavailableError(f"{self.options.url}: COMMIT ended in {done}", next_step="it is looked up")
+
+    def run(self, db: Any, sql: str, values: Sequence[object] = ()) -> list[Any]:  # noqa: ANN401
+        cursor = db.execute(sql, tuple(values)) if values else db.execute(sql)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def hold(self, db: Any) -> None:  # noqa: ANN401
+        # As its first insert will. Only whoever may insert may do this.
+        db.execute(f"LOCK TABLE {self.path(self.options.table)} IN ROW EXCLUSIVE MODE")
+
+    def settle(self, db: Any) -> None:  # noqa: ANN401
+        db.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
+        found = self.run(
+            db, "SELECT c.oid, c.relkind::text, c.relpersistence::text, row_security_active(c.oid) FROM pg_class c "
+            "WHERE c.oid = to_regclass(%s)", (self.path(name),),
+        )  # fmt: skip
+        if not found:
+            return None
+        number, kind, persistence, has_policies = found[0]
+        columns, doubts = [], []
+        keys, indexed = set(), set[str]()
+        for names, index, is_unique, is_plain in self.run(db, _KEYS, (number,)):
+            indexed.update(names)
+            if is_unique and is_plain:
+                keys.add(tuple(names))
+            elif is_unique or None in names:
+                doubts.append(f"the index {index}")
+        for row in self.run(db, _COLUMNS, (number,)):
+            columns.append(_column(row[:8], indexed=row[0] in indexed))
+            doubts += [f"the generated column {row[0]}"] if row[8] else []
+            doubts += [f"the collation of {row[0]}"] if row[9] else []
+        named = {"id": number, "op": bool(self.options.op)}
+        doubts += [text for (text,) in db.execute(_DOUBTS, named).fetchall()]
+        wrong = _WRONG.get(kind, "")
+        if persistence == "u":
+            wrong = "is unlogged: after a crash of the server it would be empty, without a word"
+        return Table(
+            name=".".join(name),
+            columns=tuple(columns),
+            keys=tuple(sorted(keys)),
+            doubts=tuple(doubts),
+            wrong=wrong,
+            streams=not has_policies,
+        )
+
+    def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
+        if given.kind == "decimal":
+            return f"numeric({given.size},{given.scale})"
+        return _NEW_NUMBERS.get((given.kind, given.size)) or _NEW.get(given.kind, "")
+
+    def stage(self, match: Match) -> str:
+        return super().stage(match).replace(" AS SELECT", " ON COMMIT DROP AS SELECT", 1)
+
+    def unstage(self) -> str:
+        return ""
+
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
+        statement = f"COPY {into} ({self.listed(batch.schema.names)}) FROM STDIN (ENCODING 'UTF8')"
+        with db.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.write(lines(batch, match))
+
+
+_SEE_TO_IT = "see to the server and the network, and start the query again"
+_ADVICE = {
+    "25006": "the server only reads (a replica?): name the one that takes writes, e.g. by "
+    "?target_session_attrs=read-write",
+    "42501": "have the user granted what the sentence names; it needs INSERT on the table (with a key also SELECT and "
+    "UPDATE, with op DELETE), SELECT, INSERT and DELETE on the books, and with a key TEMPORARY on the database",
+}
+
+
+def _driver() -> Any:  # noqa: ANN401
+    try:
+        import psycopg
+    except ImportError as error:
+        raise SetupError(
+            f"PostgreSQL needs a package that is missing here: {error}",
+            next_step="pip install 'onceonly[postgres]' on the driver",
+        ) from error
+    return psycopg
+
+
+def _sentence(error: Exception) -> str:
+    """Return what the server says, on one line, and the key that it names; never the whole row."""
+    diag = getattr(error, "diag", None)
+    primary = getattr(diag, "message_primary", None)
+    if primary is None:
+        return " ".join(str(error).split())[:_WORDS_MAX] or type(error).__name__
+    detail = getattr(diag, "message_detail", None) or ""
+    shown = f"{primary} ({detail.rstrip('.')})" if detail.startswith("Key ") else str(primary)
+    return f"{shown} [{getattr(error, 'sqlstate', '')}]"[:_WORDS_MAX]
+
+
+def _hosts(text: str) -> tuple[str, str]:
+    """Return names and ports of ``host:port,host:port``, each separated by commas; in brackets stands IPv6."""
+    names, ports = [], []
+    for each in text.split(","):
+        name, _, port = each.rpartition(":") if re.search(r":\d*$", each) else (each, "", "")
+        names.append(name.strip("[]"))
+        ports.append(port)
+    return ",".join(names), ",".join(ports) if any(ports) else ""
+
+
+def _column(row: tuple[Any, ...], *, indexed: bool) -> Column:
+    name, declared, base, required, modifier, kind, filled, computed = row
+    known = dict(_TYPES.get(base, {}))
+    if kind == "e":
+        known = {**_TEXT, "doubt": f"the enumeration {declared}"}
+    if kind == "d" and known:
+        known["doubt"] = f"the domain {declared}"
+    if base == "numeric" and modifier >= 0:
+        precision, scale = (modifier - 4) >> 16 & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
+        known |= {"digits": precision - scale, "scale": max(scale, 0), **whole(precision - scale)}
+        if scale < 0:
+            known["takes"] = ()
+    elif base in {"varchar", "bpchar"} and modifier >= 0:
+        known["length"] = modifier - 4
+    elif base in {"timestamp", "timestamptz"} and modifier >= 0:
+        known["scale"] = modifier
+    return Column(
+        name=name,
+        declared=declared,
+        required=required,
+        filled=filled,
+        computed=computed,
+        indexed=indexed,
+        **known,
+    )

@@ -1,0 +1,197 @@
+"""Connections and servers that end around a commit, commits that are not over yet, and a backup that was restored."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from postgres_databases import ask, database
+from sql_proxy import CommitProxy
+from tests.unit.sql_bench import Bench, rows
+
+from onceonly.errors import TargetBehindError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed
+from onceonly_proof.embedded.postgres import EmbeddedPostgres
+from onceonly_proof.handover import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bench(postgres: EmbeddedPostgres, tmp_path: Path) -> Iterator[Bench]:
+    url = database(postgres)
+    made = Bench(url, tmp_path, lambda sql: ask(url, sql))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxied(postgres: EmbeddedPostgres, bench: Bench) -> Iterator[CommitProxy]:
+    with CommitProxy(postgres.port) as proxy:
+        bench.url = bench.url.replace(f":{postgres.port}", f":{proxy.port}")
+        yield proxy
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_a_connection_cut_after_its_commit_was_sent_is_looked_up(
+    bench: Bench, proxied: CommitProxy, key: str
+) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")
+    bench.options["key"] = key
+    some = rows(id=[1], name=["a"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    proxied.arm("after")
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert proxied.cuts == 1
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_a_connection_cut_before_its_commit_arrived_is_tried_again(
+    bench: Bench, proxied: CommitProxy
+) -> None:
+    bench.run("CREATE TABLE t (id bigint, name text)")
+    some = rows(id=[1], name=["a"])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    driver = bench.sink()
+    proxied.arm("before")
+    with pytest.raises(UnavailableError):
+        driver.commit(handle)
+    assert bench.run("SELECT * FROM t") == []
+    assert driver.commit(handle) == Committed()
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_who_comes_upon_a_commit_that_is_not_over_waits_for_it(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    some = rows(id=[1])
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    found: list[object] = []
+    with closing(psycopg.connect(bench.url)) as other:
+        other.execute("INSERT INTO t VALUES (1)")
+        other.execute("INSERT INTO onceonly_commits VALUES ('q', 'sql', 0, %s, 0)", (handle.transaction,))
+        waiting = threading.Thread(target=lambda: found.append(bench.sink().commit(handle)))
+        waiting.start()
+        until(lambda: bench.run("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), 20)
+        assert not found
+        other.commit()
+        waiting.join(20)
+    assert found == [AlreadyCommitted()]
+    assert bench.run("SELECT * FROM t") == [(1,)]
+
+
+def test_a_connection_that_died_while_it_was_not_used_is_made_anew(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    some = rows(id=[1])
+    facts = bench.check(some)
+    driver = bench.sink()
+    for number in range(2):
+        handle, _ = bench.stage(some, facts, epoch=number)
+        driver.rehearse([handle], facts)
+        bench.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'onceonly'"
+        )
+        assert driver.commit(handle) == Committed()
+    assert bench.run("SELECT count(*) FROM t") == [(2,)]
+
+
+def test_a_driver_holds_one_connection(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY)")
+    some = rows(id=[1])
+    facts = bench.check(some, key="id")
+    driver = bench.sink(key="id")
+    name = bench.url.rpartition("/")[2]
+    for made in bench.made[:-1]:
+        made.close()
+    for number in range(3):
+        handle, _ = bench.stage(some, facts, epoch=number, key="id")
+        driver.rehearse([handle], facts)
+        assert driver.commit(handle) == Committed()
+        mine = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'onceonly'"  # noqa: S608
+        assert bench.run(mine) == [(1,)]
+    driver.close()
+
+
+def test_a_statement_that_takes_too_long_may_pass(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    facts = bench.check(rows(id=[1]))
+    handle, _ = bench.stage(rows(id=[1]), facts)
+    driver = bench.sink(**{"statement.timeout": "100ms"})
+    with closing(psycopg.connect(bench.url)) as other:
+        other.execute("LOCK TABLE t")
+        with pytest.raises(UnavailableError, match="statement timeout"):
+            driver.commit(handle)
+    assert driver.commit(handle) == Committed()
+
+
+def test_a_commit_is_durable_where_the_server_would_not_wait_for_its_disk(bench: Bench) -> None:
+    name = bench.url.rpartition("/")[2]
+    bench.run(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    with bench.sink(table="t")._target.transaction(keep=False) as db:
+        assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        assert db.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+
+
+# ---------------------------------------------------------------------------------------- servers that end
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[tuple[EmbeddedPostgres, Bench]]:
+    """A server of its own, with the table, and a bench on it."""
+    with EmbeddedPostgres() as postgres:
+        bench = Bench(postgres.url(), tmp_path, lambda sql: ask(postgres.url(), sql))
+        bench.run("CREATE TABLE t (id bigint)")
+        yield postgres, bench
+        bench.close()
+
+
+def test_a_server_that_is_killed_loses_and_doubles_nothing(own: tuple[EmbeddedPostgres, Bench]) -> None:
+    server, bench = own
+    facts = bench.check(rows(id=[1]))
+    with CommitProxy(server.port) as proxy:
+        driver = bench.sink(url=bench.url.replace(f":{server.port}", f":{proxy.port}"))
+        for number, when in enumerate(("before", "after", "")):
+            handle, _ = bench.stage(rows(id=[number]), facts, epoch=number)
+            driver.rehearse([handle], facts)
+            proxy.arm(when, server.kill)
+            if not when:
+                server.kill()
+            with pytest.raises(UnavailableError):
+                driver.commit(handle)
+            server.start()
+            assert driver.commit(handle) == (AlreadyCommitted() if when == "after" else Committed())
+    assert bench.run("SELECT id FROM t ORDER BY id") == [(0,), (1,), (2,)]
+
+
+def test_a_backup_that_was_restored_stops_the_query_and_names_what_is_missing(
+    own: tuple[EmbeddedPostgres, Bench],
+) -> None:
+    server, bench = own
+    bench.epoch(rows(id=[0]))
+    bench.close()
+    server.kill()
+    backup = server.directory / "backup"
+    shutil.copytree(server.data, backup)
+    server.start()
+    for number in (1, 2):
+        bench.epoch(rows(id=[number]), number=number)
+    bench.close()
+    server.kill()
+    shutil.rmtree(server.data)
+    backup.rename(server.data)
+    server.own(server.data)
+    server.data.chmod(0o700)
+    server.start()
+    handle, _ = bench.stage(rows(id=[2]), bench.check(rows(id=[2])), epoch=2)
+    with pytest.raises(TargetBehindError, match="chk-1 to chk-2 are not there"):
+        bench.sink().look_back(bench.context([("id", "bigint")]), 2, [handle])
