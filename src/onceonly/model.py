@@ -20,6 +20,15 @@ class Guarantee(enum.StrEnum):
     AT_MOST_ONCE = "at-most-once"
 
 
+class Visible(enum.StrEnum):
+    """When rows of exactly-once are seen."""
+
+    DECIDED = "decided"
+    """Exactly once, seen when decided."""
+    EARLY = "early"
+    """Exactly once by key, seen early: as they are written; what a later try writes of a key takes its place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
     """When and where something was written, for people: nothing is ever decided by it, and it is not compared.
@@ -48,7 +57,8 @@ class Capabilities:
     ``guarantees`` are the promises that it can keep. ``recovers`` says that it can list the leftovers of a
     query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
     at most; ``whole_epochs`` says that it is always given all handles of an epoch in one call, however many.
-    ``gives_back`` says that its ``write`` can give back the rows that its target will never take.
+    ``gives_back`` says that its ``write`` can give back the rows that its target will never take. ``early`` says that
+    it can show rows before they are decided, exactly once by key.
     """
 
     guarantees: frozenset[Guarantee]
@@ -56,6 +66,7 @@ class Capabilities:
     commits_at_once: int = 1
     whole_epochs: bool = False
     gives_back: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

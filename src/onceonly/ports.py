@@ -77,7 +77,8 @@ class WriteContext:
     ``run`` is one life of the driver, ``attempt`` is unique among all attempts of that life (Spark's attempt
     number is not: it restarts at 0 when a stage is retried). ``facts`` are what ``check`` found on the driver.
     ``mode`` is tentative where a part of the epoch is committed already. ``gives_back`` says that ``write`` may give
-    back refused rows: there is a sink that takes dead letters.
+    back refused rows: there is a sink that takes dead letters. ``index`` is the plan's: of two tries at an epoch, the
+    later one has the greater. ``early`` says that rows are to be seen as they are written (``onceonly.visible``).
     """
 
     query: str
@@ -91,6 +92,8 @@ class WriteContext:
     mode: Mode = Mode.RUN
     facts: Mapping[str, str | int] = field(default_factory=dict)
     gives_back: bool = False
+    index: int = 0
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

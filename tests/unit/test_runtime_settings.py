@@ -11,7 +11,7 @@ import pytest
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import ConfigurationError, LogError, SetupError
 from onceonly.families import behind
-from onceonly.model import Guarantee
+from onceonly.model import Guarantee, Visible
 from onceonly.options import Option
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings import registry
@@ -71,6 +71,7 @@ def test_every_runtime_option_is_read() -> None:
         ("onceonly.guarante", "x", "did you mean onceonly.guarantee?"),
         ("onceonly.zzz", "x", "It knows onceonly.adopt"),
         ("onceonly.guarantee", "exactly once", "exactly-once, at-least-once, at-most-once"),
+        ("onceonly.visible", "now", "decided, early"),
         ("onceonly.sink", "a.b", "letters, digits"),
         ("onceonly.sink", "x" * 33, "up to 32"),
         ("onceonly.adopt", "yes", "true or false"),
@@ -88,6 +89,32 @@ def test_a_wrong_option_is_named_with_its_cure(name: str, value: str, said: str)
     with pytest.raises(ConfigurationError) as caught:
         parse({"checkpointLocation": "/c", name: value}, default_name="kafka")
     assert said in str(caught.value)
+
+
+def test_when_rows_are_seen_is_a_choice_of_exactly_once_alone() -> None:
+    def visible(**given: str) -> Visible:
+        options = {
+            "checkpointLocation": "/c",
+            **{name.replace("_", "."): text for name, text in given.items()},
+        }
+        return parse(options, default_name="x").sink.visible
+
+    assert visible() is Visible.DECIDED
+    assert visible(onceonly_visible="Early") is Visible.EARLY
+    assert visible(onceonly_visible="decided", onceonly_guarantee="exactly-once") is Visible.DECIDED
+    for guarantee, shown in (("at-least-once", "early, and twice"), ("at-most-once", "when decided")):
+        assert visible(onceonly_guarantee=guarantee) is Visible.DECIDED
+        with pytest.raises(ConfigurationError, match=shown) as caught:
+            visible(onceonly_visible="early", onceonly_guarantee=guarantee)
+        assert "leave it out" in caught.value.next_step
+
+
+def test_rows_that_have_no_keys_are_not_seen_early() -> None:
+    given = {"checkpointLocation": "/c", "path": "/data/out", "onceonly.visible": "early"}
+    settings = registry.settings_of(given, "files", registry.BUILT_IN["files"]).sink
+    with pytest.raises(ConfigurationError, match="cannot show rows early") as caught:
+        registry.build(settings, registry.BUILT_IN["files"])
+    assert "leave onceonly.visible out; or set onceonly.guarantee=at-least-once" in caught.value.next_step
 
 
 def test_an_epoch_may_take_as_long_as_it_takes_unless_its_user_says_otherwise() -> None:

@@ -75,7 +75,9 @@ class Letters:
         """What is wrong with the first of them, for people."""
         self.handle: Handle | None = None
         self.checksum = RowChecksum()
-        self.context = replace(context, sink=name, facts=plan.facts.get(name, {}), gives_back=False)
+        self.context = replace(
+            context, sink=name, facts=plan.facts.get(name, {}), gives_back=False, early=False
+        )
         self._sink = sink
         self._of = context.sink
         # What is repaired was decided already, by the limit of that time.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from onceonly.errors import ConfigurationError
-from onceonly.model import Guarantee, letters_name
+from onceonly.model import Guarantee, Visible, letters_name
 from onceonly.options import unknown_option
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ E = TypeVar("E", bound=enum.StrEnum)
 
 CHECKPOINT = "checkpointlocation"
 GUARANTEE = "onceonly.guarantee"
+VISIBLE = "onceonly.visible"
 SINK = "onceonly.sink"
 ADOPT = "onceonly.adopt"
 HISTORY = "onceonly.history"
@@ -37,7 +38,7 @@ LETTERS_FORMAT = "onceonly.deadletter.format"
 LETTERS_LIMIT = "onceonly.deadletter.limit"
 LETTERS_OPTION = "onceonly.deadletter.option."
 _LETTERS = (LETTERS_FORMAT, LETTERS_LIMIT)
-_SINK = (GUARANTEE, SINK, REFUSED, *_LETTERS)
+_SINK = (GUARANTEE, VISIBLE, SINK, REFUSED, *_LETTERS)
 PREFIX = "onceonly."
 START = "onceonly.start"
 """Not a user's: which start of a query an epoch belongs to. No setting, as nothing else depends on it."""
@@ -93,18 +94,20 @@ class LetterSettings:
 class SinkSettings:
     """What the user asked of one sink, by its name in the query. The options may hold secrets: never shown.
 
-    ``letters`` is None where a refused row stops the query.
+    ``visible`` is for exactly-once; other guarantees leave no choice. ``letters`` is None where a refused row stops the
+    query.
     """
 
     name: str
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    visible: Visible = Visible.DECIDED
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     letters: LetterSettings | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two uses the same, for caches of a process."""
-        own = (self.name, self.guarantee, tuple(sorted(self.options.items())))
+        own = (self.name, self.guarantee, self.visible, tuple(sorted(self.options.items())))
         letters = self.letters
         if letters is None:
             return own
@@ -157,10 +160,12 @@ def parse(
     # Spark hands the query's name on as if it were an option of the sink.
     given.pop("queryname", None)
     query = {name: given.pop(name) for name in (CHECKPOINT, *_QUERY) if name in given}
+    guarantee = _one_of(Guarantee, GUARANTEE, given.pop(GUARANTEE, default_guarantee.value))
     return Settings(
         query=parse_query(query) if CHECKPOINT in query else None,
         sink=SinkSettings(
-            guarantee=_one_of(Guarantee, GUARANTEE, given.pop(GUARANTEE, default_guarantee.value)),
+            guarantee=guarantee,
+            visible=_visible(given.pop(VISIBLE, None), guarantee),
             name=sink_name(given.pop(SINK, default_name)),
             letters=_letters(given),
             options=given,
@@ -262,6 +267,22 @@ def _one_of(choice: type[E], name: str, text: str) -> E:
             f"the option {name!r} cannot be {text!r}",
             next_step="use one of " + ", ".join(each.value for each in choice),
         ) from None
+
+
+def _visible(text: str | None, guarantee: Guarantee) -> Visible:
+    """Read when rows are seen, where the guarantee leaves a choice."""
+    visible = Visible.DECIDED if text is None else _one_of(Visible, VISIBLE, text)
+    shown = {
+        Guarantee.AT_LEAST_ONCE: "early, and twice after a crash",
+        Guarantee.AT_MOST_ONCE: "when decided",
+    }
+    if text is not None and guarantee in shown:
+        raise ConfigurationError(
+            f"the option {VISIBLE!r} is a choice of {Guarantee.EXACTLY_ONCE.value} alone: with "
+            f"{guarantee.value}, rows are seen {shown[guarantee]}",
+            next_step=f"leave it out, or set {GUARANTEE}={Guarantee.EXACTLY_ONCE.value}",
+        )
+    return visible
 
 
 def _letters(given: dict[str, str]) -> LetterSettings | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, SetupError
 from onceonly.log.place import FOLDER
-from onceonly.model import Capabilities, Guarantee, SinkUse
+from onceonly.model import Capabilities, Guarantee, SinkUse, Visible
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly.settings.query import PREFIX, Settings, SinkSettings, parse
+from onceonly.settings.query import GUARANTEE, PREFIX, VISIBLE, Settings, SinkSettings, parse
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ BUILT_IN: dict[str, str] = {
     "files": "onceonly.sinks.files:FilesSink",
     "postgres": "onceonly.sinks.sql:PostgresSink",
     "sql": "onceonly.sinks.sql:SqlSink",
+    "redis": "onceonly.sinks.redis:RedisSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess. Spark's file sink refuses, and so does
@@ -144,6 +145,18 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
         raise ConfigurationError(
             f"the sink {settings.name!r} does not offer {settings.guarantee.value}",
             next_step="set onceonly.guarantee to one of " + ", ".join(sorted(offered)),
+        )
+    if settings.visible is Visible.EARLY and not made.capabilities.early:
+        made.close()
+        raise ConfigurationError(
+            f"the sink {settings.name!r} cannot show rows early and exactly once: only where rows have keys does the "
+            "next try take the place of what was seen",
+            next_step=f"leave {VISIBLE} out"
+            + (
+                f"; or set {GUARANTEE}={Guarantee.AT_LEAST_ONCE.value}"
+                if Guarantee.AT_LEAST_ONCE in offered
+                else ""
+            ),
         )
     return made
 

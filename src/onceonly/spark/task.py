@@ -13,6 +13,7 @@ from onceonly.executor.deadline import in_time
 from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Deadline, run_slot
 from onceonly.log import identity_token
+from onceonly.model import Visible
 from onceonly.ports import WriteContext
 from onceonly.settings.registry import build
 from onceonly.spark.processes import memory
@@ -105,6 +106,8 @@ def _context(assignment: Assignment) -> WriteContext:
         mode=plan.mode,
         facts=plan.facts.get(name, {}),
         gives_back=assignment.letters is not None,
+        index=plan.index,
+        early=assignment.settings.visible is Visible.EARLY,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from onceonly.model import Committed, Handle, Lost, RetryLater, Unknown
-from onceonly_proof.conformance.selection import PROCESSES, REFUSES, TWO_PHASES, needs
+from onceonly_proof.conformance.selection import HIDDEN, PROCESSES, REFUSES, TWO_PHASES, needs
 from onceonly_proof.conformance.subject import Subject
 from onceonly_proof.conformance.workload import Workload
 from onceonly_proof.conformance.world import DONE, batch_rows, broken, refused
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ContractTests(Subject):
     """Nothing before the commit, everything after it, once."""
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_nothing_is_visible_before_its_commit(self, world: World) -> None:
         promise = "rows are invisible until they are committed"
         attempt = world.begin()
@@ -64,7 +64,7 @@ class ContractTests(Subject):
                 )
         world.expect([1, 2, 3], "after several commits at a time, every row is visible, once")
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_different_handles_are_committed_from_many_threads_at_a_time(self, world: World) -> None:
         handles = [world.prepared([slot * 2, slot * 2 + 1], slot=slot) for slot in range(6)]
         world.expect([], "rows are invisible until they are committed")
@@ -75,7 +75,7 @@ class ContractTests(Subject):
             list(range(12)), "after commits of different handles at a time, every row is visible, once"
         )
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_many_commits_at_once_have_each_its_own_outcome(self, world: World) -> None:
         handles = [world.prepared([slot * 2, slot * 2 + 1], slot=slot) for slot in range(4)]
         world.driver.abort(handles[1])
@@ -117,7 +117,7 @@ class ContractTests(Subject):
         world.commit(attempt.pre_commit())
         world.expect([1, 2], "rows that were given back are not visible, and all others are")
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_an_abort_removes_all_and_may_be_repeated(self, world: World) -> None:
         alone = world.prepared([1, 2])
         world.driver.abort(alone)
@@ -129,7 +129,7 @@ class ContractTests(Subject):
         world.commit(kept)
         world.expect([3], "an abort touches its own transaction only")
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_a_commit_after_an_abort_is_lost_or_unknown_and_shows_nothing(self, world: World) -> None:
         handle = world.prepared([1, 2])
         world.driver.abort(handle)
@@ -150,7 +150,7 @@ class ContractTests(Subject):
             raise broken("what is committed is never Lost", f"after an abort, its commit answered {outcome}")
         world.expect([1, 2, 3], "a commit after both doubles nothing")
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_an_unknown_handle_is_not_committed_and_its_abort_does_no_harm(self, world: World) -> None:
         real = world.prepared([1])
         forged = another_name(real)
@@ -187,7 +187,7 @@ class ContractTests(Subject):
             world.sweep()
             world.expect_no_orphans("the abort of a twin leaves nothing open")
 
-    @needs(TWO_PHASES, PROCESSES)
+    @needs(TWO_PHASES, HIDDEN, PROCESSES)
     def test_a_handle_outlives_its_process(self, world: World, forker: Forker, place: Path) -> None:
         to, log = place / "handle", place / "log"
         work = asdict(world.work())
@@ -212,7 +212,7 @@ class ContractTests(Subject):
             sink.complete(world.context, 0, tuple(handles))
         world.expect([1, 2, 3], "complete, repeated, changes no row")
 
-    @needs(TWO_PHASES)
+    @needs(TWO_PHASES, HIDDEN)
     def test_what_is_discarded_shows_nothing_and_leaves_nothing(self, world: World) -> None:
         attempts = [world.begin(slot=slot) for slot in range(3)]
         for attempt in attempts[1:]:

@@ -111,6 +111,8 @@ class Query:
             guarantee=Guarantee(self.work.guarantee),
             mode=plan.mode,
             facts=plan.facts.get(name, {}),
+            index=plan.index,
+            early=self._shows_early(name),
         )
         return run_slot(self.sinks[name], plan, context, batches).vote
 
@@ -158,6 +160,10 @@ class Query:
                 continue
         return self.slot(plan, name, slot)
 
+    def _shows_early(self, name: str) -> bool:
+        is_exact = self.work.guarantee == Guarantee.EXACTLY_ONCE
+        return self.suite.early and is_exact and name == self.suite.sink.name
+
     def _join(
         self,
         name: str,
@@ -167,6 +173,8 @@ class Query:
         columns: tuple[tuple[str, str], ...],
     ) -> None:
         given = {**options, "onceonly.guarantee": self.work.guarantee}
+        if self._shows_early(name):
+            given |= self.suite.choice()
         settings = settings_of(given, name, sink).sink
         self.sinks[name] = build(settings, sink)
         participant = Participant(

@@ -19,6 +19,7 @@ PROCESSES = "processes"
 SECRETS = "secrets"
 UNREACHABLE = "unreachable"
 REFUSES = "refuses"
+HIDDEN = "hidden"
 _NEEDS = "conformance_needs"
 _SLOW = "conformance_slow"
 
@@ -72,6 +73,8 @@ def lacking(suite: type[Subject]) -> dict[str, str]:
         found[REFUSES] = f"{suite.sink.__name__} does not give back refused rows (gives_back is false)"
     elif suite.refusable is Subject.refusable:
         found[REFUSES] = "the suite has no rows that the target refuses (refusable is not given)"
+    if suite.early:
+        found[HIDDEN] = "the rows are seen early (early is true)"
     if suite.unreachable is Subject.unreachable:
         found[UNREACHABLE] = "the suite says no way to make the target unreachable (unreachable is not given)"
     return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from onceonly.model import Visible
+from onceonly.settings.query import VISIBLE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
@@ -21,6 +24,8 @@ class Subject:
     """The class to be tested, as it is."""
     outlives_processes: ClassVar[bool] = True
     """False for a target in the memory of one process. There are no crash tests then, as a crash leaves nothing."""
+    early: ClassVar[bool] = False
+    """Test the sink with ``onceonly.visible=early``: its rows are seen before they are decided."""
     every_pass: ClassVar[bool] = True
     """Kill at every pass of every crash point, and at every point of the recovery. False for a target of which a
     process takes more than a tenth of a second, to kill at one pass of each, and at fewer points of the recovery."""
@@ -84,6 +89,10 @@ class Subject:
     def unreachable(self, options: Mapping[str, str]) -> AbstractContextManager[None]:
         """Make the target unreachable while the context lasts. Optional."""
         raise NotImplementedError  # never called: a suite that does not give it has its tests left out, and told
+
+    def choice(self) -> Mapping[str, str]:
+        """Return the query's own options for what is tested."""
+        return {VISIBLE: Visible.EARLY.value} if self.early else {}
 
     def columns_given(self) -> tuple[tuple[str, str], ...]:
         """Return the columns as the runtime does, with both names and types as text."""

@@ -108,7 +108,8 @@ class World:
 
     def sink(self, **more: str) -> Sink:
         """Make an instance, as a process does."""
-        settings = settings_of({**self.options, **more}, self.suite.sink.name, self.suite.sink).sink
+        given = {**self.options, **self.suite.choice(), **more}
+        settings = settings_of(given, self.suite.sink.name, self.suite.sink).sink
         made = build(replace(settings, guarantee=self.guarantee), self.suite.sink)
         self._made.append(made)
         return made
@@ -136,6 +137,7 @@ class World:
         context = WriteContext(
             query=self.query, sink=self.name, run="r1", epoch=epoch, plan=f"p{epoch}", slot=slot,
             attempt=uuid.uuid4().hex, guarantee=self.guarantee, facts=facts, gives_back=gives_back,
+            early=self.suite.early,
         )  # fmt: skip
         return Attempt(self, sink, sink.begin_transaction(context))
 

@@ -1,0 +1,185 @@
+"""Rows with keys: the text of a key, which row of a key stays, and which rows no target can take. Executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import RecordRefusedError
+from onceonly.families.keyed.options import PREFIX
+from onceonly.ports import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.keyed.options import Columns
+
+KEY, DELETED = f"{PREFIX}key", f"{PREFIX}deleted"
+SEPARATOR = ":"
+_ESCAPES = (("%", "%25"), (SEPARATOR, "%3A"))
+_OPS = {
+    **dict.fromkeys(("i", "c", "r", "u", "insert", "create", "read", "update", "upsert"), False),
+    **dict.fromkeys(("d", "delete"), True),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRows:
+    """Some rows of one attempt, none of their keys twice.
+
+    ``keys`` are the texts of their keys, ``deleted`` says which of these are to be removed, and ``rows`` are the
+    query's columns without that of ``op``.
+    """
+
+    keys: list[str]
+    deleted: list[bool]
+    rows: pa.RecordBatch
+
+    def without(self, places: Collection[int]) -> KeyedRows:
+        """Return those at other places."""
+        if not places:
+            return self
+        return self.taken([row for row in range(len(self.keys)) if row not in places])
+
+    def taken(self, places: Sequence[int]) -> KeyedRows:
+        """Return those at these places."""
+        import pyarrow as pa
+
+        return KeyedRows(
+            keys=[self.keys[row] for row in places],
+            deleted=[self.deleted[row] for row in places],
+            rows=self.rows.take(pa.array(places, pa.int64())),
+        )
+
+    @classmethod
+    def read(cls, staged: pa.RecordBatch) -> KeyedRows:
+        """Return those of a staged batch."""
+        own = (KEY, DELETED)
+        return cls(
+            keys=staged.column(KEY).to_pylist(),
+            deleted=staged.column(DELETED).to_pylist(),
+            rows=staged.select([name for name in staged.schema.names if name not in own]),
+        )
+
+    def staged(self, *, keys_only: bool = False) -> pa.RecordBatch:
+        """Return a batch that holds them, or only their keys."""
+        import pyarrow as pa
+
+        own = {KEY: pa.array(self.keys, pa.string()), DELETED: pa.array(self.deleted, pa.bool_())}
+        if keys_only:
+            return pa.RecordBatch.from_pydict({KEY: own[KEY]})
+        fields = [pa.field(name, array.type) for name, array in own.items()]
+        schema = pa.schema([*fields, *self.rows.schema])
+        return pa.RecordBatch.from_arrays([*own.values(), *self.rows.columns], schema=schema)
+
+
+@dataclass(slots=True)
+class Choice:
+    """Chooses the rows of one attempt that go to the target.
+
+    Where ``columns`` has an order, the greatest of each key is remembered: when a later batch has a greater one, its
+    row is written behind the one that was written before.
+    """
+
+    columns: Columns
+    _best: dict[str, Any] = field(default_factory=dict)
+
+    def choose(
+        self, batch: pa.RecordBatch, unfit: Callable[[KeyedRows], Iterable[Refused]]
+    ) -> tuple[KeyedRows, list[int], list[Refused]]:
+        """Return the rows of a batch that are written, their places in it, and those that no target can take.
+
+        ``unfit`` names those that the sink's own target will not. Raises ``RecordRefusedError`` where the order does
+        not decide.
+        """
+        columns = self.columns
+        keys = key_texts(batch, columns.key)
+        ops = None if columns.op is None else [str(op).lower() for op in batch.column(columns.op).to_pylist()]
+        orders = None if columns.order is None else batch.column(columns.order).to_pylist()
+        refused = list(_refused(columns, keys, ops, orders))
+        rows = KeyedRows(
+            keys=[key or "" for key in keys],
+            deleted=[False] * len(keys) if ops is None else [_OPS.get(op, False) for op in ops],
+            rows=batch if columns.op is None else batch.drop_columns([columns.op]),
+        )
+        places = list(range(len(keys)))
+        if refused:
+            wrong = {each.row for each in refused}
+            places = [row for row in places if row not in wrong]
+        fit = rows if len(places) == len(keys) else rows.taken(places)
+        told = [replace(each, row=places[each.row]) for each in unfit(fit)]
+        if told:
+            wrong = {each.row for each in told}
+            places = [row for row in places if row not in wrong]
+        if orders is not None:
+            places = self._latest(places, rows.keys, orders)
+        return (
+            rows if len(places) == len(keys) else rows.taken(places),
+            places,
+            sorted(refused + told, key=lambda each: each.row),
+        )
+
+    def _latest(self, fit: Sequence[int], keys: Sequence[str], orders: Sequence[Any]) -> list[int]:
+        """Return the rows that have the greatest order of their key until now."""
+        chosen: dict[str, int] = {}
+        for row in fit:
+            key, order = keys[row], orders[row]
+            best = self._best.get(key)
+            if best is not None and order == best:
+                raise RecordRefusedError(
+                    f"the key {key} is there twice in an epoch, both times with {self.columns.order} = {order}, so "
+                    "that nothing says which row stays",
+                    next_step="let order name a column that is different in all rows of a key, as an offset is",
+                )
+            if best is None or order > best:
+                self._best[key] = order
+                chosen[key] = row
+        return sorted(chosen.values())
+
+
+def key_texts(batch: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:
+    """Return the texts of the keys, None where a column of it is null. Anywhere; pure.
+
+    Of several columns, the texts have colons between them; colons and percent signs inside are escaped as in addresses.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [pc.cast(batch.column(name), pa.string()) for name in names]
+    if len(columns) > 1:
+        for sign, escape in _ESCAPES:
+            columns = [pc.replace_substring(each, sign, escape) for each in columns]
+        joined = pc.binary_join_element_wise(*columns, SEPARATOR)
+    else:
+        joined = columns[0]
+    texts: list[str | None] = joined.to_pylist()
+    return texts
+
+
+def _refused(
+    columns: Columns, keys: Sequence[str | None], ops: Sequence[str] | None, orders: Sequence[Any] | None
+) -> Iterator[Refused]:
+    for row, key in enumerate(keys):
+        if not key:
+            yield Refused(
+                row=row,
+                code="NO_KEY",
+                why=f"its key, {', '.join(columns.key)}, is {'null' if key is None else 'an empty text'}",
+                next_step="filter such rows out, or give them a key",
+            )
+        elif ops is not None and ops[row] not in _OPS:
+            yield Refused(
+                row=row,
+                code="UNKNOWN_OP",
+                why=f"its {columns.op} is {ops[row]!r}, which neither puts nor deletes",
+                next_step=f"let {columns.op} be one of {', '.join(_OPS)}",
+            )
+        elif orders is not None and orders[row] is None:
+            yield Refused(
+                row=row,
+                code="NO_ORDER",
+                why=f"its {columns.order} is null, so that nothing says whether it is the newest of its key",
+                next_step="filter such rows out, or give them an order",
+            )

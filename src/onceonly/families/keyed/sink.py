@@ -1,0 +1,280 @@
+"""The sink that keyed sinks derive from: versions, the laws of keys and staging are here, the target is theirs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from onceonly import background
+from onceonly.errors import RecordRefusedError, TargetBehindError
+from onceonly.families import behind
+from onceonly.families.keyed.options import DECLARED, Columns
+from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
+from onceonly.families.keyed.versions import GENERATION, Origin
+from onceonly.families.staged import StagedSink
+from onceonly.model import Capabilities, Guarantee
+from onceonly.ports import Leftover
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.staged import StagedRows
+    from onceonly.families.staged.area import StagedAttempt
+    from onceonly.model import Handle
+    from onceonly.options import Option
+    from onceonly.ports import QueryContext, Refused, WriteContext
+
+_NAME_ORDER = "name the column whose greatest value is the newest in the option order"
+_REPARTITION = "bring all rows of a key into one slot, by df.repartition of its columns"
+BOOKS_EPOCHS = 10
+"""So many epochs back the books of a query keep the names of what was applied."""
+
+
+class KeyedAttempt:
+    """What one attempt has chosen and staged; fulfils ``StagedAttempt``. Executor, one thread.
+
+    ``staged`` is None at least once: then nothing waits for a decision.
+    """
+
+    def __init__(self, context: WriteContext, columns: Columns, staged: StagedAttempt | None) -> None:
+        self.context = context
+        self.origin = Origin.of(context)
+        self.choice = Choice(columns)
+        self.is_staged = staged is not None
+        self._staged = staged
+
+    @property
+    def at_once(self) -> bool:
+        """Whether its rows go to the target as they come."""
+        return self.context.early or not self.is_staged
+
+    @property
+    def name(self) -> str:
+        return self._staged.name if self._staged is not None else ""
+
+    @property
+    def data(self) -> Mapping[str, str | int]:
+        return self._staged.data if self._staged is not None else {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._staged is not None:
+            self._staged.write(self.origin.marked(batch))
+
+    def finish(self) -> None:
+        if self._staged is not None:
+            self._staged.finish()
+
+    def discard(self) -> None:
+        if self._staged is not None:
+            self._staged.discard()
+
+
+class KeyedSink(StagedSink):
+    """A store of rows by their keys, without transactions. Derive from it, and define its six abstract methods.
+
+    Early, only the keys are staged: they wait for the decision as rows would, so that a key that two slots have is
+    found before it.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset({Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE}),
+        recovers=True,
+        whole_epochs=True,
+        gives_back=True,
+        early=True,
+    )
+    declared: ClassVar[tuple[Option, ...]] = (*StagedSink.declared, *DECLARED)
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self.columns = Columns.of(self.options, f"the sink {self.name}")
+        self._noted: int | None = None
+
+    # --- what a sink defines, beside ``known`` and ``void`` of the staged family -----------------------------
+
+    @abstractmethod
+    def put(self, rows: KeyedRows, version: int) -> Sequence[Refused]:
+        """Put or delete rows, each unless its key has a greater version. From several threads of driver or executor.
+
+        The same again changes nothing; a key that is deleted keeps the version for the time of ``tombstones``. Gives
+        those that the target will never take, by their places in ``rows``. Raises ``UnavailableError`` for what may
+        pass, another typed error for what does not.
+        """
+
+    @abstractmethod
+    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
+        """Note names as applied and the epoch as its query's newest, unless a newer one is noted. Driver, idempotent.
+
+        All or nothing: gives the newest epoch that the books have, and notes nothing, where that is older than
+        ``since`` (-1 where there is none); None else. Raises ``UnavailableError`` where a name is void. Names that are
+        ``BOOKS_EPOCHS`` older may be forgotten.
+        """
+
+    @abstractmethod
+    def newest(self, query: str, sink: str) -> int | None:
+        """Return the newest epoch of a query's sink by the books. Driver; only looks. Raises ``UnavailableError``."""
+
+    @abstractmethod
+    def generation(self, query: str, sink: str) -> int:
+        """Return the number of a query's sink among all that have come to the target, given once. Driver, idempotent.
+
+        A number that is given is greater than that of any row in the target (``versions.generation_of``), even where
+        the books were lost. Raises a typed error.
+        """
+
+    def look(self, context: QueryContext) -> None:
+        """See whether the target can be written to: limits, permissions, types of columns. Driver; as ``check``."""
+
+    def unfit(self, rows: KeyedRows) -> Iterable[Refused]:  # noqa: ARG002  for those who look
+        """Yield the rows that the target will never take, by their places in ``rows``. Executor; only looks."""
+        return ()
+
+    def examine(self, rows: KeyedRows) -> None:
+        """See whether the target would take rows that wait for a decision, and change nothing. Driver.
+
+        Raises what ``rehearse`` may.
+        """
+
+    # --- what the family does -------------------------------------------------------------------------------
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        if context.columns:
+            self.columns.check(dict(context.columns), f"the sink {self.name}")
+        self.look(context)
+        return {**super().check(context), GENERATION: self.generation(context.query, context.sink)}
+
+    def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
+        is_exact = context.guarantee is Guarantee.EXACTLY_ONCE
+        staged = super().begin_transaction(context) if is_exact else None
+        return KeyedAttempt(context, self.columns, staged)
+
+    def write(self, transaction: StagedAttempt, batch: pa.RecordBatch) -> Sequence[Refused]:
+        attempt = _own(transaction)
+        rows, places, refused = attempt.choice.choose(batch, self.unfit)
+        if attempt.at_once and places:
+            told = self.put(rows, attempt.origin.version)
+            refused += [replace(each, row=places[each.row]) for each in told]
+            rows = rows.without({each.row for each in told})
+        if refused and not attempt.context.gives_back:
+            raise RecordRefusedError(
+                f"a row of the sink {self.name}: {refused[0].why}", next_step=refused[0].next_step
+            )
+        if rows.keys:
+            attempt.write(rows.staged(keys_only=attempt.at_once))
+        return refused
+
+    def pre_commit(self, transaction: StagedAttempt) -> Handle | None:  # type: ignore[override]  # at least once
+        return super().pre_commit(transaction) if _own(transaction).is_staged else None
+
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys: dict[str, pa.ChunkedArray] = {}
+        for name, rows in self.staged(handles).items():
+            mine: list[pa.Array] = []
+            for batch in rows.batches():
+                mine.append(batch.column(KEY))
+                if not Origin.read(batch.schema).early:
+                    self.examine(KeyedRows.read(batch))
+            keys[name] = pa.chunked_array(mine, pa.string())
+            if self.columns.order is not None:  # it has decided within a slot
+                keys[name] = pa.chunked_array([pc.unique(keys[name])])
+        self._require_once(keys)
+
+    def apply(self, staged: Mapping[str, StagedRows]) -> None:
+        origins = background.spread(
+            "onceonly-apply", self._put_all, list(staged.values()), threads_max=self.options["threads"]
+        )
+        origin = origins[0]
+        found = self.note(origin, list(staged), since=-1 if self._noted is None else self._noted)
+        if found is not None:
+            raise TargetBehindError(
+                f"the target of the sink {self.name} has forgotten chk-{self._noted}, which was committed to it "
+                "meanwhile: an older dump was restored, or it keeps nothing through a restart",
+                next_step="stop the query, see to the target, and start the query again: it says what is missing",
+            )
+        self._noted = max(origin.epoch, self._noted or 0)
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        found = list(super().recover(context))
+        # Who has committed itself knows that the target is not ahead of the checkpoint.
+        newest = self.newest(context.query, context.sink) if self._noted is None else None
+        if newest is not None:
+            name = f"the newest epoch of {context.query}.{context.sink}"
+            found.append(Leftover(transaction=name, is_open=False, committed=newest))
+        return found
+
+    def abort(self, handle: Handle) -> None:
+        if handle.data:  # else it is the newest epoch, of which nothing is open
+            super().abort(handle)
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        names = {handle.transaction for handle in handles}
+        if not names or names <= set(self.known(names)):
+            return
+        newest = self.newest(context.query, context.sink)
+        held = "holds none of its epochs" if newest is None else f"ends at chk-{newest}"
+        behind.refuse(
+            f"Query {context.query} has committed chk-{epoch} to the sink {context.sink}, and its target {held}: an "
+            "older dump was restored, or keys were evicted",
+            "restore what is newer; or start on a new checkpoint from an older offset of the source: rows that are "
+            "there already are written over, none is there twice",
+            goes_on=self.options[behind.OPTION] == behind.GO_ON,
+        )
+
+    # --- its parts ------------------------------------------------------------------------------------------
+
+    def _put_all(self, staged: StagedRows) -> Origin:
+        """Put what one attempt has staged, in its order; what is there already changes nothing. Driver."""
+        origin: Origin | None = None
+        for batch in staged.batches():
+            origin = Origin.read(batch.schema)
+            if origin.early:
+                continue
+            rows = KeyedRows.read(batch)
+            refused = self.put(rows, origin.version)
+            if refused:
+                raise self._refusal(rows, refused[0])
+        if origin is None:
+            message = f"{staged.name} holds no rows, and only an attempt with rows has a handle"
+            raise ValueError(message)
+        return origin
+
+    def _refusal(self, rows: KeyedRows, refused: Refused) -> RecordRefusedError:
+        return RecordRefusedError(
+            f"the row of the sink {self.name} with the key {rows.keys[refused.row]}: {refused.why}",
+            next_step=refused.next_step,
+        )
+
+    def _require_once(self, keys: Mapping[str, pa.ChunkedArray]) -> None:
+        """See that no two of an epoch's rows have one key. Raises ``RecordRefusedError``."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        together = pa.chunked_array([chunk for each in keys.values() for chunk in each.chunks], pa.string())
+        if pc.count_distinct(together).as_py() == len(together):
+            return
+        counts = pc.value_counts(together)
+        [key] = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[:1].to_pylist()
+        # A name begins with its epoch and slot.
+        names = [name.split(".") for name, mine in keys.items() if key in mine.to_pylist()]
+        epoch, slots = names[0][0], sorted(int(name[1]) for name in names)
+        if len(slots) == 1:
+            where, next_step = f"in slot {slots[0]}", _NAME_ORDER
+        else:
+            where, next_step = f"in slots {slots[0]} and {slots[1]}", _REPARTITION
+            if self.columns.order is None:
+                next_step += f"; and {_NAME_ORDER}"
+        raise RecordRefusedError(
+            f"the key {key} of the sink {self.name} is twice in chk-{epoch}, {where}, and nothing says which row stays",
+            next_step=next_step,
+        )
+
+
+def _own(attempt: StagedAttempt) -> KeyedAttempt:
+    """Return what the runtime hands back, as this sink has made it."""
+    return cast("KeyedAttempt", attempt)
