@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -146,6 +147,19 @@ class FilesOptions(Table):
             yield f"`{each.name}`", each.doc, "required" if each.required else default
 
 
+class Options(Table):
+    """The options that a module declares."""
+
+    head = FilesOptions.head
+    required_arguments = 1
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield them as they are declared."""
+        for each in importlib.import_module(self.arguments[0]).DECLARED:
+            default = f"`{each.default}`" if each.default else ""
+            yield f"`{each.name}`", each.doc, "required" if each.required else default
+
+
 class Mutants(Table):
     """The defects of one group that tests must catch."""
 
@@ -192,6 +206,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("onceonly-settings", Settings)
     app.add_directive("onceonly-kafka-options", KafkaOptions)
     app.add_directive("onceonly-files-options", FilesOptions)
+    app.add_directive("onceonly-options", Options)
     app.add_directive("onceonly-mutants", Mutants)
     app.add_directive("onceonly-proof", Proof)
     app.connect("build-finished", draw_report)

@@ -2,8 +2,9 @@
 
 Reads a JSON line ``{"page": …, "folder": …}`` from standard input for each page and answers, on the descriptor
 given, with ``{"ran": [lines of blocks], "error": …}``. A page is run from top to bottom in one namespace and one
-folder, as a reader would. Three things differ from what is printed: ``localhost:9092`` is the test's broker,
-``/data`` is the page's folder, and after each block its queries are drained and stopped.
+folder, as a reader would. Three things differ from what is printed: ``localhost:9092`` is the test's broker, as
+other addresses are servers of the stage, ``/data`` is the page's folder, and after each block its queries are drained
+and stopped.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Page:
             if block.language not in RUN:
                 continue
             code = re.sub(r"(?<![\w.~])/data\b", str(self.folder), block.code)
-            code = code.replace("localhost:9092", self.servers)
+            for printed, real in {"localhost:9092": self.servers, **self.stage.addresses}.items():
+                code = code.replace(printed, real)
             run: Callable[[Block, str], None] = self.stage.own.get(block.name) or getattr(
                 self, block.language
             )

@@ -22,6 +22,7 @@ from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
+from onceonly_proof.embedded.redis import EmbeddedRedis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,11 @@ def fits(shown: Any, seen: Any) -> bool:  # noqa: ANN401  any JSON
 
 
 class Stage:
-    """A page without needs. ``own`` runs blocks in another way, ``checks`` look after a block of that name."""
+    """A page without needs.
+
+    ``own`` runs blocks in another way, ``checks`` look after a block of that name; ``addresses`` are what is printed,
+    and where it is.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path, servers: str) -> None:
         self.spark = spark
@@ -58,6 +63,7 @@ class Stage:
         self.own: dict[str, Callable[[Block, str], None]] = {}
         self.checks: dict[str, Callable[[Names], None]] = {}
         self.shown: dict[str, Callable[[], str]] = {}
+        self.addresses: dict[str, str] = {}
 
     def names(self) -> Names:
         """Return what the page takes for granted. Blocks run in ``folder``."""
@@ -197,6 +203,14 @@ class SeveralSinks(Stage):
     def even(self, names: Names) -> None:
         assert self.files("all").total() == 60
         assert self.files("even").total() == 40
+
+
+class Redis(Stage):
+    def names(self) -> Names:
+        server = EmbeddedRedis()
+        server.start()  # it ends with this process
+        self.addresses["localhost:6379"] = server.url.removeprefix("redis://")
+        return {}
 
 
 class Batches(Stage):
@@ -421,6 +435,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/short-epochs.md": ShortEpochs,
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
+    "docs/how-to/write-to-redis.md": Redis,
     "docs/reference/auditor.md": Auditor,
     "docs/reference/failpoints.md": Failpoints,
 }

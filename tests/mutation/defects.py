@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -18,6 +18,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED = GROUPS = (
     "Kafka",
     "Files",
     "Staged rows",
+    "Keyed sinks",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -67,6 +68,8 @@ FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
 STAGED_STORES: Final = "tests/unit/test_staged_stores.py::"
+ROWS: Final = "tests/unit/test_keyed.py::"
+REDIS: Final = "tests/integration/test_redis.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1963,5 +1966,104 @@ DEFECTS: Final = (
         before="_FOLDER_MODE, _FILE_MODE = 0o700, 0o600\n",
         after="_FOLDER_MODE, _FILE_MODE = 0o755, 0o644\n",
         tests=(STAGED_FILES + "test_rows_wait_in_the_querys_checkpoint_where_others_cannot_read_them",),
+    ),
+    # --------------------------------------------------------------------------------------------- keyed sinks
+    Defect(
+        name="version-without-the-try",
+        group=KEYED,
+        what="The version of a row is that of its epoch alone, so that an earlier try at it writes over a later one",
+        file="families/keyed/versions.py",
+        before="index=context.index),\n",
+        after="index=0),\n",
+        tests=(ROWS + "test_a_later_try_at_an_epoch_wins_whichever_comes_last",),
+    ),
+    Defect(
+        name="version-without-the-query",
+        group=KEYED,
+        what="Versions begin anew with a checkpoint, so that all rows of a second query are refused in silence",
+        file="families/keyed/versions.py",
+        before='        ("queries on this target", generation, _GENERATION_BITS),\n',
+        after='        ("queries on this target", 0, _GENERATION_BITS),\n',
+        tests=(ROWS + "test_a_query_on_a_new_checkpoint_writes_over_the_one_before",),
+    ),
+    Defect(
+        name="keys-of-slots-not-compared",
+        group=KEYED,
+        what="Nobody sees that two slots have a row of one key, and the one that is applied last stays",
+        file="families/keyed/sink.py",
+        before="        self._require_once(keys)\n",
+        after="",
+        tests=(
+            ROWS + "test_a_key_in_two_slots_stops_it_before_the_decision",
+            ROWS + "test_a_key_twice_in_an_epoch_stops_it_before_the_decision",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="order-forgets-earlier-batches",
+        group=KEYED,
+        what="The order of rows decides within a batch only, so that an older row of a later batch stays",
+        file="families/keyed/rows.py",
+        before="            if best is None or order > best:\n",
+        after="            if key not in chosen or order > best:\n",
+        tests=(ROWS + "test_the_greatest_order_of_a_key_stays_however_its_rows_come",),
+    ),
+    Defect(
+        name="keys-joined-without-escapes",
+        group=KEYED,
+        what="Two keys of several columns have one text, and write over each other",
+        file="families/keyed/rows.py",
+        before="            columns = [pc.replace_substring(each, sign, escape) for each in columns]\n",
+        after="            pass\n",
+        tests=(ROWS + "test_different_keys_have_different_texts",),
+    ),
+    Defect(
+        name="restored-checkpoint-not-noticed",
+        group=KEYED,
+        what="A checkpoint that is older than the target goes on, and its rows are refused in silence as too old",
+        file="families/keyed/sink.py",
+        before="        if newest is not None:\n            name =",
+        after="        if newest is None:\n            name =",
+        tests=(ROWS + "test_an_older_checkpoint_that_is_restored_stops_before_its_rows_are_refused",),
+    ),
+    Defect(
+        name="forgetful-target-goes-on",
+        group=KEYED,
+        what="A target that has lost epochs while the query runs takes further ones, and nobody is told",
+        file="families/keyed/sink.py",
+        before="since=-1 if self._noted is None else self._noted)",
+        after="since=-1)",
+        tests=(ROWS + "test_a_target_that_forgets_while_the_query_runs_takes_no_further_epoch",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="late-writer-wins",
+        group=KEYED,
+        what="Redis takes rows whatever the version that it has, so that who wakes up late writes over newer ones",
+        file="sinks/redis/scripts.py",
+        before="  if not held or held <= ARGV[1] then\n",
+        after="  if true then\n",
+        tests=(
+            REDIS + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",
+            REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",
+        ),
+    ),
+    Defect(
+        name="deleted-key-forgets-its-version",
+        group=KEYED,
+        what="Redis removes a deleted key as a whole, and who wakes up late brings it back",
+        file="sinks/redis/scripts.py",
+        before="      redis.call('HSET', key, '{VERSION}', ARGV[1], '{DELETED}', '1')\n",
+        after="",
+        tests=(REDIS + "test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end",),
+    ),
+    Defect(
+        name="versions-begin-anew-without-books",
+        group=KEYED,
+        what="Where Redis has lost the books, versions begin below those of the rows, which refuse all new ones",
+        file="sinks/redis/target.py",
+        before="        floor = 0 if has_books else generation_of(int(self._asked(self._greatest)))\n",
+        after="        floor = 0\n",
+        tests=(REDIS + "test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows",),
     ),
 )

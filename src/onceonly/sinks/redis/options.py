@@ -1,0 +1,106 @@
+"""The options of the Redis sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from onceonly.errors import ConfigurationError
+from onceonly.families.keyed import KeyedSink
+from onceonly.options import Option, span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PORT = 6379
+_FORM = "redis://host:6379/0, or rediss:// for TLS"
+
+
+def _seconds(text: str) -> float:
+    if not span(text):
+        raise ValueError(text)
+    return span(text)
+
+
+DECLARED = (
+    Option(
+        name="url",
+        doc=f"where the server is: {_FORM}, whose certificate is verified; the number is that of the database",
+        required=True,
+    ),
+    Option(name="user", doc="the user who writes, where the server has several (ACL)"),
+    Option(name="password", doc="of that user, or of the server", secret=True),
+    Option(
+        name="tls.ca",
+        doc="a file with the certificates that are trusted, where the machine's own are not enough",
+    ),
+    Option(name="prefix", doc="what the names of all keys begin with, such as `order:`", default=""),
+    Option(
+        name="timeout",
+        doc="how long an answer of the server is waited for",
+        default="30 seconds",
+        read=_seconds,
+        form="a time such as 30 seconds",
+    ),
+    *KeyedSink.declared,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisOptions:
+    """Where the server is, and how the keys are named."""
+
+    host: str
+    port: int
+    database: int
+    tls: bool
+    prefix: str
+    timeout_s: float
+    tombstones_ms: int
+    ca: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> RedisOptions:
+        """Read them. Raises ``ConfigurationError``."""
+        try:
+            url = urlsplit(options["url"])
+            port, database = url.port or _PORT, int(url.path.strip("/") or 0)
+        except ValueError:
+            raise _wrong("it is not an address") from None
+        if url.scheme not in {"redis", "rediss"} or not url.hostname:
+            raise _wrong("it is not one of a server")
+        if parse_qs(url.query) or url.fragment:
+            raise _wrong("nothing may stand behind the number of the database")
+        password = options["password"] or (unquote(url.password) if url.password else None)
+        return cls(
+            host=url.hostname,
+            port=port,
+            database=database,
+            tls=url.scheme == "rediss",
+            prefix=options["prefix"],
+            timeout_s=options["timeout"],
+            tombstones_ms=max(int(options["tombstones"] * 1000), 1),
+            ca=options["tls.ca"],
+            user=options["user"] or (unquote(url.username) if url.username else None),
+            password=password,
+        )
+
+    @property
+    def where(self) -> str:
+        """The server, for people and for ``identity``."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def books(self) -> str:
+        """The key of the books."""
+        return f"{self.prefix}onceonly:books"
+
+
+def _wrong(why: str) -> ConfigurationError:
+    # The address may hold a password.
+    return ConfigurationError(
+        f"The option url of the sink redis cannot be used: {why}.", next_step=f"write it as {_FORM}"
+    )

@@ -1,0 +1,125 @@
+"""The Redis sink: a hash for each row, with its version in a field of its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.errors import RecordRefusedError, UnavailableError
+from onceonly.families.keyed import KeyedSink
+from onceonly.families.keyed.sink import BOOKS_EPOCHS
+from onceonly.families.keyed.versions import generation_of
+from onceonly.ports import Refused
+from onceonly.sinks.redis import scripts, types
+from onceonly.sinks.redis.options import DECLARED, RedisOptions
+from onceonly.sinks.redis.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.options import Option
+    from onceonly.ports import QueryContext
+
+log = logging.getLogger("onceonly")
+
+_VERSION_DIGITS = 19
+
+
+class RedisSink(KeyedSink):
+    """Rows into Redis or Valkey, exactly once by key. One server, not a cluster."""
+
+    name: ClassVar[str] = "redis"
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._redis = RedisOptions.of(self.options)
+        self._target = Target(self._redis)
+        self._has_told = False
+
+    def identity(self) -> Mapping[str, str | int]:
+        given = self._redis
+        return {"server": given.where, "database": given.database, "prefix": given.prefix}
+
+    def look(self, context: QueryContext) -> None:
+        types.check(context.columns)
+        self._target.look()
+
+    def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
+        for row, key in enumerate(rows.keys):
+            if self._named(key) == self._redis.books:
+                yield Refused(
+                    row=row,
+                    code="KEY_TAKEN",
+                    why=f"{self._redis.books} is where the sink notes what it has committed",
+                    next_step="filter such rows out, or set the option prefix",
+                )
+
+    def put(self, rows: KeyedRows, version: int) -> Sequence[Refused]:
+        fields = list(rows.rows.schema.names)
+        columns = [types.texts(column) for column in rows.rows.columns]
+        texts: list[list[str | bytes] | None] = []
+        for row, deleted in enumerate(rows.deleted):
+            held: list[str | bytes] = []
+            for name, column in zip(fields, columns, strict=True) if not deleted else ():
+                value = column[row]
+                if value is not None:
+                    held += (name, value)
+            texts.append(None if deleted else held)
+        named = [self._named(key) for key in rows.keys]
+        put = self._target.put(list(zip(named, texts, strict=True)), str(version).zfill(_VERSION_DIGITS))
+        if put < len(named) and not self._has_told:
+            self._has_told = True
+            log.warning(
+                "%s of %s rows of the sink %s have keys with greater versions, and were left out. If no other driver "
+                "of this query runs, another query writes these keys, too.", len(named) - put, len(named), self.name,
+            )  # fmt: skip
+        return ()
+
+    def examine(self, rows: KeyedRows) -> None:
+        found = self._target.foreign([self._named(key) for key in rows.keys])
+        if found is not None:
+            raise RecordRefusedError(
+                f"the key {found[0]} on {self._redis.where} is a {found[1]} of somebody else, and no row",
+                next_step="remove or rename it, or set the option prefix",
+            )
+
+    # --- books ----------------------------------------------------------------------------------------------
+
+    def known(self, names: Collection[str]) -> Collection[str]:
+        asked = list(names)
+        held = self._target.noted(asked) if asked else []
+        return [name for name, each in zip(asked, held, strict=True) if each not in {None, scripts.VOID}]
+
+    def void(self, names: Collection[str]) -> Collection[str]:
+        return self._target.void(list(names))
+
+    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
+        who = _who(origin.query, origin.sink)
+        word, *more = self._target.note(who, origin.epoch, list(names), since=since, keep=BOOKS_EPOCHS)
+        if word == b"behind":
+            return int(more[0])
+        if word == scripts.VOID.encode():
+            raise UnavailableError(
+                f"{more[0].decode()} was given up while it was applied",
+                next_step="nothing: it is written again",
+            )
+        return None
+
+    def newest(self, query: str, sink: str) -> int | None:
+        [held] = self._target.noted([f"newest:{_who(query, sink)}"])
+        return None if held is None else int(held)
+
+    def generation(self, query: str, sink: str) -> int:
+        return self._target.generation(_who(query, sink), generation_of)
+
+    def close(self) -> None:
+        self._target.close()
+
+    def _named(self, key: str) -> str:
+        return self._redis.prefix + key
+
+
+def _who(query: str, sink: str) -> str:
+    return f"{query}/{sink}"

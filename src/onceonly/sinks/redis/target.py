@@ -1,0 +1,302 @@
+"""One server: what it is asked, and what each of its answers means. Threads may share it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.sinks.redis import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import redis
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.sinks.redis.options import RedisOptions
+
+    _Call: TypeAlias = tuple[Sequence[str], Sequence[str | bytes | int]]
+
+log = logging.getLogger("onceonly")
+
+KEYS_MAX = 500
+"""Keys a script: the server does nothing else while it runs (about 2 ms)."""
+VERSION_MIN = (6, 2)
+# How many rows of one batch are on their way at a time; the client holds their bytes.
+_SCRIPTS_MAX = 20
+_SCANNED = 5000
+
+
+class Target:
+    """A connection pool to one server; connects when it is first asked."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        self._client: redis.Redis | None = None
+        self._shas: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Give back the connections. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def put(self, rows: Sequence[tuple[str, Sequence[str | bytes] | None]], version: str) -> int:
+        """Put rows, or delete those that have no texts; return how many had no greater version.
+
+        Raises a typed error; then a part of them is put, and the same again changes nothing.
+        """
+        calls: list[_Call] = []
+        for part in _parts(rows, KEYS_MAX):
+            arguments: list[str | bytes | int] = [version, self._options.tombstones_ms]
+            for _, texts in part:
+                arguments.append(-1 if texts is None else len(texts))
+                arguments += texts or ()
+            calls.append(([key for key, _ in part], arguments))
+        return sum(count for some in _parts(calls, _SCRIPTS_MAX) for count in self._run(scripts.PUT, some))
+
+    def foreign(self, keys: Sequence[str]) -> tuple[str, str] | None:
+        """Return the first key that is no hash, and what it is; None where all are, or not there."""
+        calls: list[_Call] = [(part, ()) for part in _parts(keys, KEYS_MAX)]
+        for some in _parts(calls, _SCRIPTS_MAX):
+            for found in self._run(scripts.FOREIGN, some):
+                if found:
+                    return found[0].decode(), found[1].decode()
+        return None
+
+    # --- books ----------------------------------------------------------------------------------------------
+
+    def note(self, who: str, epoch: int, names: Sequence[str], *, since: int, keep: int) -> Sequence[Any]:
+        """Run the script that notes names; see there."""
+        found: Sequence[Any] = self._book(scripts.NOTE, who, epoch, since, keep, *names)
+        return found
+
+    def void(self, names: Sequence[str]) -> set[str]:
+        """Note as void those of the names that the books do not have; return all that are void."""
+        return {name.decode() for name in self._book(scripts.VOIDED, *names)}
+
+    def generation(self, who: str, generation_of: Callable[[int], int]) -> int:
+        """Return the generation of a query's sink, drawn at the first call.
+
+        Where there are no books, as for the first query, or after somebody has removed them, the rows are looked
+        through for the greatest version: none may be greater than ours. ``generation_of`` tells a version's generation.
+        """
+        has_books = self._asked(lambda client: client.exists(self._options.books))
+        floor = 0 if has_books else generation_of(int(self._asked(self._greatest)))
+        found: int = self._book(scripts.GENERATION, who, floor)
+        return found
+
+    def _greatest(self, client: redis.Redis) -> bytes:
+        greatest = b"0"
+        pattern = re.sub(r"([\[\]*?\\^])", r"\\\1", self._options.prefix) + "*"
+        cursor = 0
+        while True:
+            cursor, keys = client.scan(cursor, match=pattern, count=_SCANNED, _type="hash")
+            pipeline = client.pipeline(transaction=False)
+            for key in keys:
+                pipeline.hget(key, scripts.VERSION)
+            held = pipeline.execute(raise_on_error=False)
+            versions = [each for each in held if isinstance(each, bytes) and each.isdigit()]
+            greatest = max([greatest, *versions], key=int)
+            if not cursor:
+                return greatest
+
+    def noted(self, names: Sequence[str]) -> list[str | None]:
+        """Return what the books have under these names."""
+        found: list[bytes | None] = self._asked(lambda client: client.hmget(self._options.books, list(names)))
+        return [None if each is None else each.decode() for each in found]
+
+    # --- the server -----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """See that the server can be written to, and tell what it may lose. Raises a typed error."""
+        where = f"The server {self._options.where}"
+        info: Mapping[str, Any] = self._asked(lambda client: client.info("everything"))
+        if _numbers(info["redis_version"]) < VERSION_MIN:
+            raise ConfigurationError(
+                f"{where} is Redis {info['redis_version']}, and the sink redis needs {_dotted(VERSION_MIN)}.",
+                next_step="update the server",
+            )
+        if info.get("cluster_enabled"):
+            raise ConfigurationError(
+                f"{where} is a node of a cluster, and the sink redis writes to one server: keys of a cluster lie on "
+                "several, and what one script writes must lie on one.",
+                next_step="name a server, or a replicated pair behind one address",
+            )
+        if info.get("role") == "slave":
+            raise ConfigurationError(
+                f"{where} is a replica, which takes no writes.",
+                next_step="name its primary in the option url",
+            )
+        policy = str(info.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction" and info.get("maxmemory"):
+            log.warning(
+                "%s throws keys away when its memory is full (maxmemory-policy %s): rows, versions of deleted keys and "
+                "the books of what was committed may go. Set it to noeviction.", where, policy,
+            )  # fmt: skip
+        if not info.get("aof_enabled") and not self._saves():
+            log.warning(
+                "%s keeps nothing through a restart (neither appendonly nor save is set): the query would stop then "
+                "and say which epochs are missing. Set appendonly to yes.", where,
+            )  # fmt: skip
+
+    def _saves(self) -> bool:
+        """Say whether the server saves itself now and then, as far as it tells."""
+        from redis.exceptions import ResponseError
+
+        try:
+            return bool(self._connected().config_get("save").get("save"))
+        except ResponseError:  # many that are rented tell nobody
+            return True
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def _book(self, script: str, *arguments: str | int) -> Any:  # noqa: ANN401  what the script gives
+        return self._run(script, [([self._options.books], arguments)])[0]
+
+    def _run(self, script: str, calls: Sequence[_Call]) -> list[Any]:
+        """Run a script some times in one round trip; what it gives, in order."""
+        from redis.exceptions import NoScriptError
+
+        def ask(client: redis.Redis) -> list[Any]:
+            sha = self._shas.get(script)
+            if sha is None:
+                sha = self._shas[script] = client.script_load(script)
+            pipeline = client.pipeline(transaction=False)
+            for keys, arguments in calls:
+                pipeline.evalsha(sha, len(keys), *keys, *arguments)
+            answers = pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+            return answers
+
+        def patiently(client: redis.Redis) -> list[Any]:
+            try:
+                return ask(client)
+            except NoScriptError:  # it was started anew
+                self._shas.pop(script, None)
+                return ask(client)
+
+        found: list[Any] = self._asked(patiently)
+        return found
+
+    def _asked(self, ask: Callable[[redis.Redis], Any]) -> Any:  # noqa: ANN401  whatever ``ask`` gives
+        """Ask the server. Raises a typed error for whatever it or the network answers."""
+        client = self._connected()
+        from redis.exceptions import RedisError
+
+        try:
+            return ask(client)
+        except (RedisError, OSError) as error:
+            raise meaning(error, self._options) from error
+
+    def _connected(self) -> redis.Redis:
+        if self._client is None:
+            try:
+                import redis
+                from redis.backoff import ExponentialBackoff
+                from redis.retry import Retry
+            except ImportError as error:
+                raise SetupError(
+                    f"the sink redis needs a package that is missing here: {error}",
+                    next_step="pip install 'onceonly[redis]' on driver and executors",
+                ) from error
+            given = self._options
+            tls: dict[str, Any] = {}
+            if given.tls:
+                tls = {
+                    "ssl": True,
+                    "ssl_cert_reqs": "required",
+                    "ssl_check_hostname": True,
+                    "ssl_ca_certs": given.ca,
+                }
+            self._client = redis.Redis(
+                host=given.host,
+                port=given.port,
+                db=given.database,
+                username=given.user,
+                password=given.password,
+                socket_timeout=given.timeout_s,
+                socket_connect_timeout=min(given.timeout_s, 10),
+                # Whoever calls us tries again; a connection that was closed while it was idle needs no more than this.
+                retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2),
+                protocol=2,
+                **tls,
+            )
+        return self._client
+
+
+def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
+    """Return what an answer of the server, or of the network, means for the query. Pure."""
+    from redis import exceptions as e
+
+    where, said = f"the server {options.where}", str(error)
+    if isinstance(error, e.AuthenticationError | e.AuthenticationWrongNumberOfArgsError):
+        found: OnceonlyError = ConfigurationError(
+            f"{where} does not let the user {options.user or 'default'} in: {said}",
+            next_step="see to the options user and password",
+        )
+    elif isinstance(error, e.NoPermissionError) or "ACL failure" in said:
+        found = ConfigurationError(
+            f"{where} does not permit the user {options.user or 'default'} what the sink does: {said}",
+            next_step=f"grant it: ACL SETUSER {options.user or 'default'} ~{options.prefix}* +@read +@write "
+            "+@scripting +info +ping",
+        )
+    elif isinstance(error, e.MovedError | e.AskError | e.ClusterCrossSlotError):
+        found = ConfigurationError(
+            f"{where} is a node of a cluster, and the sink redis writes to one server",
+            next_step="name a server, or a replicated pair behind one address",
+        )
+    elif isinstance(error, e.OutOfMemoryError):
+        found = UnavailableError(
+            f"{where} has used up its maxmemory and throws nothing away, so that it takes no rows",
+            next_step="give it more memory, or remove what nobody needs; the query goes on by itself then",
+        )
+    elif isinstance(error, e.ReadOnlyError):
+        found = UnavailableError(
+            f"{where} has become a replica, which takes no writes",
+            next_step="name its primary in the option url, if it stays one",
+        )
+    elif "CERTIFICATE_VERIFY_FAILED" in said or "certificate verify failed" in said:
+        found = ConfigurationError(
+            f"the certificate of {where} is not trusted: {said}",
+            next_step="name the file of its authority in the option tls.ca",
+        )
+    elif said.startswith("WRONGTYPE"):
+        found = ConfigurationError(
+            f"{where} has something else under the key of a row than a hash, which is somebody else's",
+            next_step="remove or rename it, or set the option prefix",
+        )
+    elif isinstance(error, e.ResponseError) and not _passes(said):
+        found = ConfigurationError(f"{where} refuses: {said}", next_step="see what it says, and its log")
+    else:
+        found = UnavailableError(
+            f"{where} does not answer: {type(error).__name__}: {said}",
+            next_step="see whether it runs and can be reached; rows that it has are not written twice",
+        )
+    return found
+
+
+def _passes(said: str) -> bool:
+    """Say whether a refusal may pass by itself."""
+    return said.startswith(
+        ("BUSY", "LOADING", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN")
+    )
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(version).split(".")[:2] if part.isdecimal())
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

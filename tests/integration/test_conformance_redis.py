@@ -1,0 +1,91 @@
+"""The conformance suite for the Redis sink, decided and early, on one server for all tests."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import redis as client
+
+from onceonly.sinks.redis import RedisSink
+from onceonly_proof.conformance import SinkConformance
+from onceonly_proof.embedded.redis import EmbeddedRedis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+pytestmark = pytest.mark.integration
+PASSWORD = "5ecret-of-the-server"  # noqa: S105  of a server that lives as long as the tests
+TEXTS = pa.schema([("key", pa.string()), ("value", pa.string())])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(settings={"requirepass": PASSWORD}) as server:
+        yield server
+
+
+class TestDecided(SinkConformance):
+    sink = RedisSink
+    every_pass = False
+
+    @pytest.fixture(autouse=True)
+    def a_server(self, server: EmbeddedRedis) -> None:
+        self.server = server
+
+    def options(self, folder: Path) -> dict[str, str]:
+        return {
+            "url": self.server.url,
+            "password": PASSWORD,
+            "prefix": f"{uuid.uuid4().hex}:",
+            "key": "key",
+            "staging": str(folder / "staging"),
+        }
+
+    def batch(self, numbers: list[int]) -> pa.RecordBatch:
+        rows = {
+            "key": [f"k{number}" for number in numbers],
+            "value": [f"row {number}" for number in numbers],
+        }
+        return pa.RecordBatch.from_pydict(rows, schema=TEXTS)
+
+    def samples(self) -> Mapping[str, pa.RecordBatch]:
+        texts = [" ", "0", "Ünïcödé ☃ 𝄞", "a\nb\t\"c\" 'd',\\", "x" * 10_000]
+        values = [*texts[1:], None]
+        return {"texts": pa.RecordBatch.from_pydict({"key": texts, "value": values}, schema=TEXTS)}
+
+    def refusable(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"key": [None, ""], "value": ["no key"] * 2}, schema=TEXTS)
+
+    def visible(self, options: Mapping[str, str]) -> list[tuple[str | None, ...]]:
+        return [(row.get("key"), row.get("value")) for row in hashes(options).values()]
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        self.server.kill()
+        yield
+        self.server.start()
+
+
+class TestEarly(TestDecided):
+    early = True
+
+
+def hashes(options: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Read every hash that is a row, as any client would."""
+    found: dict[str, dict[str, str]] = {}
+    made: Any = client.Redis.from_url(options["url"], password=options.get("password"), decode_responses=True)
+    with closing(made) as reader:
+        for name in reader.scan_iter(count=1000):
+            is_row = name.startswith(options["prefix"]) and not name.endswith("onceonly:books")
+            row = reader.hgetall(name) if is_row else {}
+            if row and "onceonly.deleted" not in row:
+                found[name.removeprefix(options["prefix"])] = row
+    return found

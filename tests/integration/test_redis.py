@@ -1,0 +1,408 @@
+"""The Redis sink on a real server: late writers, deleted keys, crashes of the server, and what each refusal says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import shutil
+import uuid
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import redis as client
+from test_conformance_redis import hashes
+
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    TargetBehindError,
+    UnavailableError,
+)
+from onceonly.families.keyed import KeyedRows
+from onceonly.model import AlreadyCommitted, Committed, Guarantee
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.redis import RedisSink, target
+from onceonly_proof.conformance.world import wait_for
+from onceonly_proof.embedded.redis import EmbeddedRedis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from onceonly.model import Handle
+
+pytestmark = pytest.mark.integration
+CONTEXT = QueryContext(
+    query="q",
+    sink="redis",
+    guarantee=Guarantee.EXACTLY_ONCE,
+    columns=(("key", "string"), ("value", "string")),
+)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+class Bench:
+    """A query's sinks on one server, under a prefix of its own."""
+
+    def __init__(self, server: EmbeddedRedis, folder: Path, **options: str) -> None:
+        self.server = server
+        self.options = {
+            "url": server.url, "key": "key", "prefix": f"{uuid.uuid4().hex}:", "staging": str(folder), **options
+        }  # fmt: skip
+        self.made: list[RedisSink] = []
+
+    def sink(self, **more: str) -> RedisSink:
+        self.made.append(RedisSink({**self.options, **more}))
+        return self.made[-1]
+
+    def context(self, epoch: int = 0, slot: int = 0, **more: Any) -> WriteContext:  # noqa: ANN401  fields of it
+        facts = more.pop("facts", None) or self.sink().check(replace(CONTEXT, columns=()))
+        context = WriteContext(
+            query="q", sink="redis", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
+            guarantee=Guarantee.EXACTLY_ONCE, facts=facts,
+        )  # fmt: skip
+        return replace(context, **more)
+
+    def staged(self, rows: pa.RecordBatch, sink: RedisSink | None = None, **more: Any) -> Handle:  # noqa: ANN401  as above
+        sink = sink or self.sink()
+        attempt = sink.begin_transaction(self.context(**more))
+        sink.write(attempt, rows)
+        handle = sink.pre_commit(attempt)
+        assert handle is not None
+        return handle
+
+    def committed(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
+        handle = self.staged(rows, **more)
+        assert self.sink().commit(handle) == Committed()
+        return handle
+
+    def seen(self) -> dict[str, str]:
+        return {key: row["value"] for key, row in hashes(self.options).items()}
+
+    def raw(self) -> closing[Any]:
+        return closing(client.Redis.from_url(self.server.url, decode_responses=True))
+
+
+@pytest.fixture
+def bench(shared: EmbeddedRedis, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(shared, tmp_path)
+    yield made
+    for sink in made.made:
+        sink.close()
+
+
+def rows(**values: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"key": list(values), "value": list(values.values())},
+        schema=pa.schema([("key", pa.string()), ("value", pa.string())]),
+    )
+
+
+def ops(**values: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"key": list(values), "value": ["v"] * len(values), "op": list(values.values())}
+    )
+
+
+# --- keys and versions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing(bench: Bench, early: bool) -> None:  # noqa: FBT001
+    late = bench.sink()
+    attempt = late.begin_transaction(bench.context(5, early=early))
+    if not early:
+        late.write(attempt, rows(a="of 5", c="of 5"))
+        waiting = late.pre_commit(attempt)
+    bench.committed(rows(a="of 6", b="of 6"), epoch=6, early=early)
+    if early:
+        late.write(attempt, rows(a="of 5", c="of 5"))
+    else:
+        assert waiting is not None
+        late.commit(waiting)
+    assert bench.seen() == {"a": "of 6", "b": "of 6", "c": "of 5"}
+
+
+def test_a_replay_changes_nothing_and_a_row_replaces_all_fields(bench: Bench) -> None:
+    bench.committed(rows(a="1", b="1"), epoch=1)
+    handle = bench.committed(rows(a=None, b="2"), epoch=2)
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert {key: row.get("value") for key, row in hashes(bench.options).items()} == {"a": None, "b": "2"}
+
+
+def test_a_deleted_key_refuses_who_is_late_and_is_forgotten_in_the_end(bench: Bench) -> None:
+    bench.options |= {"op": "op", "tombstones": "1 hour"}
+    bench.committed(ops(a="c", b="c"), epoch=1)
+    bench.committed(ops(a="d", b="u"), epoch=3)
+    late = bench.sink()
+    late.write(late.begin_transaction(bench.context(2, early=True)), ops(a="u"))
+    assert set(bench.seen()) == {"b"}
+    with bench.raw() as raw:
+        assert 3_500_000 < raw.pttl(bench.options["prefix"] + "a") <= 3_600_000
+        assert raw.pttl(bench.options["prefix"] + "b") == -1
+    bench.committed(ops(a="c"), epoch=4)
+    with bench.raw() as raw:
+        assert raw.pttl(bench.options["prefix"] + "a") == -1
+    assert set(bench.seen()) == {"a", "b"}
+
+
+def test_tombstones_expire(bench: Bench) -> None:
+    bench.options |= {"op": "op", "tombstones": "50 ms"}
+    bench.committed(ops(a="d"), epoch=1)
+    with bench.raw() as raw:
+        assert wait_for(lambda: not raw.exists(bench.options["prefix"] + "a"))
+
+
+def test_epochs_larger_than_a_script_are_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "KEYS_MAX", 7)
+    monkeypatch.setattr(target, "_SCRIPTS_MAX", 3)
+    many = {f"k{number}": str(number) for number in range(500)}
+    handles = [bench.staged(rows(**dict(list(many.items())[slot::4])), slot=slot) for slot in range(4)]
+    sink = bench.sink()
+    sink.rehearse(handles, {})
+    assert set(sink.commit_many(handles)) == {Committed()}
+    assert bench.seen() == many
+
+
+def test_rows_with_many_columns_fit(bench: Bench) -> None:
+    wide = pa.RecordBatch.from_pydict({"key": ["a"], "value": ["v"], **{f"c{n}": ["x"] for n in range(2000)}})
+    bench.committed(wide)
+    assert len(hashes(bench.options)["a"]) == 2003
+
+
+def test_who_writes_keys_of_a_newer_query_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(3, early=True))
+    bench.sink().check(replace(CONTEXT, query="newer"))
+    facts = bench.sink().check(replace(CONTEXT, query="newer"))
+    other = bench.sink()
+    newer = other.begin_transaction(bench.context(0, early=True, query="newer", facts=facts))
+    other.write(newer, rows(a="newer"))
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        sink.write(attempt, rows(a="older", b="older"))
+    assert "1 of 2 rows" in caplog.text
+    assert bench.seen() == {"a": "newer", "b": "older"}
+
+
+def test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows(bench: Bench) -> None:
+    bench.options["prefix"] += "[odd]*?"
+    for query in ("one", "two", "three"):
+        facts = bench.sink().check(replace(CONTEXT, query=query))
+        sink = bench.sink()
+        sink.write(
+            sink.begin_transaction(bench.context(5, early=True, query=query, facts=facts)), rows(a=query)
+        )
+    with bench.raw() as raw:
+        raw.delete(bench.options["prefix"] + "onceonly:books")
+        raw.set(bench.options["prefix"] + "no-hash", "x")
+    facts = bench.sink().check(replace(CONTEXT, query="four"))
+    assert facts == {"generation": 4}
+    bench.committed(rows(a="four"), query="four", facts=facts)
+    with bench.raw() as raw:
+        raw.delete(bench.options["prefix"] + "no-hash")
+    assert bench.seen() == {"a": "four"}
+
+
+def test_every_type_has_a_text(bench: Bench) -> None:
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC)
+    values = {
+        "flag": pa.array([True]), "small": pa.array([-1], pa.int8()), "big": pa.array([2**62], pa.int64()),
+        "real": pa.array([1.5]), "nan": pa.array([float("nan")]), "price": pa.array([Decimal("10.50")]),
+        "day": pa.array([at.date()]), "at": pa.array([at], pa.timestamp("us", "UTC")),
+        "local": pa.array([at.replace(tzinfo=None)], pa.timestamp("us")), "raw": pa.array([b"abc"]),
+        "tags": pa.array([["a", None]]), "both": pa.array([{"n": 1, "d": at.date(), "raw": b"\xff"}]),
+        "pairs": pa.array([[("k", 1.0)]], pa.map_(pa.string(), pa.float64())), "none": pa.array([None], pa.string()),
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_pydict({"key": pa.array(["a"]), "value": pa.array(["v"]), **values})
+    bench.committed(batch)
+    row = hashes(bench.options)["a"]
+    assert {name: row.get(name) for name in values} == {
+        "flag": "true", "small": "-1", "big": str(2**62), "real": "1.5", "nan": "nan", "price": "10.50",
+        "day": "2026-01-02", "at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.000006",
+        "raw": "abc", "tags": '["a", null]', "both": '{"n": 1, "d": "2026-01-02", "raw": "/w=="}',
+        "pairs": '{"k": 1.0}', "none": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", ["interval day to second", "variant", "array<void>", "map<string,interval year>"]
+)
+def test_a_column_without_a_text_is_refused_by_name(bench: Bench, kind: str) -> None:
+    with pytest.raises(ConfigurationError, match="The column odd is"):
+        bench.sink().check(replace(CONTEXT, columns=(("key", "string"), ("odd", kind))))
+
+
+# --- the server -------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_killed_while_an_epoch_is_applied_gets_the_rest(tmp_path: Path) -> None:
+    with EmbeddedRedis() as server:
+        bench = Bench(server, tmp_path)
+        many = {f"k{number}": str(number) for number in range(3000)}
+        handle = bench.staged(rows(**many))
+        sink = bench.sink(timeout="5 seconds")
+        real, calls = sink._target._run, 0
+
+        def killed(script: str, some: Sequence[Any]) -> list[Any]:
+            nonlocal calls
+            calls += 1
+            if calls == 3:
+                server.kill()
+            return real(script, some)
+
+        sink._target._run = killed  # type: ignore[method-assign, assignment]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(target, "_SCRIPTS_MAX", 1)
+            with pytest.raises(UnavailableError, match="does not answer"):
+                sink.commit(handle)
+        server.start()
+        assert 0 < len(bench.seen()) < 3000
+        assert sink.commit(handle) == Committed()
+        assert bench.seen() == many
+        assert bench.sink().commit(handle) == AlreadyCommitted()
+
+
+def test_a_server_that_keeps_nothing_is_told_of_and_noticed_when_it_was_killed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedRedis(settings={"appendonly": "no"}) as server:
+        bench = Bench(server, tmp_path)
+        with caplog.at_level(logging.WARNING, "onceonly"):
+            bench.sink().check(CONTEXT)
+        assert "keeps nothing through a restart" in caplog.text
+        sink = bench.sink()
+        first = bench.staged(rows(a="1"), epoch=1)
+        assert sink.commit(first) == Committed()
+        server.kill()
+        server.start()
+        second = bench.staged(rows(b="2"), epoch=2)
+        with pytest.raises(TargetBehindError, match="forgotten chk-1"):
+            sink.commit(second)
+        with pytest.raises(TargetBehindError, match="holds none of its epochs"):
+            bench.sink().look_back(CONTEXT, 1, [first])
+
+
+def test_an_older_dump_that_is_restored_stops_the_next_start(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "server", settings={"appendonly": "no"}) as server:
+        bench = Bench(server, tmp_path / "staging")
+        handles = [bench.committed(rows(a=str(epoch)), epoch=epoch) for epoch in range(2)]
+        with bench.raw() as raw:
+            raw.save()
+        shutil.copy(tmp_path / "server" / "dump.rdb", tmp_path / "yesterday.rdb")
+        handles.append(bench.committed(rows(a="2"), epoch=2))
+        bench.sink().look_back(CONTEXT, 2, handles[-1:])
+        server.kill()
+        shutil.copy(tmp_path / "yesterday.rdb", tmp_path / "server" / "dump.rdb")
+        server.start()
+        with pytest.raises(TargetBehindError, match="ends at chk-1"):
+            bench.sink().look_back(CONTEXT, 2, handles[-1:])
+
+
+def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench: Bench) -> None:
+    other = bench.sink()
+    theirs = bench.staged(rows(z="1"), epoch=0, query="other")
+    other.commit(theirs)
+    handles = [bench.committed(rows(a=str(epoch)), epoch=epoch) for epoch in range(13)]
+    names = [handle.transaction for handle in handles]
+    assert set(bench.sink().known(names)) == set(names[2:])
+    assert set(bench.sink().known([theirs.transaction])) == {theirs.transaction}
+
+
+def said(bench: Bench, **options: str) -> OnceonlyError:
+    with pytest.raises(OnceonlyError) as raised:
+        bench.sink(**options).check(CONTEXT)
+    return raised.value
+
+
+def test_each_refusal_of_the_server_has_its_sentence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedRedis(
+        settings={"requirepass": "right", "maxmemory-policy": "allkeys-lru", "maxmemory": "40mb"}
+    ) as server:
+        bench = Bench(server, tmp_path, password="right")  # noqa: S106  of this server
+        with caplog.at_level(logging.WARNING, "onceonly"):
+            bench.sink().check(CONTEXT)
+        assert "throws keys away" in caplog.text
+        for wrong in ({"password": "wrong"}, {"password": ""}, {"user": "nobody"}):
+            error = said(bench, **wrong)
+            assert isinstance(error, ConfigurationError), wrong
+            assert "does not let the user" in error.what
+            assert "right" not in str(error)
+        raw: Any
+        with closing(client.Redis.from_url(server.url, password="right")) as raw:  # noqa: S106
+            raw.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "+@read", "+info", "+ping")
+            error = said(bench, user="reader", password="pw")  # noqa: S106
+            assert isinstance(error, ConfigurationError)
+            assert "does not permit the user reader" in error.what
+            assert "ACL SETUSER reader" in error.next_step
+            granted = error.next_step.removeprefix("grant it: ").split()
+            raw.execute_command(*granted)
+            facts = bench.sink(user="reader", password="pw").check(CONTEXT)  # noqa: S106
+            sink = bench.sink(user="reader", password="pw")  # noqa: S106
+            attempt = sink.begin_transaction(replace(bench.context(), facts=facts))
+            sink.write(attempt, rows(a="1"))
+            handle = sink.pre_commit(attempt)
+            assert handle is not None
+            sink.rehearse([handle], {})
+            assert sink.commit(handle) == Committed()
+            raw.execute_command("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "100kb")
+            error = _error(lambda: bench.sink().put(*_one()))
+            assert isinstance(error, UnavailableError)
+            assert "used up its maxmemory" in error.what
+            raw.execute_command("CONFIG", "SET", "maxmemory", "0")
+            raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+            assert "is a replica" in said(bench).what
+            error = _error(lambda: bench.sink().put(*_one()))
+            assert isinstance(error, UnavailableError)
+            assert "has become a replica" in error.what
+
+
+def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
+    with EmbeddedRedis(settings={"cluster-enabled": "yes"}) as server:
+        assert "a node of a cluster" in said(Bench(server, tmp_path)).what
+
+
+def test_a_server_that_is_not_there_may_come_back(tmp_path: Path) -> None:
+    server = EmbeddedRedis()
+    server._port = 1
+    error = said(Bench(server, tmp_path))
+    assert error.restartable
+    assert "does not answer" in error.what
+
+
+def test_a_key_of_somebody_else_is_found_before_the_decision(bench: Bench) -> None:
+    with bench.raw() as raw:
+        raw.set(bench.options["prefix"] + "b", "theirs")
+    handle = bench.staged(rows(a="1", b="1"))
+    with pytest.raises(RecordRefusedError, match=r"b on .* is a string of somebody else"):
+        bench.sink().rehearse([handle], {})
+    with pytest.raises(ConfigurationError, match="something else under the key"):
+        bench.sink().commit(handle)
+
+
+def test_the_key_of_the_books_is_no_row(bench: Bench) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context())
+    with pytest.raises(RecordRefusedError, match="where the sink notes"):
+        sink.write(attempt, rows(**{"onceonly:books": "x"}))
+
+
+def _one() -> tuple[KeyedRows, int]:
+    return KeyedRows(keys=["z"], deleted=[False], rows=rows(z="x" * 1000)), 1
+
+
+def _error(action: Callable[[], object]) -> OnceonlyError:
+    with pytest.raises(OnceonlyError) as raised:
+        action()
+    return raised.value

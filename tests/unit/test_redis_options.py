@@ -1,0 +1,76 @@
+"""Options of the Redis sink: taken, refused by name, and as the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.redis import RedisSink
+
+if TYPE_CHECKING:
+    from onceonly.sinks.redis.options import RedisOptions
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "redis-options.md"
+
+
+def read(**given: str) -> RedisOptions:
+    return RedisSink({"url": "redis://localhost", "key": "id", **given})._redis
+
+
+def test_defaults() -> None:
+    found = read()
+    assert (found.where, found.database, found.tls) == ("localhost:6379", 0, False)
+    assert (found.user, found.password, found.books) == (None, None, "onceonly:books")
+    assert found.tombstones_ms == 7 * 24 * 3600 * 1000
+
+
+def test_an_address_says_where_who_and_how() -> None:
+    found = read(url="rediss://me:p%40ss@cache.example:7000/3", prefix="order:")
+    assert (found.where, found.database, found.tls) == ("cache.example:7000", 3, True)
+    assert (found.user, found.password, found.books) == ("me", "p@ss", "order:onceonly:books")
+    assert "p@ss" not in repr(found)
+
+
+def test_options_of_their_own_go_before_the_address() -> None:
+    found = read(url="redis://me:old@localhost", user="you", password="new")  # noqa: S106  of no server
+    assert (found.user, found.password) == ("you", "new")
+
+
+def test_certificates_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = RedisSink({"url": "rediss://localhost", "key": "id", "tls.ca": "/ca.pem"})
+    made: dict[str, Any] = sink._target._connected().connection_pool.connection_kwargs
+    assert made["ssl_cert_reqs"] == "required"
+    assert made["ssl_check_hostname"] is True
+    assert made["ssl_ca_certs"] == "/ca.pem"
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": "localhost:6379"}, "not one of a server"),
+        ({"url": "http://localhost"}, "not one of a server"),
+        ({"url": "redis://"}, "not one of a server"),
+        ({"url": "redis://localhost:port"}, "not an address"),
+        ({"url": "redis://localhost/zero"}, "not an address"),
+        ({"url": "redis://me:canary@localhost/zero"}, "not an address"),
+        ({"url": "rediss://localhost?ssl_cert_reqs=none"}, "nothing may stand behind"),
+        ({"key": "a,,b"}, "separated by commas, none twice"),
+        ({"timeout": "0 s"}, "must be a time"),
+        ({"tombstones": "7"}, "must be a time"),
+        ({"threads": "0"}, "from 1 to 64"),
+        ({"pasword": "x"}, "did you mean password?"),
+    ],
+)
+def test_wrong_options_are_refused_by_name_without_a_secret(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**given)
+    assert said in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def test_the_page_has_the_table_of_the_declared_options() -> None:
+    assert "```{onceonly-options} onceonly.sinks.redis.options\n" in PAGE.read_text(encoding="utf-8")
