@@ -26,6 +26,7 @@ BUILT_IN: dict[str, str] = {
     "kafka": "onceonly.sinks.kafka:KafkaSink",
     "console": "onceonly.sinks.console:ConsoleSink",
     "files": "onceonly.sinks.files:FilesSink",
+    "duckdb": "onceonly.sinks.sql:DuckdbSink",
     "postgres": "onceonly.sinks.sql:PostgresSink",
     "sql": "onceonly.sinks.sql:SqlSink",
     "redis": "onceonly.sinks.redis:RedisSink",

@@ -1,5 +1,5 @@
 """The SQL sinks: each epoch in one transaction of the driver's."""
 
-from onceonly.sinks.sql.sink import PostgresSink, SqliteSink, SqlSink
+from onceonly.sinks.sql.sink import DuckdbSink, PostgresSink, SqliteSink, SqlSink
 
-__all__ = ["PostgresSink", "SqlSink", "SqliteSink"]
+__all__ = ["DuckdbSink", "PostgresSink", "SqlSink", "SqliteSink"]

@@ -161,6 +161,13 @@ class SqlSink(StagedSink):
         return self._target.books(self._owner)
 
 
+class DuckdbSink(SqlSink):
+    """``onceonly.sql`` for DuckDB."""
+
+    name: ClassVar[str] = "duckdb"
+    schemes: ClassVar[tuple[str, ...]] = ("duckdb",)
+
+
 class PostgresSink(SqlSink):
     """``onceonly.sql`` for PostgreSQL."""
 

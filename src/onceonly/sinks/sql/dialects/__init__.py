@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.options import SqlOptions
 
 DIALECTS = {
+    "duckdb": "duckdb:DuckDb",
     "postgres": "postgres:Postgres",
     "postgresql": "postgres:Postgres",
     "sqlite": "sqlite:Sqlite",

@@ -1,0 +1,206 @@
+"""DuckDB. One process at a time has its file, so it is opened for each transaction, and waited for."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+)
+from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.options import SqlOptions
+    from onceonly.sinks.sql.types import Match
+
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "TINYINT": {"takes": ("int",), **bits(8)},
+    "SMALLINT": {"takes": ("int",), **bits(16)},
+    "INTEGER": {"takes": ("int",), **bits(32)},
+    "BIGINT": {"takes": ("int",), **bits(64)},
+    "HUGEINT": {"takes": ("int",), **bits(128)},
+    "UTINYINT": {"takes": ("int",), **bits(8, signed=False)},
+    "USMALLINT": {"takes": ("int",), **bits(16, signed=False)},
+    "UINTEGER": {"takes": ("int",), **bits(32, signed=False)},
+    "UBIGINT": {"takes": ("int",), **bits(64, signed=False)},
+    "FLOAT": {"takes": ("int", "float"), "mantissa": 24},
+    "DOUBLE": {"takes": ("int", "float"), "mantissa": 53},
+    "BOOLEAN": {"takes": ("bool",)},
+    "VARCHAR": {"takes": ("text",)},
+    "BLOB": {"takes": ("binary",)},
+    "DATE": {"takes": ("date",)},
+    "TIMESTAMP_S": {"takes": ("local",), "scale": 0},
+    "TIMESTAMP_MS": {"takes": ("local",), "scale": 3},
+    "TIMESTAMP": {"takes": ("local",), "scale": 6},
+    "TIMESTAMP WITH TIME ZONE": {"takes": ("instant",), "scale": 6},
+    "UUID": {"takes": ("text",), "form": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
+    "JSON": {"takes": ("nested", "text"), "doubt": "json"},
+}
+_NEW = {
+    "bool": "BOOLEAN", "text": "VARCHAR", "binary": "BLOB", "date": "DATE", "instant": "TIMESTAMP WITH TIME ZONE",
+    "local": "TIMESTAMP", "nested": "JSON",
+}  # fmt: skip
+_NEW_NUMBERS = {
+    ("int", 8): "TINYINT", ("int", 16): "SMALLINT", ("int", 32): "INTEGER", ("int", 64): "BIGINT",
+    ("float", 32): "FLOAT", ("float", 64): "DOUBLE",
+}  # fmt: skip
+_REFUSED = {"ConstraintException", "ConversionException", "OutOfRangeException", "InvalidInputException"}
+_MISTAKEN = {
+    "BinderException", "CatalogException", "ParserException", "PermissionException", "NotImplementedException",
+    "ConnectionException", "SyntaxException",
+}  # fmt: skip
+_LOCKED = "lock"
+_POLL_S = 0.01
+_ROWS = "onceonly_batch"
+
+
+class DuckDb(Dialect):
+    """A database in a file of the driver's machine."""
+
+    # Two transactions of one process would not wait for each other, but fail.
+    _one: ClassVar[threading.RLock] = threading.RLock()
+
+    def __init__(self, options: SqlOptions) -> None:
+        super().__init__(options)
+        self.lock = self._one
+        url = options.url
+        if url.hosts or url.user or url.query or not url.path.startswith("/"):
+            raise ConfigurationError(
+                f"The option url names no file by its whole path: {url}.",
+                next_step="write duckdb:// and the path, as in duckdb:////data/r.db",
+            )
+        if options.password_given is not None or options.password_file is not None:
+            raise ConfigurationError("DuckDB has no passwords.", next_step="leave out the option password")
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        return (_driver().Error,)
+
+    def told(self, error: Exception) -> OnceonlyError:
+        name, what = type(error).__name__, f"{self.options.url}: {' '.join(str(error).split())[:500]}"
+        if name in _REFUSED:
+            return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if name in _MISTAKEN:
+            return ConfigurationError(
+                what, next_step="see that the file and its tables are as they should be"
+            )
+        return UnavailableError(
+            what, next_step="see to the file and who else uses it, and start the query again"
+        )
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return type(error).__name__ == "ConstraintException"
+
+    def connect(self) -> Any:  # noqa: ANN401
+        driver, path = _driver(), self.options.url.path
+        if not self.options.create and not _is_there(path):
+            raise ConfigurationError(
+                f"there is no file {path}", next_step="correct the url, mount its folder, or set create=true"
+            )
+        deadline = time.monotonic() + self.options.connect_s
+        while True:
+            try:
+                return driver.connect(path)
+            except driver.IOException as error:
+                if _LOCKED not in str(error).lower() or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+
+    def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
+        place = (name[0] if len(name) > 1 else "main", name[-1])
+        where = "WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
+        found = self.run(db, f"SELECT sql FROM duckdb_tables() {where}", place)
+        if not found:
+            views = self.run(
+                db, f"SELECT 1 FROM duckdb_views() {where.replace('table_name', 'view_name')}", place
+            )
+            return Table(name=".".join(name), columns=(), wrong="is a view") if views else None
+        columns = [
+            _column(row)
+            for row in self.run(
+                db,
+                "SELECT column_name, data_type, NOT is_nullable, column_default IS NOT NULL, numeric_precision, "
+                f"numeric_scale FROM duckdb_columns() {where} ORDER BY column_index",
+                place,
+            )
+        ]
+        keys, doubts = set(), []
+        for kind, text, names in self.run(
+            db,
+            f"SELECT constraint_type, constraint_text, constraint_column_names FROM duckdb_constraints() {where}",
+            place,
+        ):
+            if kind in {"PRIMARY KEY", "UNIQUE"}:
+                keys.add(tuple(names))
+            elif kind != "NOT NULL":
+                doubts.append(f"the {kind} {text}")
+        for index, is_unique, expressions in self.run(
+            db, f"SELECT index_name, is_unique, expressions FROM duckdb_indexes() {where}", place
+        ):
+            names = [part.strip("'\" ") for part in str(expressions).strip("[]").split(",")]
+            if is_unique and set(names) <= {column.name for column in columns}:
+                keys.add(tuple(names))
+            elif is_unique:
+                doubts.append(f"the index {index}")
+        if re.search(r"GENERATED\s+ALWAYS", found[0][0] or "", re.IGNORECASE):
+            doubts.append("a generated column")
+        return Table(
+            name=".".join(name), columns=tuple(columns), keys=tuple(sorted(keys)), doubts=tuple(doubts)
+        )
+
+    def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
+        if given.kind == "decimal":
+            return f"DECIMAL({given.size},{given.scale})"
+        return _NEW_NUMBERS.get((given.kind, given.size)) or _NEW.get(given.kind, "")
+
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401, ARG002
+        import pyarrow as pa
+
+        listed = self.listed(batch.schema.names)
+        db.register(_ROWS, pa.Table.from_batches([batch]))
+        db.execute(f"INSERT INTO {into} ({listed}) SELECT {listed} FROM {_ROWS}")
+        db.unregister(_ROWS)  # where the insert failed, nothing more can be asked of the connection
+
+
+def _column(row: tuple[Any, ...]) -> Column:
+    name, declared, required, filled, precision, scale = row
+    known = dict(_TYPES.get(declared, {}))
+    if declared.startswith("DECIMAL("):
+        known = {
+            "takes": ("int", "decimal"),
+            "digits": precision - scale,
+            "scale": scale,
+            **whole(precision - scale),
+        }
+    if declared.startswith("ENUM("):
+        known = {"takes": ("text",), "doubt": "an enumeration"}
+    return Column(name=name, declared=declared, required=required, filled=filled, **known)
+
+
+def _is_there(path: str) -> bool:
+    from pathlib import Path
+
+    return Path(path).exists()
+
+
+def _driver() -> Any:  # noqa: ANN401
+    try:
+        import duckdb
+    except ImportError as error:
+        raise SetupError(
+            f"DuckDB needs a package that is missing here: {error}",
+            next_step="pip install 'onceonly[duckdb]' on the driver",
+        ) from error
+    return duckdb

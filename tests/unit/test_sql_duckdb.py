@@ -1,0 +1,241 @@
+"""The SQL sinks on DuckDB: the conformance suite, types, rehearsals, and a file that one process has at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from tests.unit.sql_bench import Bench, rows
+
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.model import Committed
+from onceonly.sinks.sql import DuckdbSink
+from onceonly_proof.conformance import SinkConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def ask(path: Path | str, sql: str) -> list[Any]:
+    """Ask the file itself, as soon as nobody else has it."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with closing(duckdb.connect(str(path))) as db:
+                return list(db.execute(sql).fetchall())
+        except duckdb.IOException:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+
+@pytest.mark.long
+class TestDuckdb(SinkConformance):
+    sink = DuckdbSink
+    every_pass = False
+
+    def options(self, folder: Path) -> dict[str, str]:
+        database = folder / "results.db"
+        ask(database, "CREATE TABLE results (key VARCHAR NOT NULL, value VARCHAR)")
+        return {"url": f"duckdb:///{database}", "table": "results", "staging": str(folder / "staging")}
+
+    def visible(self, options: Mapping[str, str]) -> list[tuple[str, str]]:
+        return ask(database_of(options), "SELECT key, value FROM results")
+
+    def orphans(self, options: Mapping[str, str]) -> list[str]:
+        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
+
+    def refusable(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"key": [None, None], "value": ["without", "a key"]})
+
+    @contextmanager
+    def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
+        database = database_of(options)
+        aside = database.rename(database.with_name("aside"))
+        yield
+        aside.rename(database)
+
+
+def database_of(options: Mapping[str, str]) -> Path:
+    return Path(options["url"].removeprefix("duckdb:///"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    path = tmp_path / "r.db"
+    ask(path, "SELECT 1")
+    made = Bench(f"duckdb:///{path}", tmp_path, lambda sql: ask(path, sql))
+    yield made
+    made.close()
+
+
+def test_rows_are_added_replaced_and_deleted(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR)")
+    bench.epoch(rows(id=[1, 2], name=["a", "b"]), rows(id=[3], name=["c"]))
+    bench.options.update(key="id", op="op", sequence="n")
+    bench.epoch(
+        rows(op=["U", "d", "c", "d", "-U"], n=[1, 2, 3, 4, 5], id=[1, 2, 4, 4, 3], name=["A", None, "d", None, "x"]),
+        number=1,
+    )  # fmt: skip
+    assert bench.run("SELECT * FROM t ORDER BY id") == [(1, "A"), (3, "c")]
+
+
+def test_a_schema_and_a_unique_index_are_found(bench: Bench) -> None:
+    bench.run("CREATE SCHEMA s")
+    bench.run("CREATE TABLE s.t (a BIGINT, b VARCHAR, c VARCHAR)")
+    bench.run("CREATE UNIQUE INDEX i ON s.t (a, b)")
+    for number in range(2):
+        bench.epoch(rows(a=[1, 2], b=["x", "y"], c=["c", str(number)]), number=number, table="s.t", key="b,a")
+    assert bench.run("SELECT * FROM s.t ORDER BY a") == [(1, "x", "c"), (2, "y", "1")]
+    assert bench.run("SELECT count(*) FROM s.onceonly_commits") == [(2,)]
+
+
+NOW = dt.datetime(2026, 11, 27, 16, 30, 0, 123456, tzinfo=dt.UTC)
+PLAIN = NOW.replace(tzinfo=None)
+VALUES = [
+    ("TINYINT", pa.array([-128, 127, None], pa.int8())),
+    ("BIGINT", pa.array([-(2**63), 2**63 - 1, None], pa.int64())),
+    ("HUGEINT", pa.array([-(2**63), None], pa.int64())),
+    ("DOUBLE", pa.array([0.1, 5e-324, float("inf"), None])),
+    ("DOUBLE", pa.array([0.1], pa.float32())),
+    ("FLOAT", pa.array([0.1], pa.float32())),
+    ("DECIMAL(38,10)", pa.array([decimal.Decimal("0.0000000001"), None], pa.decimal128(20, 10))),
+    ("DECIMAL(10,2)", pa.array([decimal.Decimal("1.5"), None], pa.decimal128(5, 1))),
+    ("BOOLEAN", pa.array([True, False, None])),
+    ("VARCHAR", pa.array(["", "a\0b", "☃𝄞", None])),
+    ("BLOB", pa.array([b"", b"\0\xff", None])),
+    ("DATE", pa.array([dt.date(1, 1, 1), dt.date(9999, 12, 31), None])),
+    ("TIMESTAMP", pa.array([PLAIN, None], pa.timestamp("us"))),
+    ("UUID", pa.array(["6f1b8e0e-30d6-4f43-a1ab-0c4eae4ac2c9", None])),
+    ("JSON", pa.array([{"a": [1, None]}, None], pa.struct([("a", pa.list_(pa.int32()))]))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declared", "values"), VALUES)
+def test_a_value_comes_out_as_it_went_in(bench: Bench, declared: str, values: pa.Array) -> None:
+    bench.run(f"CREATE TABLE t (n BIGINT, c {declared})")
+    bench.epoch(rows(n=pa.array(range(len(values)), pa.int64()), c=values))
+    found = [value for (value,) in bench.run("SELECT c FROM t ORDER BY n")]
+    wanted = values.to_pylist()
+    if declared == "JSON":
+        wanted = ['{"a":[1,null]}', None]
+    assert found == wanted or [str(value) for value in found] == [str(value) for value in wanted]
+
+
+def test_a_time_with_a_zone_is_the_same_instant(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (c TIMESTAMPTZ)")
+    bench.epoch(rows(c=pa.array([NOW], pa.timestamp("us", "UTC"))))
+    assert bench.run("SELECT epoch_us(c) FROM t") == [(round(NOW.timestamp() * 10**6),)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "code"),
+    [
+        ("SMALLINT", pa.array([1, 2**15], pa.int32()), "OUT_OF_RANGE"),
+        ("UTINYINT", pa.array([1, -1], pa.int32()), "OUT_OF_RANGE"),
+        (
+            "DECIMAL(4,2)",
+            pa.array([decimal.Decimal(1), decimal.Decimal(100)], pa.decimal128(5, 1)),
+            "OUT_OF_RANGE",
+        ),
+        ("TIMESTAMP_S", pa.array([10**6, 1], pa.timestamp("us")), "TOO_FINE"),
+        ("UUID", pa.array(["6f1b8e0e-30d6-4f43-a1ab-0c4eae4ac2c9", "x"]), "NOT_OF_FORM"),
+    ],
+)
+def test_a_value_that_the_column_would_not_keep_is_given_back(
+    bench: Bench, declared: str, values: pa.Array, code: str
+) -> None:
+    bench.run(f"CREATE TABLE t (c {declared})")
+    facts = bench.check(rows(c=values))
+    handle, refused = bench.stage(rows(c=values), facts)
+    assert [(each.row, each.code) for each in refused] == [(1, code)]
+    assert bench.sink().commit(handle) == Committed()
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("DECIMAL(10,2)", pa.float64()), ("BIGINT", pa.float64()), ("BIGINT", pa.string()), ("VARCHAR", pa.int64()),
+        ("TIMESTAMP", pa.timestamp("us", "UTC")), ("TIMESTAMPTZ", pa.timestamp("us")), ("INTEGER[]", pa.list_(pa.int32())),  # noqa: E501
+        ("INTERVAL", pa.string()), ("FLOAT", pa.float64()),
+    ],
+)  # fmt: skip
+def test_a_type_that_the_column_would_make_another_is_refused_by_name(
+    bench: Bench, declared: str, kind: pa.DataType
+) -> None:
+    bench.run(f"CREATE TABLE t (c {declared})")
+    with pytest.raises(ConfigurationError, match="its column c is"):
+        bench.check(rows(c=pa.array([], kind)))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CREATE TABLE t (id BIGINT CHECK (id > 1), name VARCHAR)",
+        "CREATE TABLE t (id BIGINT UNIQUE, name VARCHAR)",
+        "CREATE TABLE t (id BIGINT REFERENCES o (id), name VARCHAR)",
+        "CREATE TABLE t (id BIGINT, name ENUM ('x'))",
+    ],
+)
+def test_what_a_constraint_refuses_is_found_before_the_decision(bench: Bench, table: str) -> None:
+    bench.run("CREATE TABLE o (id BIGINT PRIMARY KEY)")
+    bench.run(table)
+    slots = rows(id=[1], name=["a"]), rows(id=[1], name=["b"])
+    facts = bench.check(slots[0])
+    handles = [bench.stage(each, facts, slot=slot)[0] for slot, each in enumerate(slots)]
+    with pytest.raises(RecordRefusedError):
+        bench.sink().rehearse(handles, facts)
+    assert bench.run("SELECT * FROM t") == []
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "said"),
+    [
+        ("CREATE TABLE o (id BIGINT)", {}, "no table"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR, more VARCHAR NOT NULL)", {}, "no row without more"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR GENERATED ALWAYS AS ('x') VIRTUAL)", {}, "generated"),
+        ("CREATE VIEW t AS SELECT 1::BIGINT AS id, 'a' AS name", {}, "is a view"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR)", {"key": "id"}, "no primary key"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR)", {"url": "duckdb:////none/r.db"}, "no file"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR)", {"url": "duckdb:///r.db"}, "whole path"),
+        ("CREATE TABLE t (id BIGINT, name VARCHAR)", {"password": "p"}, "no passwords"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(
+    bench: Bench, table: str, options: dict[str, str], said: str
+) -> None:
+    bench.run(table)
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        bench.check(rows(id=[1], name=["a"]), **options)
+    assert raised.value.next_step
+
+
+def test_a_table_is_made_where_the_option_says_so(bench: Bench) -> None:
+    some = rows(id=[1], name=["a"], d=pa.array([decimal.Decimal("1.5")], pa.decimal128(5, 2)))
+    bench.epoch(some, create="true", key="id")
+    assert bench.run("SELECT * FROM t") == [(1, "a", decimal.Decimal("1.50"))]
+
+
+def test_a_file_that_another_process_has_is_waited_for(bench: Bench, tmp_path: Path) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    facts = bench.check(rows(id=[1]))
+    handle, _ = bench.stage(rows(id=[1]), facts)
+    code = f"import duckdb; db = duckdb.connect({str(tmp_path / 'r.db')!r}); print('has it', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin
+        assert other.stdout
+        assert other.stdout.readline()
+        with pytest.raises(UnavailableError, match="lock"):
+            bench.sink(**{"connect.timeout": "50ms"}).commit(handle)
+        other.stdin.close()
+        assert bench.sink().commit(handle) == Committed()
