@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.families.columns import parse
 from onceonly.sinks.files import FilesSink, options, paths
 from onceonly.sinks.files.formats import columns
 
@@ -172,7 +173,7 @@ def test_what_each_format_writes(kind: str, forms: str) -> None:
     ],
 )  # fmt: skip
 def test_types_become_ddl_whatever_fields_are_named(kind: str, ddl: str) -> None:
-    assert columns.parse(kind).ddl == ddl
+    assert parse(kind).ddl == ddl
 
 
 @pytest.mark.parametrize(

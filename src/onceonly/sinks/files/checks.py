@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from onceonly.errors import ConfigurationError
+from onceonly.families.columns import find
 from onceonly.sinks.files.formats import columns
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import Layout
@@ -85,7 +86,7 @@ def _layout(options: FilesOptions, context: QueryContext) -> Layout:
     return Layout(
         format=options.form,
         columns=context.columns,
-        partition_by=tuple(columns.find(name, names) or name for name in options.partition_by),
+        partition_by=tuple(find(name, names) or name for name in options.partition_by),
         header=options.header,
         sep=options.texts.sep,
         reading=options.texts.for_readers or UNSET,
@@ -138,7 +139,7 @@ def _refuse_foreign(store: Store, target: Path) -> None:
 def _refuse_texts(options: FilesOptions, context: QueryContext) -> None:
     """Refuse to partition by texts where case is ignored: rows of ``de`` would lie under ``DE``, and be read so."""
     kinds = dict(context.columns)
-    found = [columns.find(name, list(kinds)) or name for name in options.partition_by]
+    found = [find(name, list(kinds)) or name for name in options.partition_by]
     texts = [name for name in found if kinds.get(name, "string").startswith(("string", "varchar", "char"))]
     if texts:
         raise ConfigurationError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.families import behind
+from onceonly.families.columns import names
 from onceonly.options import Option, boolean, size, span, whole
 from onceonly.sinks.files.formats.texts import Texts
 from onceonly.sinks.files.paths import HIDDEN, local_path
@@ -76,24 +77,6 @@ def form_of(text: str) -> str:
             next_step="set format to parquet, which keeps the same types",
         )
     return text
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Read names separated by commas; backquotes around a name keep a comma in it."""
-    found, name, quoted = [], "", False
-    for letter in text:
-        if letter == "`":
-            quoted = not quoted
-        elif letter == "," and not quoted:
-            found.append(name.strip())
-            name = ""
-        else:
-            name += letter
-    found.append(name.strip())
-    # Columns are found whatever their case, and no two differ in it only.
-    if quoted or (text.strip() and not all(found)) or len({each.lower() for each in found}) < len(found):
-        raise ValueError(text)
-    return tuple(found) if text.strip() else ()
 
 
 def some_bytes(text: str) -> int:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
-from onceonly.sinks.files.formats.columns import find
+from onceonly.families.columns import find
 from onceonly.sinks.files.formats.lines import shortest
 from onceonly.sinks.files.paths import NAME_BYTES_MAX, folder_of
 

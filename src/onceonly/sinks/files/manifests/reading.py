@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET
 
 from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.sinks.files.formats.columns import ddl, quote
+from onceonly.families.columns import ddl, quote
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.paths import HIDDEN, local_path, unescape
 from onceonly.sinks.files.store import LocalStore, unavailable
