@@ -1,0 +1,244 @@
+"""Writing one attempt: data files of the target, in a folder of their own that no log names yet. Executor.
+
+::
+
+    {target}/onceonly/{query}/{sink}/0000000007/7.0.5be3…/day=2026-11-21/00000.parquet
+
+The folder is the fence: a sweep moves it away at once, and then a paused attempt finds no place for another file, and
+none that it could vote for. What is committed stays where it was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import uuid
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onceonly.durable import disk
+from onceonly.errors import WriteFailedError
+from onceonly.families.loaded import partitions, places
+from onceonly.families.loaded.casting import fit
+from onceonly.families.loaded.load import DataFile, folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from onceonly.ports import WriteContext
+
+OPEN_MAX = 32
+"""How many files of one attempt are open at a time, one a partition."""
+BUFFER_BYTES_MAX = 64 << 20
+"""How much of one attempt waits in memory, of all partitions together."""
+GROUP_BYTES = 32 << 20
+"""So much of one partition is written as one row group."""
+
+
+class Notes(Protocol):
+    """What the target's log says of a file besides its size: gathered while it is written."""
+
+    def add(self, rows: pa.Table) -> None: ...
+    def text(self) -> str: ...
+
+
+class NoNotes:
+    """For a target that reads the files itself."""
+
+    def add(self, rows: pa.Table) -> None: ...
+
+    def text(self) -> str:
+        return ""
+
+
+class Layout:
+    """How rows lie in files: all of them in one, with the columns and types of ``schema``. Derive for partitions."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def keys(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:  # noqa: ARG002  for those that have some
+        """Return the partition values of each row, by name."""
+        return {}
+
+    def text(self, value: Any) -> str | None:  # noqa: ANN401  whatever a key is
+        """Write a partition's value as the target's log has it."""
+        return None if value is None else str(value)
+
+    def content(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what of the rows goes into the file."""
+        return rows
+
+    def notes(self) -> Notes:
+        """Begin to note what the log says of one file."""
+        return NoNotes()
+
+
+class _Open:
+    """A file that is being written. Raises ``OSError``."""
+
+    def __init__(
+        self, path: Path, keys: Mapping[str, str | None], schema: pa.Schema, layout: Layout, codec: str
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self.path, self.keys, self.rows = path, keys, 0
+        self._notes = layout.notes()
+        self._file = path.open("xb")
+        self._writer = pq.ParquetWriter(self._file, schema, compression=codec)
+
+    def add(self, rows: pa.Table) -> int:
+        """Write a row group; return how long the file is by now."""
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._notes.add(rows)
+        self.rows += rows.num_rows
+        return self._file.tell()
+
+    def finish(self, folder: Path) -> DataFile:
+        """Make it durable; its name is not yet."""
+        self._writer.close()
+        self._file.flush()
+        disk.fsync(self._file.fileno(), self.path, fresh=True)
+        size = self._file.tell()
+        self._file.close()
+        return DataFile(
+            path=self.path.relative_to(folder).as_posix(),
+            bytes=size,
+            rows=self.rows,
+            keys=tuple(self.keys.values()),
+            notes=self._notes.text(),
+        )
+
+    def drop(self) -> None:
+        with contextlib.suppress(Exception):  # what was written is thrown away
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+class Attempt:
+    """The files of one attempt. One thread."""
+
+    def __init__(
+        self, home: Path, app: str, context: WriteContext, layout: Layout, *, options: Mapping[str, Any]
+    ) -> None:
+        self.context = context
+        self.name = f"{context.epoch}.{context.slot}.{uuid.uuid4().hex}"
+        self.app, self.home = app, home
+        self.path = folder_of(app, self.name)
+        self.folder = home / self.path
+        self._layout = layout
+        self._codec, self._bytes_max = options["compression"], options["maxFileSize"]
+        self._waiting: dict[tuple[Any, ...], list[pa.RecordBatch]] = {}
+        self._held: dict[tuple[Any, ...], int] = {}
+        self._open: OrderedDict[tuple[Any, ...], _Open] = OrderedDict()
+        self._names: tuple[str, ...] = ()
+        self._files: list[DataFile] = []
+        self._folders: set[Path] = {self.folder}
+        try:
+            disk.make_folder(self.folder.parent)
+            self.folder.mkdir()
+            places.mark(home, app, self.name)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    @property
+    def who(self) -> str:
+        """What errors call it."""
+        context = self.context
+        return f"query {context.query}, sink {context.sink}, epoch {context.epoch}, slot {context.slot}"
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows in the target's types. Raises ``RecordRefusedError``, ``WriteFailedError``."""
+        if not self.folder.is_dir():  # rows may wait long before they meet the fence
+            raise self._swept()
+        rows = fit(batch, self._layout.schema, who=self.who)
+        keys = self._layout.keys(rows)
+        self._names = tuple(keys)
+        for values, some in partitions.split(rows, keys):
+            content = self._layout.content(some)
+            self._waiting.setdefault(values, []).append(content)
+            self._held[values] = self._held.get(values, 0) + content.nbytes
+            if self._held[values] >= GROUP_BYTES:
+                self._flush(values)
+        while sum(self._held.values()) > BUFFER_BYTES_MAX:
+            self._flush(max(self._held, key=self._held.__getitem__))
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """Make files and names durable, and see that nobody has taken them away. Raises ``WriteFailedError``."""
+        # Those with an open file first: the others then need not make room.
+        for values in sorted(self._waiting, key=lambda each: each not in self._open):
+            self._flush(values)
+        try:
+            while self._open:
+                self._files.append(self._open.popitem(last=False)[1].finish(self.folder))
+            for folder in (*self._folders, self.folder.parent):
+                disk.sync(folder)
+            for file in self._files:
+                self._look(file)
+        except OSError as error:
+            raise self._failed(error) from error
+        if not self.folder.is_dir():
+            raise self._swept()
+        return tuple(self._files)
+
+    def discard(self) -> None:
+        """Drop all of it. Idempotent."""
+        self._waiting.clear()
+        for file in self._open.values():
+            file.drop()
+        self._open.clear()
+        places.drop(self.folder)
+        places.unmark(self.home, self.app, [self.name])
+
+    def _look(self, file: DataFile) -> None:
+        place = self.folder / file.path
+        if place.stat().st_size != file.bytes:
+            raise OSError(errno.EIO, "it is not as long as it was written", str(place))
+
+    def _flush(self, values: tuple[Any, ...]) -> None:
+        import pyarrow as pa
+
+        rows = pa.Table.from_batches(self._waiting.pop(values))
+        self._held.pop(values)
+        try:
+            file = self._open.get(values) or self._begin(values, rows.schema)
+            self._open.move_to_end(values)
+            if file.add(rows) >= self._bytes_max:
+                self._files.append(self._open.pop(values).finish(self.folder))
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _begin(self, values: tuple[Any, ...], schema: pa.Schema) -> _Open:
+        while len(self._open) >= OPEN_MAX:
+            self._files.append(self._open.popitem(last=False)[1].finish(self.folder))
+        keys = {name: self._layout.text(value) for name, value in zip(self._names, values, strict=True)}
+        folder = self.folder
+        for part in filter(None, partitions.folder(keys).split("/")):
+            folder /= part
+            # One by one below the attempt's own, which must not come back once it was swept.
+            folder.mkdir(exist_ok=True)
+            self._folders.add(folder)
+        number = len(self._files) + len(self._open)
+        self._open[values] = file = _Open(
+            folder / f"{number:05d}.parquet", keys, schema, self._layout, self._codec
+        )
+        return file
+
+    def _swept(self) -> WriteFailedError:
+        return WriteFailedError(
+            f"{self.who}: {self.folder} was removed while it was written: a later try at its epoch has swept it",
+            next_step="nothing: the later try writes the rows again",
+        )
+
+    def _failed(self, error: OSError) -> WriteFailedError:
+        if isinstance(error, FileNotFoundError) and self.folder.parent.is_dir():
+            return self._swept()
+        name = errno.errorcode.get(error.errno or 0, "?")
+        return WriteFailedError(
+            f"{self.who}: {error.filename or self.folder} could not be written: {error.strerror} ({name})",
+            next_step="see to space and permissions of the target's file system; Spark tries again",
+        )

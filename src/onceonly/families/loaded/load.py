@@ -1,0 +1,107 @@
+"""What one attempt has loaded, as its vote says: whole data files of the target, which no log of it names yet. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from onceonly.errors import InDoubtError
+from onceonly.model import Handle
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A finished file. ``path`` is below the folder of its attempt, ``keys`` are the partition's values as texts.
+
+    ``notes`` is what the target's log says of it besides: statistics.
+    """
+
+    path: str
+    bytes: int
+    rows: int
+    keys: tuple[str | None, ...] = ()
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The files of one attempt. ``folder`` is below the place where the target's data files lie.
+
+    ``app`` names the query's sink in the target's log; it is the upper part of the folder, too. ``table`` is the
+    target's own id, ``columns`` what the files hold, and ``since`` a version of the target from before they were begun.
+    """
+
+    name: str
+    folder: str
+    files: tuple[DataFile, ...] = ()
+    table: str = ""
+    columns: str = ""
+    since: int = 0
+
+    @property
+    def app(self) -> str:
+        return self.folder.rsplit("/", 2)[0]
+
+    @property
+    def epoch(self) -> int:
+        return int(self.name.partition(".")[0])
+
+    def handle(self) -> Handle:
+        return Handle(
+            transaction=self.name,
+            data={
+                "version": _VERSION,
+                "folder": self.folder,
+                "files": msgspec.json.encode(self.files).decode(),
+                "table": self.table,
+                "columns": self.columns,
+                "since": self.since,
+            },
+        )
+
+    @classmethod
+    def of(cls, handle: Handle) -> Load:
+        """Read a handle, or what ``recover`` lists. Raises ``InDoubtError`` for one that this version did not write."""
+        data = handle.data
+        try:
+            load = cls(
+                name=handle.transaction,
+                folder=str(data["folder"]),
+                files=msgspec.json.decode(str(data.get("files", "[]")), type=tuple[DataFile, ...]),
+                table=str(data.get("table", "")),
+                columns=str(data.get("columns", "")),
+                since=int(data.get("since", 0)),
+            )
+        except (KeyError, ValueError) as error:
+            raise _foreign(handle, str(error)) from error
+        if data.get("version", _VERSION) != _VERSION:
+            raise _foreign(handle, f"it is of format {data['version']}")
+        if epoch_of(load.name) is None or load.folder.rpartition("/")[2] != load.name:
+            raise _foreign(handle, "its name and its folder differ")
+        return load
+
+
+def _foreign(handle: Handle, why: str) -> InDoubtError:
+    return InDoubtError(
+        f"The handle of transaction {handle.transaction} is none of this sink: {why}.",
+        next_step="use the version of onceonly that wrote it",
+    )
+
+
+def app_of(query: str, sink: str) -> str:
+    """Return what the target's log calls a query's sink. Pure."""
+    return f"onceonly/{query}/{sink}"
+
+
+def folder_of(app: str, name: str) -> str:
+    """Return the folder of an attempt. Epochs sort as texts, so that a listing can begin at one. Pure."""
+    return f"{app}/{int(name.partition('.')[0]):010d}/{name}"
+
+
+def epoch_of(name: str) -> int | None:
+    """Return the epoch that an attempt's name tells, None for another name. Pure."""
+    parts = name.split(".")
+    return int(parts[0]) if len(parts) == 3 and parts[0].isdecimal() and parts[1].isdecimal() else None  # noqa: PLR2004

@@ -1,0 +1,274 @@
+"""The sink that loaded sinks derive from: writing, committing, fencing and recovery are here, the log is theirs.
+
+One entry of the log makes an epoch visible, and names in the same breath the attempts whose files it adds: so the log
+is the only word on an outcome. A file that somebody has removed before its epoch was entered is lost: the entry names
+its attempt as void, so that no late driver can add it, and its rows are written again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onceonly.errors import LogError, UnavailableError
+from onceonly.families import behind
+from onceonly.families.loaded import places
+from onceonly.families.loaded.attempt import Attempt
+from onceonly.families.loaded.load import Load, app_of, epoch_of, folder_of
+from onceonly.families.loaded.options import DECLARED
+from onceonly.model import (
+    AlreadyCommitted,
+    Capabilities,
+    Committed,
+    Guarantee,
+    Handle,
+    Lost,
+    Mode,
+    RetryLater,
+    Unknown,
+)
+from onceonly.ports import Leftover, TwoPhaseCommitSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.loaded.attempt import Layout
+    from onceonly.model import Outcome
+    from onceonly.ports import Option, QueryContext, WriteContext
+
+TRIES_MAX = 20
+"""How often an entry is tried in one commit while others are quicker; then the runtime asks again."""
+NONE_YET = -1
+"""The newest epoch, as a fact, of a query that has committed nothing."""
+
+
+class ConflictError(Exception):
+    """Somebody has changed the target's log meanwhile: the entry was not made, and the log is to be read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What the target's log says of a query's attempts at an epoch, by their names.
+
+    ``newest`` is the newest epoch that it has an entry of. ``is_whole`` is false where older parts of the log were
+    removed: a name that is not found may have stood there. ``at`` is the state of the target that was read.
+    """
+
+    committed: frozenset[str] = frozenset()
+    void: frozenset[str] = frozenset()
+    newest: int | None = None
+    is_whole: bool = True
+    at: Any = None
+
+
+class LoadedSink(TwoPhaseCommitSink[Attempt]):
+    """A table of data files with a log. Derive from it, and define ``home``, ``layout``, ``books``, ``enter``, ``see``.
+
+    ``check`` must give the facts ``home``, ``table`` (the target's own id), ``columns`` (what the files will hold),
+    ``since`` (a version of the target) and ``newest`` (the newest epoch in its log, or ``NONE_YET``).
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        guarantees=frozenset({Guarantee.EXACTLY_ONCE}), recovers=True, whole_epochs=True
+    )
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    # --- what a sink defines --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def home(self) -> Path:
+        """The folder below which the target's data files lie. Driver. Raises ``UnavailableError``."""
+
+    @abstractmethod
+    def layout(self, facts: Mapping[str, str | int]) -> Layout:
+        """Say how rows lie in the files, by what ``check`` found. Executor; asks nobody."""
+
+    @abstractmethod
+    def newest(self, app: str) -> int | None:
+        """Return the newest epoch that the target's log has an entry of. Driver. Raises ``UnavailableError``."""
+
+    def standing(self, app: str) -> int | None:
+        """Return the newest epoch whose rows the target still holds, where that can be told from ``newest``. Driver."""
+        return self.newest(app)
+
+    @abstractmethod
+    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
+        """Read what the target's log says of an epoch, and of later ones. Driver; only looks.
+
+        ``since`` is a version of the target before which no attempt asked for was begun; None where that is not known.
+        Raises ``UnavailableError``.
+        """
+
+    @abstractmethod
+    def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+        """Add the files of these loads in one entry of the target's log, which names them, and what is void. Driver.
+
+        All or nothing, and only where the log has no entry of this app that these books do not know: else it raises
+        ``ConflictError``. Raises ``UnavailableError`` where it cannot be told whether it was made.
+        """
+
+    @abstractmethod
+    def see(self, books: Books, loads: Sequence[Load]) -> None:
+        """See that the target, as it was when these books were read, takes these files. Driver; only looks.
+
+        Raises ``ConfigurationError`` where it does not, ``UnavailableError``.
+        """
+
+    # --- what the family does -------------------------------------------------------------------------------
+
+    def begin_transaction(self, context: WriteContext) -> Attempt:
+        app, newest = app_of(context.query, context.sink), int(context.facts["newest"])
+        if newest > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):
+            raise LogError(
+                f"Sink {context.sink} of query {context.query} has committed epoch {newest} to this table, and this "
+                f"attempt is of epoch {context.epoch}: an older checkpoint was restored, or a newer run works on this "
+                "one. Nothing was written.",
+                next_step="if there is a newer run, stop this one; else restore the newest checkpoint, or start a new "
+                "one and accept that rows are repeated",
+            )
+        home = Path(str(context.facts["home"]))
+        return Attempt(home, app, context, self.layout(context.facts), options=self.options)
+
+    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> None:
+        transaction.write(batch)
+
+    def pre_commit(self, transaction: Attempt) -> Handle:
+        facts = transaction.context.facts
+        return Load(
+            name=transaction.name,
+            folder=transaction.path,
+            files=transaction.finish(),
+            table=str(facts["table"]),
+            columns=str(facts["columns"]),
+            since=int(facts["since"]),
+        ).handle()
+
+    def discard(self, transaction: Attempt) -> None:
+        transaction.discard()
+
+    def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:  # noqa: ARG002  not needed
+        loads = [Load.of(handle) for handle in handles]
+        for load in loads[:1]:
+            self.see(self.books(load.app, load.epoch, since=load.since or None), loads)
+        for load in loads:
+            if not places.is_whole(self.home, load):
+                raise UnavailableError(
+                    f"{self.home / load.folder} was removed before its epoch was decided",
+                    next_step="nothing: the epoch is run again; see to what deletes files there (a vacuum of young "
+                    "files) where this comes again",
+                )
+
+    def commit(self, handle: Handle) -> Outcome:
+        return self.commit_many([handle])[0]
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        loads = [Load.of(handle) for handle in handles]
+        outcomes: dict[str, Outcome] = {}
+        for app, epoch in dict.fromkeys((load.app, load.epoch) for load in loads):
+            outcomes |= self._commit(
+                app, epoch, [each for each in loads if (each.app, each.epoch) == (app, epoch)]
+            )
+        return [outcomes[load.name] for load in loads]
+
+    def abort(self, handle: Handle) -> None:
+        load = Load.of(handle)
+        if self._is_committed(load):
+            places.unmark(self.home, load.app, [load.name])
+            return
+        places.drop(self.home / load.folder)
+        places.unmark(self.home, load.app, [load.name])
+
+    def recover(self, context: QueryContext) -> Iterable[Leftover]:
+        app = app_of(context.query, context.sink)
+        # Listed before the books are read: what is committed in between is in one of them.
+        names = places.marked(self.home, app)
+        newest = self.newest(app)
+        books = self.books(app, newest) if names and newest is not None else Books()
+        return [
+            Leftover(
+                transaction=name,
+                data={"folder": folder_of(app, name)},
+                epoch=epoch_of(name),
+                is_open=name not in books.committed,
+                committed=newest,
+            )
+            for name in names
+        ]
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:  # noqa: ARG002  by handles
+        """Make it durable that these attempts are open no more."""
+        for app in {Load.of(handle).app for handle in handles}:
+            places.unmark(self.home, app, [handle.transaction for handle in handles])
+            places.sync_marks(self.home, app)
+
+    def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        if not handles:
+            return
+        newest = self.standing(Load.of(handles[0]).app)
+        if newest is not None and newest >= epoch:
+            return
+        first = 0 if newest is None else newest + 1
+        behind.refuse(
+            f"Query {context.query}, sink {context.sink}: the table went back. By the log chk-{epoch} is complete, and "
+            f"the newest epoch in the table is {'none' if newest is None else f'chk-{newest}'}: chk-{first} to "
+            f"chk-{epoch} are missing. A backup or an older version was restored, or the table was made anew",
+            f"to have them written again, start on a new checkpoint from the offsets at which chk-{first} began "
+            "(onceonly checkpoints show); what is there of the epochs from then on would be there twice",
+            goes_on=self.options[behind.OPTION] == behind.GO_ON,
+        )
+
+    def _is_committed(self, load: Load) -> bool:
+        newest = self.newest(load.app)
+        if newest is not None and load.epoch < newest:
+            return load.name not in places.marked(self.home, load.app)
+        books = self.books(load.app, load.epoch, since=load.since or None)
+        return load.name in books.committed or not books.is_whole
+
+    def _commit(self, app: str, epoch: int, loads: Sequence[Load]) -> Mapping[str, Outcome]:
+        """Enter what is not in the books, and say what became of each."""
+        names = {load.name for load in loads}
+        since = min(load.since for load in loads) or None
+        reason = ""
+        for _ in range(TRIES_MAX):
+            # The files before the books: what is committed between the two looks is in one of them.
+            whole = {load.name for load in loads if places.is_whole(self.home, load)}
+            books = self.books(app, epoch, since=since)
+            open_ = names - books.committed - books.void
+            places.unmark(self.home, app, names & books.committed)
+            if not open_ or not books.is_whole or (books.newest or 0) > epoch:
+                return {name: self._outcome(name, books, epoch) for name in names}
+            waiting = [load for load in loads if load.name in open_ & whole]
+            gone = sorted(open_ - whole)
+            self.see(books, waiting)
+            try:
+                self.enter(books, app, epoch, waiting, gone)
+            except ConflictError as conflict:
+                reason = str(conflict)
+                continue
+            for load in loads:
+                if load.name in gone:
+                    places.drop(self.home / load.folder)
+            places.unmark(self.home, app, open_)
+            entered = {load.name: Committed() for load in waiting}
+            lost = {name: Lost(_LOST) for name in gone}
+            return {name: self._outcome(name, books, epoch) for name in names} | entered | lost
+        return dict.fromkeys(names, RetryLater(f"others were quicker {TRIES_MAX} times: {reason}"))
+
+    def _outcome(self, name: str, books: Books, epoch: int) -> Outcome:
+        if name in books.committed:
+            return AlreadyCommitted()
+        if name in books.void:
+            return Lost(_LOST)
+        if not books.is_whole:
+            return Unknown(f"{name} is not in the table's log, older parts of which were removed")
+        return Unknown(
+            f"{name} is not in the table's log, which has gone on from chk-{epoch} to chk-{books.newest}"
+        )
+
+
+_LOST = "a data file was removed before it was committed; the table's log has its attempt as void"
