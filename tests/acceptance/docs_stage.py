@@ -246,6 +246,21 @@ class ReadFiles(Stage):
         assert list(names["taken"].values()) == [2]
 
 
+class WriteToDelta(Stage):
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        self.checks = {"write": self.all_rows}
+        return {"events": self.collection("shop string, amount long")}
+
+    def all_rows(self, names: Names) -> None:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.folder / "orders").to_pyarrow_table()
+        assert Counter(
+            zip(table["shop"].to_pylist(), map(str, table["amount"].to_pylist()), strict=True)
+        ) == Counter(ROWS)
+
+
 class DeadLetters(Stage):
     """A topic that takes no large rows, and a stream that has three of them."""
 
@@ -436,6 +451,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
     "docs/how-to/write-to-redis.md": Redis,
+    "docs/how-to/write-to-delta.md": WriteToDelta,
     "docs/reference/auditor.md": Auditor,
     "docs/reference/failpoints.md": Failpoints,
 }

@@ -30,6 +30,7 @@ BUILT_IN: dict[str, str] = {
     "postgres": "onceonly.sinks.sql:PostgresSink",
     "sql": "onceonly.sinks.sql:SqlSink",
     "redis": "onceonly.sinks.redis:RedisSink",
+    "delta": "onceonly.sinks.delta:DeltaSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess. Spark's file sink refuses, and so does

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession, *sink_classes: object) -> None:
-    """Add the formats ``onceonly.kafka``, ``files``, ``console`` and ``collection``, and those of the given sinks.
+    """Add the formats of onceonly's own sinks (``onceonly.kafka`` …), ``collection``, and those of the given sinks.
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the

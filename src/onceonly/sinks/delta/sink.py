@@ -1,0 +1,174 @@
+"""The Delta sink: executors write parquet files into the table's folder, the driver adds a version an epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families.columns import find
+from onceonly.families.loaded import Books, Load, LoadedSink
+from onceonly.families.loaded.load import app_of
+from onceonly.families.loaded.options import keys_of
+from onceonly.families.loaded.sink import NONE_YET
+from onceonly.families.loaded.types import choose, schema_of
+from onceonly.sinks.delta import target
+from onceonly.sinks.delta.options import DECLARED
+from onceonly.sinks.delta.types import DeltaLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from onceonly.families.loaded import Layout
+    from onceonly.model import Handle
+    from onceonly.ports import Option, QueryContext
+
+_BEFORE = 32
+
+
+class DeltaSink(LoadedSink):
+    """Rows to a Delta table: whole epochs, each a version of it."""
+
+    name: ClassVar[str] = "delta"
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._durable = -1
+        """The newest version that this process has made durable."""
+
+    @property
+    def home(self) -> Path:
+        path: Path = self.options["path"]
+        return path
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        """Refuse columns and tables that do not fit, and make what the options ask for."""
+        who = f"The Delta table {self.home}"
+        given = schema_of(context.columns, who=who) if context.columns else None
+        table = self._table(given, who)
+        target.refuse_features(table, self.home)
+        if given is not None:
+            table = self._merged(table, given)
+        chosen = _arrow(table) if given is None else choose(given, _arrow(table), who=who)
+        _refuse_keys(chosen, table.metadata().partition_columns, who)
+        newest = table.transaction_version(app_of(context.query, context.sink))
+        return {
+            "home": str(self.home),
+            "table": str(table.metadata().id),
+            "columns": target.columns_of(table, chosen.names),
+            "indexed": target.indexed(table),
+            "since": table.version(),
+            "newest": NONE_YET if newest is None else newest,
+        }
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the table, by its own id too: one that was made anew in the same folder is another."""
+        return {"path": str(self.home.resolve()), "table": str(target.open_table(self.home).metadata().id)}
+
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        return str(self.home.resolve()) == identity.get("path")
+
+    def layout(self, facts: Mapping[str, str | int]) -> Layout:
+        schema, partition_by = target.arrow_of(str(facts["columns"]))
+        return DeltaLayout(schema, partition_by, int(facts["indexed"]))
+
+    def newest(self, app: str) -> int | None:
+        return target.open_table(self.home).transaction_version(app)
+
+    def standing(self, app: str) -> int | None:
+        return target.standing(self.home, app)
+
+    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
+        return target.read_books(self.home, app, epoch, since=since)
+
+    def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+        target.enter(books.at, app, epoch, loads, void)
+
+    def see(self, books: Books, loads: Sequence[Load]) -> None:
+        table = books.at
+        target.refuse_features(table, self.home)
+        for load in {(each.table, each.columns): each for each in loads}.values():
+            differing = target.differing(table, load.columns)
+            if load.table != str(table.metadata().id):
+                differing = "it was made anew"
+            if differing:
+                raise ConfigurationError(
+                    f"The Delta table {self.home} is not as it was when the rows were written: {differing}.",
+                    next_step="undo that change, so that the rows go into the table as they were written; before the "
+                    "decision, a new start writes them for the table as it is",
+                )
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Make the versions up to this epoch's durable: deltalake does not."""
+        super().complete(context, epoch, handles)
+        try:
+            last = target.open_table(self.home).version()
+            # Some from before, too: others have just written them, and a log with a gap is none.
+            since = min(Load.of(handle).since for handle in handles) - _BEFORE
+            target.sync(self.home, first=max(self._durable + 1, since, 0), last=last)
+            self._durable = last
+        except OSError as error:
+            raise UnavailableError(
+                f"the log of the Delta table {self.home} could not be made durable: {error.strerror}",
+                next_step="see to this file system and start the query again",
+            ) from error
+
+    def _table(self, given: pa.Schema | None, who: str) -> DeltaTable:
+        partition_by = self.options["partitionBy"]
+        table = target.find_table(self.home)
+        if table is None:
+            if not self.options["create"] or given is None:
+                raise ConfigurationError(
+                    f"There is no Delta table in {self.home}.",
+                    next_step="correct path, make the table, or have it made by the option create=true",
+                )
+            return target.create(self.home, given, keys_of(partition_by, given.names))
+        own = table.metadata().partition_columns
+        if partition_by and [name.lower() for name in partition_by] != [name.lower() for name in own]:
+            raise ConfigurationError(
+                f"{who} is partitioned by {', '.join(own) or 'nothing'}, and partitionBy is {', '.join(partition_by)}.",
+                next_step="leave partitionBy out: the table says it",
+            )
+        return table
+
+    def _merged(self, table: DeltaTable, given: pa.Schema) -> DeltaTable:
+        import pyarrow as pa
+
+        names = _arrow(table).names
+        new = [field for field in given if find(field.name, names) is None]
+        if not new or not self.options["merge.schema"]:
+            return table
+        return target.add_columns(table, self.home, pa.schema(new))
+
+
+def _arrow(table: DeltaTable) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(table.schema().to_arrow())
+
+
+def _refuse_keys(chosen: pa.Schema, partition_by: Sequence[str], who: str) -> None:
+    """Refuse what cannot name a partition. Raises ``ConfigurationError``."""
+    from pyarrow import types
+
+    for name in partition_by:
+        if name not in chosen.names:
+            raise ConfigurationError(
+                f"{who} is partitioned by {name}, which the query does not give.",
+                next_step="add it to the query",
+            )
+        kind = chosen.field(name).type
+        if types.is_nested(kind) or types.is_binary(kind):
+            raise ConfigurationError(
+                f"{who} is partitioned by {name}, of type {kind}, which no folder names.",
+                next_step="write to a table that is partitioned by a column of a plain type",
+            )
+    if set(chosen.names) <= set(partition_by):
+        raise ConfigurationError(
+            f"{who}: the query gives its partition columns only, so nothing is left to write into the files.",
+            next_step="add a column to the query",
+        )

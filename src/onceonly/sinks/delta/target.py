@@ -1,0 +1,287 @@
+"""A Delta table as the sink uses it: opened, checked, its log read and added to. Needs deltalake.
+
+An epoch is one version. Its ``commitInfo`` has a note of ours with the names of the attempts whose files it adds, and
+of those that are void; beside it stands a ``txn`` action of the query's sink with the epoch, by which Delta itself
+refuses an entry that was begun before another one of the same sink was made.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from onceonly.durable import disk
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.families.loaded import Books, ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from onceonly.families.loaded import Load
+
+NOTE = "onceonly"
+LOG = "_delta_log"
+_HISTORY_FIRST, _HISTORY_TIMES = 32, 8
+_INDEXED = 32
+"""So many columns have statistics where the table says nothing else, as in Spark's Delta."""
+# What an append has nothing to do with. Where a feature is only allowed, whether it is used is asked as well.
+_HARMLESS = frozenset(
+    {
+        "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "generatedColumns", "identityColumns",
+        "invariants", "timestampNtz", "vacuumProtocolCheck",
+    }
+)  # fmt: skip
+_FORGETS = "delta.setTransactionRetentionDuration"
+
+
+def open_table(path: Path) -> DeltaTable:
+    """Read the newest version. Driver. Raises ``UnavailableError`` where there is none, or it cannot be read."""
+    table = find_table(path)
+    if table is None:
+        raise UnavailableError(
+            f"there is no Delta table in {path}: it was removed, or a file system is not mounted",
+            next_step="mount or restore it, and start the query again",
+        )
+    return table
+
+
+def find_table(path: Path) -> DeltaTable | None:
+    """Read the newest version; None where there is no table. Driver. Raises ``UnavailableError``, ``SetupError``."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ImportError as error:
+        raise SetupError(
+            f"the sink delta needs the package deltalake, which cannot be used here: {error}",
+            next_step="pip install 'onceonly[delta]' on driver and executors",
+        ) from error
+    try:
+        return DeltaTable(str(path))
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise UnavailableError(
+            f"the Delta table {path} cannot be read: {_said(error)}", next_step="see to the table and its log"
+        ) from error
+
+
+def create(path: Path, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+    """Make a table, durably, unless somebody was quicker. Driver. Raises ``ConfigurationError``."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        DeltaTable.create(str(path), schema=schema, mode="ignore", partition_by=list(partition_by))
+        sync(path, first=0, last=0)
+        disk.sync(path)
+        disk.sync(path.parent)
+    except (DeltaError, OSError) as error:
+        raise ConfigurationError(
+            f"the Delta table {path} could not be made: {_said(error)}",
+            next_step="see to the permissions of this folder, or make the table yourself",
+        ) from error
+    return open_table(path)
+
+
+def add_columns(table: DeltaTable, path: Path, schema: pa.Schema) -> DeltaTable:
+    """Add columns that can be null, in a version of their own. Driver. Raises ``UnavailableError``."""
+    from deltalake import Field
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.alter.add_columns([Field.from_arrow(field) for field in schema])
+    except (DeltaError, OSError) as error:
+        raise UnavailableError(
+            f"the columns {', '.join(schema.names)} could not be added to the Delta table {path}: {_said(error)}",
+            next_step="start the query again, or add them yourself",
+        ) from error
+    return open_table(path)
+
+
+def refuse_features(table: DeltaTable, path: Path) -> None:
+    """Refuse a table that asks more of its writers than to add files. Driver. Raises ``ConfigurationError``."""
+    for what, why in _asked(table):
+        raise ConfigurationError(
+            f"The Delta table {path} has {what}: {why}. Nothing was written.",
+            next_step="take it away, or write to a table without it",
+        )
+
+
+def _asked(table: DeltaTable) -> Iterator[tuple[str, str]]:
+    settings, protocol = table.metadata().configuration, table.protocol()
+    for name in sorted(settings):
+        if name.startswith("delta.constraints."):
+            yield f"the constraint {name.rpartition('.')[2]}", "nobody would check it against the rows"
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        yield "column mapping", "its files have other names of columns than the table"
+    if _FORGETS in settings:
+        yield _FORGETS, "it would forget which epochs were committed, and they would be written twice"
+    for field in table.schema().fields:
+        used = {name.removeprefix("delta.") for name in field.metadata if name.startswith("delta.")}
+        for name, what in (
+            ("generationExpression", "the generated column"),
+            ("identity.start", "the identity column"),
+            ("invariants", "an invariant on the column"),
+        ):
+            if name in used:
+                yield f"{what} {field.name}", "nobody would compute or check it"
+    others = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _HARMLESS
+    if others:
+        yield f"the feature {', '.join(sorted(others))}", "it asks more of a writer than is done here"
+
+
+def columns_of(table: DeltaTable, names: Sequence[str]) -> str:
+    """Return, as JSON, what is known of some columns: it goes with the files that were written by it. Pure."""
+    fields = [json.loads(field.to_json()) for field in table.schema().fields if field.name in names]
+    for field in fields:
+        field["metadata"] = {}
+    written = {"fields": fields, "partitionBy": table.metadata().partition_columns}
+    return json.dumps(written, separators=(",", ":"), sort_keys=True)
+
+
+def arrow_of(columns: str) -> tuple[pa.Schema, list[str]]:
+    """Return the columns of that JSON, and the partition columns among them. Executor."""
+    import pyarrow as pa
+    from deltalake import Schema
+
+    told = json.loads(columns)
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": told["fields"]}))
+    return pa.schema(schema.to_arrow()), told["partitionBy"]
+
+
+def differing(table: DeltaTable, columns: str) -> str:
+    """Say what of the table files with these columns do not fit; empty where they do. Pure."""
+    then = json.loads(columns)
+    now = json.loads(columns_of(table, [field.name for field in table.schema().fields]))
+    if then["partitionBy"] != now["partitionBy"]:
+        return f"it is partitioned by {', '.join(now['partitionBy']) or 'nothing'}"
+    given, has = ({field["name"]: field for field in each["fields"]} for each in (then, now))
+    for name, field in given.items():
+        if name not in has:
+            return f"it has no column {name}"
+        if field["type"] != has[name]["type"]:
+            return f"its column {name} is of type {json.dumps(has[name]['type'])}"
+    for name, field in has.items():
+        if not field["nullable"] and (name not in given or given[name]["nullable"]):
+            return f"its column {name} is NOT NULL"
+    return ""
+
+
+def indexed(table: DeltaTable) -> int:
+    """Return how many columns have statistics, below 0 for all."""
+    text = table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", "")
+    return int(text) if text.lstrip("-").isdecimal() else _INDEXED
+
+
+def read_books(path: Path, app: str, epoch: int, *, since: int | None) -> Books:
+    """Read what the log says of an epoch of ours, and of later ones. Driver. Raises ``UnavailableError``."""
+    table = open_table(path)
+    newest = table.transaction_version(app)
+    if newest is None or newest < epoch:
+        return Books(newest=newest, at=table)
+    committed: set[str] = set()
+    void: set[str] = set()
+    for version, entry in _history(table):
+        note = _note_of(entry, app)
+        if note is not None and note["epoch"] < epoch:
+            break
+        if note is not None:
+            committed.update(note["attempts"])
+            void.update(note["void"])
+        if version <= (0 if since is None else since + 1):
+            break
+    else:
+        return Books(
+            committed=frozenset(committed), void=frozenset(void), newest=newest, is_whole=False, at=table
+        )
+    return Books(committed=frozenset(committed), void=frozenset(void), newest=newest, at=table)
+
+
+def standing(path: Path, app: str) -> int | None:
+    """Return the newest epoch of ours that no RESTORE has taken back. Driver. Raises ``UnavailableError``."""
+    table = open_table(path)
+    newest = table.transaction_version(app)
+    restored: int | None = None
+    for version, entry in _history(table) if newest is not None else ():
+        note = _note_of(entry, app)
+        if note is not None and (restored is None or version <= restored):
+            return int(note["epoch"])
+        to = str(entry.get("operationParameters", {}).get("version", ""))
+        if entry.get("operation") == "RESTORE" and to.isdecimal():
+            restored = int(to) if restored is None else min(restored, int(to))
+    return newest if restored is None else None
+
+
+def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+    """Add one version. Driver. Raises ``ConflictError``, ``UnavailableError``."""
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.transaction import AddAction, RemoveAction
+
+    partition_by, now_ms = table.metadata().partition_columns, int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(
+            path=f"{load.folder}/{file.path}",
+            size=file.bytes,
+            partition_values=dict(zip(partition_by, file.keys, strict=True)),
+            modification_time=now_ms,
+            data_change=True,
+            stats=file.notes,
+        )
+        for load in loads
+        for file in load.files
+    ]
+    note = {"app": app, "epoch": epoch, "attempts": [load.name for load in loads], "void": list(void)}
+    try:
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=partition_by,
+            commit_properties=CommitProperties(
+                custom_metadata={NOTE: note}, app_transactions=[Transaction(app, epoch)]
+            ),
+        )
+    except CommitFailedError as error:
+        raise ConflictError(_said(error)) from error
+    except (DeltaError, OSError) as error:
+        raise UnavailableError(
+            f"the Delta table did not take chk-{epoch}: {_said(error)}",
+            next_step="see to the table's file system",
+        ) from error
+
+
+def sync(path: Path, *, first: int, last: int) -> None:
+    """Make versions of the log durable, which their writer did not. Driver. Raises ``OSError``."""
+    for version in range(first, last + 1):
+        entry = path / LOG / f"{version:020d}.json"
+        if entry.exists():  # else the table has a checkpoint for it
+            disk.sync(entry)
+    disk.sync(path / LOG)
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, without the calls of Rust's that may follow."""
+    return str(error).partition("\n")[0]
+
+
+def _history(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield version and ``commitInfo`` from the newest on; what the log no longer has is left out."""
+    told, limit = 0, _HISTORY_FIRST
+    while True:
+        entries = table.history(limit)
+        for entry in entries[told:]:
+            yield int(entry["version"]), entry
+        if len(entries) < limit:
+            return
+        told, limit = len(entries), limit * _HISTORY_TIMES
+
+
+def _note_of(entry: dict[str, Any], app: str) -> dict[str, Any] | None:
+    note = entry.get(NOTE)
+    return note if isinstance(note, dict) and note.get("app") == app else None

@@ -1,0 +1,91 @@
+"""Spark's own rows to tables, the driver killed while it commits; asked with the tables' own libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import table_job
+from deltalake import DeltaTable
+from harness import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+JOB = Path(table_job.__file__)
+EPOCHS = 4
+
+
+def start(folder: Path, form: str, options: Mapping[str, str], failpoints: str = "") -> Run:
+    number = len(list(folder.glob("fired-*")))
+    fired, log = folder / f"fired-{number}", folder / f"job-{number}.log"
+    fired.mkdir()
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(JOB),
+        form,
+        str(EPOCHS),
+        str(folder),
+        json.dumps(dict(options)),
+    ]
+    environment = {
+        **os.environ,
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    return Run(process, log, fired)
+
+
+def run_and_kill_at(folder: Path, form: str, options: Mapping[str, str], point: str) -> None:
+    run = start(folder, form, options, f"{point}=pause@2")
+    try:
+        run.wait_for(point)
+    finally:
+        run.kill_tree()
+
+
+def run_to_the_end(folder: Path, form: str, options: Mapping[str, str]) -> None:
+    run = start(folder, form, options)
+    try:
+        assert run.wait() == 0, run.tail()
+    finally:
+        run.kill_tree()
+
+
+def test_each_epoch_is_one_version_of_a_delta_table_whatever_is_killed(tmp_path: Path) -> None:
+    """Once the decision stands and nothing is in the table, and once the table has it and no receipt stands."""
+    path = tmp_path / "table"
+    options = {"path": str(path), "create": "true"}
+    for point in ("commit.before_handle", "receipt.before_put"):
+        run_and_kill_at(tmp_path, "onceonly.delta", options, point)
+    run_to_the_end(tmp_path, "onceonly.delta", options)
+    table = DeltaTable(path)
+    rows = table.to_pyarrow_table().to_pydict()
+    assert sorted(rows["value"]) == list(range(len(rows["value"])))
+    assert rows["third"] == [value % 3 for value in rows["value"]]
+    assert table.metadata().partition_columns == ["third"]
+    epochs = [each["onceonly"]["epoch"] for each in reversed(table.history()) if "onceonly" in each]
+    assert epochs == list(range(len(epochs)))
+    assert len(epochs) * table_job.ROWS_PER_EPOCH == len(rows["value"])
+    listed = {Path(uri) for uri in table.file_uris()}
+    assert set((path / "onceonly").rglob("*.parquet")) == listed
