@@ -1,4 +1,4 @@
-"""The jars of the brokers and of the model checker: which release is which, and what is on whose class path."""
+"""The jars of the brokers, of the model checker and of MariaDB: which release is which, and what is on whose path."""
 
 from __future__ import annotations
 
@@ -43,3 +43,8 @@ def broker_release() -> str:
 def checker_jar(console: Console | None = None) -> Path:
     """Return the jar of TLC, the model checker; see `onceonly.jars.locked.ensure_jars`."""
     return ensure_jars(console, used_by="model")[0]
+
+
+def mariadb_jar(console: Console | None = None) -> Path:
+    """Return the jar of MariaDB's binaries; see `onceonly.jars.locked.ensure_jars`."""
+    return ensure_jars(console, used_by="mariadb-11.4")[0]

@@ -1,5 +1,5 @@
 """The SQL sinks: each epoch in one transaction of the driver's."""
 
-from onceonly.sinks.sql.sink import DuckdbSink, PostgresSink, SqliteSink, SqlSink
+from onceonly.sinks.sql.sink import DuckdbSink, MySqlSink, PostgresSink, SqliteSink, SqlSink
 
-__all__ = ["DuckdbSink", "PostgresSink", "SqlSink", "SqliteSink"]
+__all__ = ["DuckdbSink", "MySqlSink", "PostgresSink", "SqlSink", "SqliteSink"]

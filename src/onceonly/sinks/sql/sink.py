@@ -175,6 +175,13 @@ class PostgresSink(SqlSink):
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
 
 
+class MySqlSink(SqlSink):
+    """``onceonly.sql`` for MySQL and MariaDB."""
+
+    name: ClassVar[str] = "mysql"
+    schemes: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
+
+
 class SqliteSink(SqlSink):
     """``onceonly.sql`` for SQLite."""
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 DIALECTS = {
     "duckdb": "duckdb:DuckDb",
+    "mariadb": "mysql:MySql",
+    "mysql": "mysql:MySql",
     "postgres": "postgres:Postgres",
     "postgresql": "postgres:Postgres",
     "sqlite": "sqlite:Sqlite",

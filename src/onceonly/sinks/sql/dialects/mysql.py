@@ -1,0 +1,337 @@
+"""MySQL and MariaDB, strict for as long as a session lasts: what a column would change is an error, or a warning."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    SetupError,
+    UnavailableError,
+)
+from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.dialects.mysql_tables import automatic, described
+from onceonly.sinks.sql.shape import DELETED, SEQUENCE
+from onceonly.sinks.sql.texts import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.sinks.sql.options import SqlOptions, Url
+    from onceonly.sinks.sql.types import Given, Match, Table
+
+_PORT: Final = 3306
+_OLDEST: Final = {"MariaDB": (10, 5), "MySQL": (8, 0)}
+_MODE = (
+    "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
+    "NO_AUTO_VALUE_ON_ZERO"
+)
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_QUERY = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "unix_socket")
+_TYPES = {
+    "bool": "BOOLEAN", "text": "LONGTEXT CHARACTER SET utf8mb4", "binary": "LONGBLOB", "date": "DATE",
+    "local": "DATETIME(6)", "instant": "TIMESTAMP(6) NULL", "nested": "JSON",
+}  # fmt: skip
+_KEYS = {
+    "text": "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "binary": "VARBINARY(255)",
+    "instant": "TIMESTAMP(6)",
+}  # fmt: skip
+_INTS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_DIGITS_MAX, _SCALE_MAX = 65, 30
+_DUPLICATE = frozenset({1022, 1062, 1169, 1586})
+_REFUSED = _DUPLICATE | {
+    1048, 1216, 1217, 1263, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1451, 1452, 1526, 1557, 1644, 1690, 1748,
+    1761, 1762, 3140, 3730, 3819, 3903, 4025, 4078,
+}  # fmt: skip
+"""A value, a constraint, a partition, a trigger."""
+_LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3159, 3955, 4151})
+_RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
+_READ_ONLY = frozenset({1290, 1792, 1836, 3708})
+_MISSING = frozenset({1049, 1054, 1146, 1109})
+_TO_ACT: Final[Mapping[frozenset[int], str]] = {
+    _LOGIN: "correct user and password (option password or password.file)",
+    _RIGHTS: "grant the user SELECT, INSERT, UPDATE and DELETE on the table, SELECT, INSERT and DELETE on the books, "
+    "and with a key CREATE TEMPORARY TABLES on the database",
+    _READ_ONLY: "name the server that takes writes, and not a replica of it",
+    _MISSING: "make it, or correct url and table (capitals may count)",
+    frozenset({1153, 2020}): "let the server take larger packets (max_allowed_packet)",
+}
+
+
+class MySql(Dialect):
+    """A MariaDB or a MySQL server, by PyMySQL."""
+
+    mark = "%s"
+    staging = "`onceonly_rows`"
+
+    def __init__(self, options: SqlOptions) -> None:
+        super().__init__(options)
+        url = options.url
+        unknown = sorted(set(url.query) - set(_QUERY))
+        if not url.path or "/" in url.path or "," in url.hosts or unknown:
+            raise ConfigurationError(
+                f"The option url names no database of a server: {url}{f' with {unknown[0]}' if unknown else ''}.",
+                next_step=f"write mysql://user@host:3306/database; behind ? may be {', '.join(_QUERY)}",
+            )
+        self._loads = False
+        self._automatic: dict[str, set[str]] = {}
+        """By table, the column to which the server gives numbers of its own."""
+
+    # --- the client -----------------------------------------------------------------------------------------
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        return (_client().Error,)
+
+    def told(self, error: Exception) -> OnceonlyError:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        what = f"{self.options.url}: {error.args[1] if len(error.args) > 1 else error} ({code or 'no code'})"
+        if code in _REFUSED:
+            return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        for codes, next_step in _TO_ACT.items():
+            if code in codes:
+                return ConfigurationError(what, next_step=next_step)
+        return UnavailableError(what, next_step="see to the server and to its log, and start the query again")
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return bool(error.args) and error.args[0] in _DUPLICATE
+
+    def connect(self) -> Any:  # noqa: ANN401
+        options, url = self.options, self.options.url
+        host, port = _place(url)
+        db = _client().connect(
+            host=host, port=port, user=url.user or None, password=options.password() or "", database=url.path,
+            unix_socket=url.query.get("unix_socket"), ssl=_tls(url, host), ssl_disabled=_is_plain(url, host),
+            charset="utf8mb4", local_infile=True, autocommit=True, connect_timeout=max(1, int(options.connect_s)),
+            read_timeout=options.statement_s + options.connect_s, write_timeout=options.statement_s,
+            program_name="onceonly",
+        )  # fmt: skip
+        try:
+            self._set_up(db)
+        except BaseException:  # an interrupt, too
+            db.close()
+            raise
+        return db
+
+    def _set_up(self, db: Any) -> None:  # noqa: ANN401
+        [(text, loads)] = self.run(db, "SELECT VERSION(), @@local_infile")
+        kind = "MariaDB" if "mariadb" in text.lower() else "MySQL"
+        version = tuple(map(int, re.findall(r"\d+", text)[:2]))
+        if version < _OLDEST[kind]:
+            oldest = ".".join(map(str, _OLDEST[kind]))
+            raise ConfigurationError(
+                f"{self.options.url} is {kind} {text}", next_step=f"take {kind} {oldest} or newer"
+            )
+        self._loads = bool(loads)
+        seconds = max(1, int(self.options.statement_s))
+        limit = (
+            f"max_statement_time = {seconds}"
+            if kind == "MariaDB"
+            else f"max_execution_time = {seconds * 1000}"
+        )
+        self.run(db, f"SET SESSION sql_mode = '{_MODE}', time_zone = '+00:00', foreign_key_checks = 1, "
+                     f"unique_checks = 1, innodb_lock_wait_timeout = {seconds}, {limit}")  # fmt: skip
+        self.run(db, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def begin(self, db: Any) -> None:  # noqa: ANN401
+        self.run(db, "START TRANSACTION")
+
+    def commit(self, db: Any) -> None:  # noqa: ANN401
+        self.run(db, "COMMIT")
+
+    def run(self, db: Any, sql: str, values: Sequence[object] = ()) -> list[Any]:  # noqa: ANN401
+        with closing(db.cursor()) as cursor:
+            cursor.execute(sql, tuple(values))
+            return list(cursor.fetchall())
+
+    # --- the table ------------------------------------------------------------------------------------------
+
+    def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
+        schema = name[0] if len(name) > 1 else self.options.url.path
+
+        def ask(sql: str, *values: object) -> list[Any]:
+            return self.run(db, sql, values)
+
+        found = described(ask, schema, name[-1], deletes=bool(self.options.op))
+        if found is not None:
+            self._automatic[found.name] = automatic(ask, schema, name[-1])
+        return found
+
+    def hold(self, db: Any) -> None:  # noqa: ANN401
+        # Whoever has read of a table keeps its columns as they are until the end of the transaction.
+        self.run(db, f"SELECT 1 FROM {self.path(self.options.table)} LIMIT 1")
+
+    def type_of(self, given: Given, *, is_key: bool) -> str:
+        if given.kind == "int":
+            return _INTS[given.size]
+        if given.kind == "float":
+            return "" if is_key else "FLOAT" if given.size == 32 else "DOUBLE"  # noqa: PLR2004  bits
+        if given.kind == "decimal":
+            fits = given.size <= _DIGITS_MAX and 0 <= given.scale <= _SCALE_MAX
+            return f"DECIMAL({given.size}, {given.scale})" if fits else ""
+        if is_key and given.kind == "nested":
+            return ""
+        return (_KEYS if is_key else {}).get(given.kind) or _TYPES.get(given.kind, "")
+
+    def load(self, db: Any, into: str, batch: pa.RecordBatch, match: Match) -> None:  # noqa: ANN401
+        rows = _plain(batch)
+        if not self._loads or not hasattr(os, "memfd_create"):
+            self._insert(db, into, rows)
+            return
+        names = [
+            f"@{place}" if _is_bytes(field) else self.quote(field.name)
+            for place, field in enumerate(rows.schema)
+        ]
+        # From lines, bytes come as \x and two digits each.
+        sets = [
+            f"{self.quote(field.name)} = UNHEX(SUBSTRING(@{place}, 3))"
+            for place, field in enumerate(rows.schema) if _is_bytes(field)
+        ]  # fmt: skip
+        file = os.memfd_create("onceonly")  # in memory, and of this process alone
+        try:
+            with open(file, "wb", closefd=False) as out:
+                out.write(lines(rows, match))
+            self.run(
+                db, f"LOAD DATA LOCAL INFILE '/proc/self/fd/{file}' INTO TABLE {into} CHARACTER SET utf8mb4 "
+                rf"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({', '.join(names)})"
+                + (f" SET {', '.join(sets)}" if sets else ""),
+            )  # fmt: skip
+        finally:
+            os.close(file)
+        self._refuse_warnings(db)
+
+    def _refuse_warnings(self, db: Any) -> None:  # noqa: ANN401
+        """A load from the client turns errors into warnings, and leaves out rows, or changes them."""
+        for _, code, text in self.run(db, "SHOW WARNINGS LIMIT 1"):
+            kinds = _client().err.error_map
+            raise kinds.get(code, _client().err.DataError)(code, text)
+
+    def _insert(self, db: Any, into: str, rows: pa.RecordBatch) -> None:  # noqa: ANN401
+        marks = ", ".join([self.mark] * rows.num_columns)
+        with closing(db.cursor()) as cursor:
+            cursor.executemany(
+                f"INSERT INTO {into} ({self.listed(rows.schema.names)}) VALUES ({marks})",
+                list(zip(*(column.to_pylist() for column in rows.columns), strict=True)),
+            )
+
+    # --- statements -----------------------------------------------------------------------------------------
+
+    def quote(self, name: str) -> str:
+        # A percent sign would begin a value's place.
+        return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+    def books(self, name: str) -> str:
+        return super().books(name) + " ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+
+    def insert_new(self, table: str, columns: str, values: str) -> str:
+        return f"INSERT INTO {table} ({columns}) VALUES {values} ON DUPLICATE KEY UPDATE void = void"
+
+    def stage(self, match: Match) -> str:
+        beside = [f"CAST(0 AS SIGNED) AS {DELETED}"] if match.op else []
+        beside += [f"CAST(0 AS SIGNED) AS {SEQUENCE}"] if match.sequence else []
+        # An outer join has each column take null, as a deletion needs it.
+        return (
+            f"CREATE TEMPORARY TABLE {self.staging} AS SELECT {', '.join([self.listed(match.columns), *beside])} "
+            f"FROM (SELECT 1) AS onceonly_one LEFT JOIN {self.path(self.options.table)} ON 1 = 0 WHERE 1 = 0"
+        )
+
+    def unstage(self) -> str:
+        return f"DROP TEMPORARY TABLE {self.staging}"
+
+    def delete(self, match: Match) -> str:
+        table = self.path(self.options.table)
+        same = " AND ".join(
+            f"onceonly_newest.{self.quote(key)} = {table}.{self.quote(key)}" for key in match.keys
+        )
+        return (
+            f"DELETE {table} FROM {table} JOIN {self.newest(match, match.keys)} AS onceonly_newest ON {same} "
+            f"WHERE onceonly_newest.{DELETED} = 1"
+        )
+
+    def replace(self, match: Match) -> str:
+        """Return what an insert says of rows whose key is there. Raises ``ConfigurationError`` for a second key.
+
+        ON DUPLICATE KEY names none: a row that has another unique column in common would be written over.
+        """
+        given = {column.name for column in match.table.columns if column.filled}
+        given -= self._automatic[match.table.name]
+        given.update(match.columns)
+        for key in match.table.keys:
+            if set(key) != set(match.keys) and given.issuperset(key):
+                raise ConfigurationError(
+                    f"{match.table.name} has another unique key, {', '.join(key)}, by which it would replace rows, too",
+                    next_step="name by the option key the one by which rows are told apart, and let the other be an "
+                    "index that is not unique",
+                )
+        others = [name for name in match.columns if name not in match.keys] or match.keys[:1]
+        return "ON DUPLICATE KEY UPDATE " + ", ".join(
+            f"{self.quote(name)} = VALUES({self.quote(name)})" for name in others
+        )
+
+
+def _client() -> Any:  # noqa: ANN401  a module
+    try:
+        import pymysql
+    except ImportError as error:
+        raise SetupError(
+            f"a sink for MySQL needs the package PyMySQL, which is missing here: {error}",
+            next_step="pip install 'onceonly[mysql]' on driver and executors",
+        ) from error
+    return pymysql
+
+
+def _place(url: Url) -> tuple[str, int]:
+    host, _, port = url.hosts.rpartition(":") if re.search(r":\d+$", url.hosts) else (url.hosts, "", "")
+    return unquote(host).strip("[]") or "localhost", int(port or _PORT)
+
+
+def _is_plain(url: Url, host: str) -> bool:
+    given = url.query.get("ssl_disabled")
+    return given.lower() == "true" if given is not None else host in _HERE and "ssl_ca" not in url.query
+
+
+def _tls(url: Url, host: str) -> ssl.SSLContext | None:
+    """Return what the server's certificate is checked by; None where nothing leaves this machine."""
+    if _is_plain(url, host):
+        return None
+    try:
+        made = ssl.create_default_context(cafile=url.query.get("ssl_ca"))
+        if "ssl_cert" in url.query:
+            made.load_cert_chain(url.query["ssl_cert"], url.query.get("ssl_key"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"a certificate that url names cannot be read: {error}", next_step="put it where the driver runs"
+        ) from error
+    return made
+
+
+def _is_bytes(field: pa.Field) -> bool:
+    import pyarrow as pa
+
+    kind = field.type
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows as MySQL reads their texts: truth as a number, an instant as a time of UTC, the session's zone."""
+    import pyarrow as pa
+
+    def plain(array: pa.Array) -> pa.Array:
+        if pa.types.is_boolean(array.type):
+            return array.cast(pa.int8())
+        if pa.types.is_timestamp(array.type) and array.type.tz:
+            return array.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.timestamp("us"))
+        return array
+
+    return pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), names=batch.schema.names)

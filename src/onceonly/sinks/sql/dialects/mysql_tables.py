@@ -1,0 +1,211 @@
+"""What a table of MySQL or MariaDB takes, by its INFORMATION_SCHEMA."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from onceonly.sinks.sql.types import Column, Table, bits, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Ask = Callable[..., list[Any]]
+
+_BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext", "char"})
+_COUNTED_IN_BYTES = frozenset({"tinytext", "text", "mediumtext"})
+_UUID = r"^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
+_NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
+_REFERS = (
+    "SELECT DISTINCT REFERENCED_TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s "
+    "AND TABLE_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL"
+)
+_REFERRED = (
+    "SELECT DISTINCT TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_SCHEMA = %s "
+    "AND REFERENCED_TABLE_NAME = %s"
+)
+_PLAIN: Final[Mapping[str, dict[str, Any]]] = {
+    "date": {"takes": ("date",)},
+    "uuid": {"takes": ("text",), "form": _UUID},
+    "year": {"takes": ("int",), "low": 1901, "high": 2155},
+}
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+
+
+def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | None:
+    """Look a table up; None where it is not there. In a transaction."""
+    found = ask(
+        "SELECT t.TABLE_NAME, t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS, t.CREATE_OPTIONS "
+        "FROM information_schema.TABLES t LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE "
+        "WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s", schema, name,
+    )  # fmt: skip
+    if not found:
+        return None
+    name, kind, engine, transactions, options = found[0]
+    checks = _checks(ask, schema, name)
+    columns = tuple(
+        _column(dict(zip(_ASKED, row, strict=True)), checks)
+        for row in ask(
+            f"SELECT {', '.join(_ASKED)} FROM information_schema.COLUMNS "
+            "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION", schema, name,
+        )
+    )  # fmt: skip
+    keys, doubts = _keys(ask, schema, name)
+    doubts += [f"the check {text}" for text in checks if _json_of(text) is None]
+    doubts += _others(ask, schema, name, deletes=deletes)
+    doubts += ["partitions"] if "partitioned" in (options or "").lower() else []
+    return Table(name=f"{schema}.{name}", columns=columns, keys=tuple(sorted(keys)), doubts=tuple(doubts),
+                 wrong=_wrong(kind, engine, transactions))  # fmt: skip
+
+
+_ASKED = (
+    "COLUMN_NAME", "DATA_TYPE", "COLUMN_TYPE", "IS_NULLABLE", "COLUMN_DEFAULT", "EXTRA", "CHARACTER_MAXIMUM_LENGTH",
+    "CHARACTER_SET_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION",
+)  # fmt: skip
+
+
+def automatic(ask: Ask, schema: str, name: str) -> set[str]:
+    """Return the column to which the server gives a number of its own where none is written."""
+    asked = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s "
+    return {column for (column,) in ask(asked + "AND EXTRA LIKE '%%auto_increment%%'", schema, name)}
+
+
+def _wrong(kind: str, engine: str | None, transactions: str | None) -> str:
+    if "VIEW" in kind:
+        return "is a view"
+    if transactions != "YES":
+        return f"is kept by the engine {engine}, which has no transactions: what it was given, nobody can take back"
+    return ""
+
+
+def _keys(ask: Ask, schema: str, name: str) -> tuple[set[tuple[str, ...]], list[str]]:
+    """Return the sets of columns that are unique together, and indexes that are unique in another way."""
+    indexes: dict[str, list[tuple[str | None, int | None]]] = {}
+    for index, column, part in ask(
+        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s "
+        "AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX", schema, name,
+    ):  # fmt: skip
+        indexes.setdefault(index, []).append((column, part))
+    keys, doubts = set(), []
+    for index, parts in indexes.items():
+        if any(column is None or part is not None for column, part in parts):
+            doubts.append(f"the index {index}, of parts of columns")
+        else:
+            keys.add(tuple(str(column) for column, _ in parts))
+    return keys, doubts
+
+
+def _checks(ask: Ask, schema: str, name: str) -> list[str]:
+    """Return the conditions of a table's checks; both servers have them, each in its own way."""
+    return [
+        text for (text,) in ask(
+            "SELECT c.CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS c JOIN "
+            "information_schema.TABLE_CONSTRAINTS t ON t.CONSTRAINT_SCHEMA = c.CONSTRAINT_SCHEMA "
+            "AND t.CONSTRAINT_NAME = c.CONSTRAINT_NAME WHERE t.CONSTRAINT_TYPE = 'CHECK' AND t.TABLE_SCHEMA = %s "
+            "AND t.TABLE_NAME = %s", schema, name,
+        )
+    ]  # fmt: skip
+
+
+def _json_of(check: str) -> str | None:
+    """Return the column of which a check says that it is JSON, as MariaDB has it for that type."""
+    match = re.fullmatch(r"json_valid\(`(.+)`\)", check.strip(), re.IGNORECASE)
+    return None if match is None else match[1].replace("``", "`")
+
+
+def _others(ask: Ask, schema: str, name: str, *, deletes: bool) -> list[str]:
+    found = [
+        f"the trigger {trigger}" for (trigger,) in ask(
+            "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s "
+            "AND EVENT_OBJECT_TABLE = %s", schema, name,
+        )
+    ]  # fmt: skip
+    found += [f"a foreign key to {other}" for (other,) in ask(_REFERS, schema, name)]
+    if deletes:
+        found += [f"a foreign key of {other}" for (other,) in ask(_REFERRED, schema, name)]
+    return found
+
+
+def _column(row: Mapping[str, Any], checks: list[str]) -> Column:
+    extra = str(row["EXTRA"] or "").lower()
+    default = row["COLUMN_DEFAULT"]
+    is_json = row["DATA_TYPE"] == "json" or row["COLUMN_NAME"] in map(_json_of, checks)
+    return Column(
+        name=row["COLUMN_NAME"],
+        declared="json" if is_json else row["COLUMN_TYPE"],
+        required=row["IS_NULLABLE"] == "NO",
+        filled="auto_increment" in extra or (default is not None and default != "NULL"),
+        computed="generated" in extra and "default_generated" not in extra,
+        **(_json() if is_json else _takes(row)),
+    )
+
+
+def _json() -> dict[str, Any]:
+    return {"takes": ("nested", "text"), "doubt": "a text that must be JSON"}
+
+
+def _takes(row: Mapping[str, Any]) -> dict[str, Any]:
+    kind, declared = row["DATA_TYPE"], row["COLUMN_TYPE"]
+    unsigned = "unsigned" in declared
+    if kind in _BITS:
+        takes = ("bool", "int") if declared.startswith("tinyint(1)") else ("int",)
+        return {"takes": takes, **bits(_BITS[kind], signed=not unsigned)}
+    if kind == "decimal":
+        return _decimal(row, unsigned=unsigned)
+    if kind in {"float", "double"}:
+        return _real(24 if kind == "float" else 53, unsigned=unsigned)
+    if kind in _TEXTS:
+        return _text(row)
+    if kind in _BYTES:
+        return {"takes": ("binary",), "length": row["CHARACTER_MAXIMUM_LENGTH"]}
+    if kind == "enum":
+        values = [re.escape(each.replace("''", "'")) for each in _QUOTED.findall(declared)]
+        return {"takes": ("text",), "form": f"^(?:{'|'.join(values)})$"}
+    if kind in {"datetime", "timestamp"}:
+        return _time(kind, row["DATETIME_PRECISION"])
+    return _PLAIN.get(kind, {})
+
+
+def _real(mantissa: int, *, unsigned: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "takes": ("float", "int"),
+        "mantissa": mantissa,
+        "no_nan": True,
+        "no_infinity": True,
+    }
+    return {**found, "doubt": "an unsigned number"} if unsigned else found
+
+
+def _time(kind: str, scale: int) -> dict[str, Any]:
+    if kind == "datetime":
+        return {"takes": ("local",), "scale": scale}
+    return {"takes": ("instant",), "scale": scale, "doubt": "times of before 1970 and after 2037"}
+
+
+def _decimal(row: Mapping[str, Any], *, unsigned: bool) -> dict[str, Any]:
+    digits = int(row["NUMERIC_PRECISION"]) - int(row["NUMERIC_SCALE"])
+    found: dict[str, Any] = {
+        "takes": ("decimal", "int"),
+        "digits": digits,
+        "scale": int(row["NUMERIC_SCALE"]),
+    }
+    found |= whole(digits)
+    if unsigned:
+        found |= {"low": 0, "doubt": "an unsigned number"}
+    return found
+
+
+def _text(row: Mapping[str, Any]) -> dict[str, Any]:
+    kind, charset = row["DATA_TYPE"], row["CHARACTER_SET_NAME"]
+    found: dict[str, Any] = {"takes": ("text",), "length": row["CHARACTER_MAXIMUM_LENGTH"]}
+    if kind == "longtext":
+        found["length"] = None
+    if kind == "char":
+        found["form"] = _NO_END_SPACE
+    if charset != "utf8mb4":
+        found["doubt"] = f"letters that {charset} does not have"
+    elif kind in _COUNTED_IN_BYTES:
+        found["doubt"] = "a length that is counted in bytes"
+    return found
