@@ -2037,6 +2037,19 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="newer-versions-not-looked-for",
+        group=KEYED,
+        what="A query whose rows a later one's always beat decides epochs whose rows are left out in silence",
+        file="families/keyed/sink.py",
+        before="newer = None if origin.early else self.examine(KeyedRows.read(batch), origin.version)\n",
+        after="newer = None\n",
+        tests=(
+            ROWS + "test_a_query_whose_keys_a_later_one_writes_is_stopped_before_it_decides",
+            REDIS + "test_a_key_of_somebody_else_is_found_before_the_decision",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
         name="late-writer-wins",
         group=KEYED,
         what="Redis takes rows whatever the version that it has, so that who wakes up late writes over newer ones",
@@ -2060,10 +2073,10 @@ DEFECTS: Final = (
     Defect(
         name="versions-begin-anew-without-books",
         group=KEYED,
-        what="Where Redis has lost the books, versions begin below those of the rows, which refuse all new ones",
-        file="sinks/redis/target.py",
-        before="        floor = 0 if has_books else generation_of(int(self._asked(self._greatest)))\n",
-        after="        floor = 0\n",
-        tests=(REDIS + "test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows",),
+        what="Where the books are lost, versions begin below those of the rows, for ever",
+        file="families/keyed/sink.py",
+        before="        self.generation(origin.query, origin.sink, above=held)\n",
+        after="",
+        tests=(ROWS + "test_where_the_books_were_lost_versions_go_on_above_those_of_the_rows",),
     ),
 )

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import UnavailableError
-from onceonly.families.keyed import KeyedSink
+from onceonly.families.keyed import KeyedSink, Newer
 from onceonly.ports import Option, Refused
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class KeyedDouble(KeyedSink):
             if "unfit" in map(str, row.values()):
                 yield Refused(row=place, code="UNFIT", why="it is unfit")
 
-    def put(self, rows: KeyedRows, version: int) -> Sequence[Refused]:
+    def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         refused = []
+        newer = self.examine(rows, version)
         with self._database() as db:
             places = enumerate(zip(rows.keys, rows.deleted, rows.rows.to_pylist(), strict=True))
             for place, (key, deleted, row) in places:
@@ -56,7 +57,15 @@ class KeyedDouble(KeyedSink):
                         "WHERE version <= excluded.version",
                         (key, version, deleted, text),
                     )
-        return refused
+        return refused, newer
+
+    def examine(self, rows: KeyedRows, version: int) -> Newer | None:
+        with self._database() as db:
+            for key in rows.keys:
+                [held] = db.execute("SELECT version FROM rows WHERE key = ?", (key,)).fetchone() or (0,)
+                if held > version:
+                    return Newer(key, held)
+        return None
 
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         newest = self.newest(origin.query, origin.sink)
@@ -87,11 +96,21 @@ class KeyedDouble(KeyedSink):
             ).fetchone()
         return None if found is None else found[0]
 
-    def generation(self, query: str, sink: str) -> int:
+    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
         who = f"{query}/{sink}"
         with self._database() as db, db:
             db.execute("INSERT OR IGNORE INTO generations (who) VALUES (?)", (who,))
+            db.execute(
+                "UPDATE generations SET number = (SELECT max(max(number), ?) FROM generations) + 1 "
+                "WHERE who = ? AND number <= ?",
+                (above, who, above),
+            )
             [number] = db.execute("SELECT number FROM generations WHERE who = ?", (who,)).fetchone()
+        return int(number)
+
+    def generations(self) -> int:
+        with self._database() as db:
+            [number] = db.execute("SELECT coalesce(max(number), 0) FROM generations").fetchone()
         return int(number)
 
     def _noted_as(self, names: Collection[str], *, is_void: int) -> set[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +25,7 @@ from onceonly.errors import (
     RecordRefusedError,
     TargetBehindError,
     UnavailableError,
+    WriteFailedError,
 )
 from onceonly.families import behind
 from onceonly.families.keyed import Origin
@@ -99,6 +102,14 @@ def batch(
     )
 
 
+def voted(sink: Sink, attempt: object, rows: pa.RecordBatch) -> None:
+    """Write rows, prepare and rehearse them, as before a decision."""
+    sink.write(attempt, rows)
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    sink.rehearse([handle], {})
+
+
 def query_context() -> QueryContext:
     return QueryContext(query="q", sink="keyed", guarantee=Guarantee.EXACTLY_ONCE)
 
@@ -147,7 +158,8 @@ def test_an_older_epoch_that_wakes_up_late_changes_nothing(bench: Bench, early: 
     waiting = bench.staged(("a", "of 5"), epoch=5) if not early else None
     bench.committed(("a", "of 6"), ("b", "of 6"), epoch=6, early=early)
     if waiting is None:
-        late.write(attempt, batch(("a", "of 5")))
+        with pytest.raises(WriteFailedError, match="a later epoch"):
+            late.write(attempt, batch(("a", "of 5")))
     else:
         assert bench.sink().commit(waiting) == Committed()
     assert bench.seen() == {"a": "of 6", "b": "of 6"}
@@ -157,7 +169,8 @@ def test_a_later_try_at_an_epoch_wins_whichever_comes_last(bench: Bench) -> None
     sink = bench.sink()
     old = sink.begin_transaction(bench.context(5, early=True, index=0))
     bench.committed(("a", "later"), epoch=5, early=True, index=1)
-    sink.write(old, batch(("a", "earlier")))
+    with pytest.raises(WriteFailedError, match="a later try"):
+        sink.write(old, batch(("a", "earlier")))
     assert bench.seen() == {"a": "later"}
 
 
@@ -176,7 +189,8 @@ def test_a_deleted_key_stays_deleted_for_who_wakes_up_late(bench: Bench) -> None
     sink = bench.sink()
     deleting = sink.begin_transaction(bench.context(6, early=True))
     sink.write(deleting, batch(("a", "", None, "d")))
-    late.write(attempt, batch(("a", "of 5", None, "u")))
+    with pytest.raises(WriteFailedError):
+        late.write(attempt, batch(("a", "of 5", None, "u")))
     assert bench.seen() == {}
     again = sink.begin_transaction(bench.context(7, early=True))
     sink.write(again, batch(("a", "of 7", None, "c")))
@@ -188,6 +202,38 @@ def test_a_query_on_a_new_checkpoint_writes_over_the_one_before(bench: Bench) ->
     bench.query = "another"
     bench.committed(("a", "second query"), epoch=0)
     assert bench.seen() == {"a": "second query"}
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_query_whose_keys_a_later_one_writes_is_stopped_before_it_decides(
+    bench: Bench,
+    early: bool,  # noqa: FBT001
+) -> None:
+    context = bench.context(7)
+    bench.query = "another"
+    bench.committed(("a", "another"))
+    bench.query = "q"
+    sink = bench.sink()
+    attempt = sink.begin_transaction(replace(context, early=early))
+    with pytest.raises(ConfigurationError, match=r"the key a .* by another query"):
+        voted(sink, attempt, batch(("b", "q"), ("a", "q")))
+    assert bench.seen() == ({"a": "another", "b": "q"} if early else {"a": "another"})
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_where_the_books_were_lost_versions_go_on_above_those_of_the_rows(bench: Bench, early: bool) -> None:  # noqa: FBT001
+    for query in ("one", "two", "three"):
+        bench.query = query
+        bench.committed(("a", query), epoch=9)
+    with closing(sqlite3.connect(bench.options["database"])) as db, db:
+        db.execute("DELETE FROM generations")
+    bench.query = "q"
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(0, early=early))
+    with pytest.raises(UnavailableError, match=r"the books .* were lost"):
+        voted(sink, attempt, batch(("a", "four")))
+    bench.committed(("a", "four"), early=early)  # as the next start does
+    assert bench.seen() == {"a": "four"}
 
 
 def test_an_older_checkpoint_that_is_restored_stops_before_its_rows_are_refused(tmp_path: Path) -> None:

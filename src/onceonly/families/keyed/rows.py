@@ -75,6 +75,14 @@ class KeyedRows:
         return pa.RecordBatch.from_arrays([*own.values(), *self.rows.columns], schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """A key that has a greater version than the one given."""
+
+    key: str
+    version: int
+
+
 @dataclass(slots=True)
 class Choice:
     """Chooses the rows of one attempt that go to the target.

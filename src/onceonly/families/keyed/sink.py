@@ -7,11 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from onceonly import background
-from onceonly.errors import RecordRefusedError, TargetBehindError
+from onceonly.errors import (
+    ConfigurationError,
+    RecordRefusedError,
+    TargetBehindError,
+    UnavailableError,
+    WriteFailedError,
+)
 from onceonly.families import behind
 from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
-from onceonly.families.keyed.versions import GENERATION, Origin
+from onceonly.families.keyed.versions import GENERATION, Origin, generation_of
 from onceonly.families.staged import StagedSink
 from onceonly.model import Capabilities, Guarantee
 from onceonly.ports import Leftover
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.errors import OnceonlyError
+    from onceonly.families.keyed.rows import Newer
     from onceonly.families.staged import StagedRows
     from onceonly.families.staged.area import StagedAttempt
     from onceonly.model import Handle
@@ -73,7 +81,7 @@ class KeyedAttempt:
 
 
 class KeyedSink(StagedSink):
-    """A store of rows by their keys, without transactions. Derive from it, and define its six abstract methods.
+    """A store of rows by their keys, without transactions. Derive from it, and define its abstract methods.
 
     Early, only the keys are staged: they wait for the decision as rows would, so that a key that two slots have is
     found before it.
@@ -96,12 +104,12 @@ class KeyedSink(StagedSink):
     # --- what a sink defines, beside ``known`` and ``void`` of the staged family -----------------------------
 
     @abstractmethod
-    def put(self, rows: KeyedRows, version: int) -> Sequence[Refused]:
+    def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         """Put or delete rows, each unless its key has a greater version. From several threads of driver or executor.
 
         The same again changes nothing; a key that is deleted keeps the version for the time of ``tombstones``. Gives
-        those that the target will never take, by their places in ``rows``. Raises ``UnavailableError`` for what may
-        pass, another typed error for what does not.
+        those that the target will never take, by their places in ``rows``, and one whose key has a greater version.
+        Raises ``UnavailableError`` for what may pass, another typed error for what does not.
         """
 
     @abstractmethod
@@ -118,12 +126,16 @@ class KeyedSink(StagedSink):
         """Return the newest epoch of a query's sink by the books. Driver; only looks. Raises ``UnavailableError``."""
 
     @abstractmethod
-    def generation(self, query: str, sink: str) -> int:
+    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
         """Return the number of a query's sink among all that have come to the target, given once. Driver, idempotent.
 
-        A number that is given is greater than that of any row in the target (``versions.generation_of``), even where
-        the books were lost. Raises a typed error.
+        Where it is not greater than ``above``, it is given anew, and is, as are all that are given later. Raises a
+        typed error.
         """
+
+    @abstractmethod
+    def generations(self) -> int:
+        """Return the greatest number that was given to a query's sink. Driver; only looks. Raises a typed error."""
 
     def look(self, context: QueryContext) -> None:
         """See whether the target can be written to: limits, permissions, types of columns. Driver; as ``check``."""
@@ -132,10 +144,11 @@ class KeyedSink(StagedSink):
         """Yield the rows that the target will never take, by their places in ``rows``. Executor; only looks."""
         return ()
 
-    def examine(self, rows: KeyedRows) -> None:
+    @abstractmethod
+    def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         """See whether the target would take rows that wait for a decision, and change nothing. Driver.
 
-        Raises what ``rehearse`` may.
+        Gives a key that has a greater version. Raises what ``rehearse`` may.
         """
 
     # --- what the family does -------------------------------------------------------------------------------
@@ -155,7 +168,9 @@ class KeyedSink(StagedSink):
         attempt = _own(transaction)
         rows, places, refused = attempt.choice.choose(batch, self.unfit)
         if attempt.at_once and places:
-            told = self.put(rows, attempt.origin.version)
+            told, newer = self.put(rows, attempt.origin.version)
+            if newer is not None:
+                raise self._overtaken(newer, attempt.origin)
             refused += [replace(each, row=places[each.row]) for each in told]
             rows = rows.without({each.row for each in told})
         if refused and not attempt.context.gives_back:
@@ -178,8 +193,10 @@ class KeyedSink(StagedSink):
             mine: list[pa.Array] = []
             for batch in rows.batches():
                 mine.append(batch.column(KEY))
-                if not Origin.read(batch.schema).early:
-                    self.examine(KeyedRows.read(batch))
+                origin = Origin.read(batch.schema)
+                newer = None if origin.early else self.examine(KeyedRows.read(batch), origin.version)
+                if newer is not None:
+                    raise self._overtaken(newer, origin)
             keys[name] = pa.chunked_array(mine, pa.string())
             if self.columns.order is not None:  # it has decided within a slot
                 keys[name] = pa.chunked_array([pc.unique(keys[name])])
@@ -236,13 +253,38 @@ class KeyedSink(StagedSink):
             if origin.early:
                 continue
             rows = KeyedRows.read(batch)
-            refused = self.put(rows, origin.version)
+            refused, _ = self.put(
+                rows, origin.version
+            )  # what is newer was written since: a late driver is harmless
             if refused:
                 raise self._refusal(rows, refused[0])
         if origin is None:
             message = f"{staged.name} holds no rows, and only an attempt with rows has a handle"
             raise ValueError(message)
         return origin
+
+    def _overtaken(self, newer: Newer, origin: Origin) -> OnceonlyError:
+        """Return what it means that a row's key has a greater version before the row was decided."""
+        held = generation_of(newer.version)
+        if held <= generation_of(origin.version):
+            return WriteFailedError(
+                f"the key {newer.key} of the sink {self.name} was written by a later try than this one at "
+                f"chk-{origin.epoch}, or by a later epoch",
+                next_step="nothing: the later one writes its rows itself",
+            )
+        if held <= self.generations():
+            return ConfigurationError(
+                f"the key {newer.key} of the sink {self.name} was written by another query, which came to this target "
+                "later: its rows would always win",
+                next_step="let one query write a key: give each a target of its own; or stop the other one, and start "
+                "this one on a new checkpoint",
+            )
+        self.generation(origin.query, origin.sink, above=held)
+        return UnavailableError(
+            f"the books of the sink {self.name} were lost: its target has rows of queries that they do not know, as "
+            f"the one with the key {newer.key}",
+            next_step="nothing: versions begin above those of all rows now, and the next start goes on",
+        )
 
     def _refusal(self, rows: KeyedRows, refused: Refused) -> RecordRefusedError:
         return RecordRefusedError(

@@ -7,44 +7,46 @@ VERSION, DELETED = "onceonly.version", "onceonly.deleted"
 VOID = "void"
 
 PUT = f"""
-local at, put = 3, 0
+local at, has_written, newer = 3, false, {{}}
 for _, key in ipairs(KEYS) do
   local count = tonumber(ARGV[at])
   local held = redis.call('HGET', key, '{VERSION}')
   if not held or held <= ARGV[1] then
-    if put == 0 then
+    if not has_written then
       redis.call('HSET', key, '{VERSION}', ARGV[1])
+      has_written = true
     end
     redis.call('DEL', key)
     if count < 0 then
       redis.call('HSET', key, '{VERSION}', ARGV[1], '{DELETED}', '1')
       redis.call('PEXPIRE', key, ARGV[2])
-      count = 0
     else
       redis.call('HSET', key, '{VERSION}', ARGV[1], unpack(ARGV, at + 1, at + count))
     end
-    put = put + 1
-  elseif count < 0 then
-    count = 0
+  else
+    newer = {{key, held}}
   end
-  at = at + 1 + count
+  at = at + 1 + math.max(count, 0)
 end
-return put
+return newer
 """
 """Keys: rows. Arguments: the version, how long a tombstone stays (ms), then for each key the number of its texts, -1 to
-delete it, and these. Gives how many had no greater version. It begins with what a server without memory refuses: once a
-script has written, all else is let through."""
+delete it, and these. Gives one that has a greater version, and that. It begins with what a server without memory
+refuses: once a script has written, all else is let through."""
 
-FOREIGN = """
+EXAMINE = f"""
 for _, key in ipairs(KEYS) do
-  local kind = redis.call('TYPE', key)['ok']
-  if kind ~= 'hash' and kind ~= 'none' then
-    return {key, kind}
+  local held = redis.pcall('HGET', key, '{VERSION}')
+  if type(held) == 'table' then
+    return {{key, redis.call('TYPE', key)['ok']}}
+  elseif held and held > ARGV[1] then
+    return {{key, held}}
   end
 end
-return {}
+return {{}}
 """
-"""Keys: rows. Gives the first that is no hash, and what it is."""
+"""Keys: rows. Argument: the version. Gives the first that is no hash, and what it is, or that has a greater version,
+and that."""
 
 NOTE = f"""
 local books, who, epoch, since, keep = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -88,14 +90,15 @@ return found
 """Key: the books. Arguments: names. Notes as void what is not there; gives what is."""
 
 GENERATION = """
-local own = 'generation:' .. ARGV[1]
-local found = redis.call('HGET', KEYS[1], own)
-if not found then
-  redis.call('HSETNX', KEYS[1], 'generation', ARGV[2])
+local own, above = 'generation:' .. ARGV[1], tonumber(ARGV[2])
+local found = tonumber(redis.call('HGET', KEYS[1], own) or '0')
+if found <= above then
+  if tonumber(redis.call('HGET', KEYS[1], 'generation') or '0') < above then
+    redis.call('HSET', KEYS[1], 'generation', ARGV[2])
+  end
   found = redis.call('HINCRBY', KEYS[1], 'generation', 1)
   redis.call('HSET', KEYS[1], own, found)
 end
-return tonumber(found)
+return found
 """
-"""Key: the books. Arguments: whose, and the greatest generation that rows have where there are no books. Gives whose
-generation, drawn at the first call."""
+"""Key: the books. Arguments: whose, and what its generation must be above. Gives it, drawn where it is not."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import RecordRefusedError, UnavailableError
-from onceonly.families.keyed import KeyedSink
+from onceonly.families.keyed import KeyedSink, Newer
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
-from onceonly.families.keyed.versions import generation_of
 from onceonly.ports import Refused
 from onceonly.sinks.redis import scripts, types
 from onceonly.sinks.redis.options import DECLARED, RedisOptions
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from onceonly.families.keyed import KeyedRows, Origin
     from onceonly.options import Option
     from onceonly.ports import QueryContext
-
-log = logging.getLogger("onceonly")
 
 _VERSION_DIGITS = 19
 
@@ -36,7 +32,6 @@ class RedisSink(KeyedSink):
         super().__init__(options)
         self._redis = RedisOptions.of(self.options)
         self._target = Target(self._redis)
-        self._has_told = False
 
     def identity(self) -> Mapping[str, str | int]:
         given = self._redis
@@ -56,7 +51,7 @@ class RedisSink(KeyedSink):
                     next_step="filter such rows out, or set the option prefix",
                 )
 
-    def put(self, rows: KeyedRows, version: int) -> Sequence[Refused]:
+    def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         fields = list(rows.rows.schema.names)
         columns = [types.texts(column) for column in rows.rows.columns]
         texts: list[list[str | bytes] | None] = []
@@ -68,22 +63,20 @@ class RedisSink(KeyedSink):
                     held += (name, value)
             texts.append(None if deleted else held)
         named = [self._named(key) for key in rows.keys]
-        put = self._target.put(list(zip(named, texts, strict=True)), str(version).zfill(_VERSION_DIGITS))
-        if put < len(named) and not self._has_told:
-            self._has_told = True
-            log.warning(
-                "%s of %s rows of the sink %s have keys with greater versions, and were left out. If no other driver "
-                "of this query runs, another query writes these keys, too.", len(named) - put, len(named), self.name,
-            )  # fmt: skip
-        return ()
+        found = self._target.put(list(zip(named, texts, strict=True)), _digits(version))
+        return (), None if found is None else Newer(found[0], int(found[1]))
 
-    def examine(self, rows: KeyedRows) -> None:
-        found = self._target.foreign([self._named(key) for key in rows.keys])
-        if found is not None:
-            raise RecordRefusedError(
-                f"the key {found[0]} on {self._redis.where} is a {found[1]} of somebody else, and no row",
-                next_step="remove or rename it, or set the option prefix",
-            )
+    def examine(self, rows: KeyedRows, version: int) -> Newer | None:
+        found = self._target.examine([self._named(key) for key in rows.keys], _digits(version))
+        if found is None:
+            return None
+        key, held = found
+        if held.isdigit():
+            return Newer(key, int(held))
+        raise RecordRefusedError(
+            f"the key {key} on {self._redis.where} is a {held} of somebody else, and no row",
+            next_step="remove or rename it, or set the option prefix",
+        )
 
     # --- books ----------------------------------------------------------------------------------------------
 
@@ -111,14 +104,23 @@ class RedisSink(KeyedSink):
         [held] = self._target.noted([f"newest:{_who(query, sink)}"])
         return None if held is None else int(held)
 
-    def generation(self, query: str, sink: str) -> int:
-        return self._target.generation(_who(query, sink), generation_of)
+    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
+        return self._target.generation(_who(query, sink), above)
+
+    def generations(self) -> int:
+        [held] = self._target.noted(["generation"])
+        return int(held or 0)
 
     def close(self) -> None:
         self._target.close()
 
     def _named(self, key: str) -> str:
         return self._redis.prefix + key
+
+
+def _digits(version: int) -> str:
+    """Return a version as scripts compare it: as text."""
+    return str(version).zfill(_VERSION_DIGITS)
 
 
 def _who(query: str, sink: str) -> str:

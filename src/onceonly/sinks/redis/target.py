@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
@@ -26,7 +25,6 @@ KEYS_MAX = 500
 VERSION_MIN = (6, 2)
 # How many rows of one batch are on their way at a time; the client holds their bytes.
 _SCRIPTS_MAX = 20
-_SCANNED = 5000
 
 
 class Target:
@@ -45,8 +43,10 @@ class Target:
 
     # --- rows -----------------------------------------------------------------------------------------------
 
-    def put(self, rows: Sequence[tuple[str, Sequence[str | bytes] | None]], version: str) -> int:
-        """Put rows, or delete those that have no texts; return how many had no greater version.
+    def put(
+        self, rows: Sequence[tuple[str, Sequence[str | bytes] | None]], version: str
+    ) -> tuple[str, str] | None:
+        """Put rows, or delete those that have no texts; return a key that has a greater version, and that.
 
         Raises a typed error; then a part of them is put, and the same again changes nothing.
         """
@@ -57,16 +57,20 @@ class Target:
                 arguments.append(-1 if texts is None else len(texts))
                 arguments += texts or ()
             calls.append(([key for key, _ in part], arguments))
-        return sum(count for some in _parts(calls, _SCRIPTS_MAX) for count in self._run(scripts.PUT, some))
+        return self._first(scripts.PUT, calls)
 
-    def foreign(self, keys: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first key that is no hash, and what it is; None where all are, or not there."""
-        calls: list[_Call] = [(part, ()) for part in _parts(keys, KEYS_MAX)]
+    def examine(self, keys: Sequence[str], version: str) -> tuple[str, str] | None:
+        """Return a key that is no hash, and what it is, or one that has a greater version, and that."""
+        return self._first(scripts.EXAMINE, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
+
+    def _first(self, script: str, calls: Sequence[_Call]) -> tuple[str, str] | None:
+        """Run all calls; return the first thing that they have found."""
+        first: tuple[str, str] | None = None
         for some in _parts(calls, _SCRIPTS_MAX):
-            for found in self._run(scripts.FOREIGN, some):
-                if found:
-                    return found[0].decode(), found[1].decode()
-        return None
+            for found in self._run(script, some):
+                if found and first is None:
+                    first = (found[0].decode(), found[1].decode())
+        return first
 
     # --- books ----------------------------------------------------------------------------------------------
 
@@ -79,31 +83,10 @@ class Target:
         """Note as void those of the names that the books do not have; return all that are void."""
         return {name.decode() for name in self._book(scripts.VOIDED, *names)}
 
-    def generation(self, who: str, generation_of: Callable[[int], int]) -> int:
-        """Return the generation of a query's sink, drawn at the first call.
-
-        Where there are no books, as for the first query, or after somebody has removed them, the rows are looked
-        through for the greatest version: none may be greater than ours. ``generation_of`` tells a version's generation.
-        """
-        has_books = self._asked(lambda client: client.exists(self._options.books))
-        floor = 0 if has_books else generation_of(int(self._asked(self._greatest)))
-        found: int = self._book(scripts.GENERATION, who, floor)
+    def generation(self, who: str, above: int) -> int:
+        """Return the generation of a query's sink; drawn at the first call, and where it is not ``above`` a number."""
+        found: int = self._book(scripts.GENERATION, who, above)
         return found
-
-    def _greatest(self, client: redis.Redis) -> bytes:
-        greatest = b"0"
-        pattern = re.sub(r"([\[\]*?\\^])", r"\\\1", self._options.prefix) + "*"
-        cursor = 0
-        while True:
-            cursor, keys = client.scan(cursor, match=pattern, count=_SCANNED, _type="hash")
-            pipeline = client.pipeline(transaction=False)
-            for key in keys:
-                pipeline.hget(key, scripts.VERSION)
-            held = pipeline.execute(raise_on_error=False)
-            versions = [each for each in held if isinstance(each, bytes) and each.isdigit()]
-            greatest = max([greatest, *versions], key=int)
-            if not cursor:
-                return greatest
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """Return what the books have under these names."""
