@@ -22,6 +22,7 @@ from onceonly_proof.campaign.faults import (
     KillDriver,
     KillDriverAt,
     KillStore,
+    KillTarget,
     KillWorker,
     Pause,
     StopBroker,
@@ -30,10 +31,11 @@ from onceonly_proof.campaign.faults import (
 from onceonly_proof.campaign.points import Points
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from onceonly_proof.campaign.stores import CheckpointStore
+    from onceonly_proof.campaign.targets import Target
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 POINT = "link.before_put"
@@ -45,6 +47,7 @@ class Recorder:
 
     done: list[str]
     what: str = "broker"
+    has_server: bool = True
 
     def kill(self, *_: float) -> None:
         self.done.append(f"{self.what} killed")
@@ -72,6 +75,14 @@ class FakeStage:
     @property
     def store(self) -> CheckpointStore:
         return cast("CheckpointStore", Recorder(self.done, "store"))
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        file = Recorder(self.done, "file", has_server=False)
+        return {
+            "sqlite": cast("Target", file),
+            "mysql": cast("Target", Recorder(self.done, "database")),
+        }
 
     def now(self) -> float:
         return self.time
@@ -156,11 +167,15 @@ def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
         (Pause(point=POINT, nth=1, seconds=1), ["slept"]),
         (KillBroker(point=POINT, nth=1, down_s=1), ["broker killed", "slept", "broker started"]),
         (KillStore(point=POINT, nth=1, which=0, down_s=1), ["store killed", "slept", "store started"]),
+        (
+            KillTarget(point=POINT, nth=1, after_s=1, down_s=1),
+            ["slept", "database killed", "slept", "database started"],
+        ),
         (KillDriverAt(point=POINT, nth=1), ["driver killed"]),
     ],
 )
 def test_a_step_stands_still_until_the_fault_is_over(
-    fault: Pause | KillBroker | KillStore | KillDriverAt, done: list[str], stage: FakeStage
+    fault: Pause | KillBroker | KillStore | KillTarget | KillDriverAt, done: list[str], stage: FakeStage
 ) -> None:
     arming = fault.arm(stage)
     process = subprocess.Popen(

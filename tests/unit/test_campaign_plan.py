@@ -120,12 +120,27 @@ def test_without_handles_nothing_is_armed_where_handles_are_committed() -> None:
     assert "kill link.after_put" in names
 
 
+def test_servers_of_targets_die_where_a_sink_writes_to_one() -> None:
+    def names(connector: str) -> set[str]:
+        return {blow.fault.name for number in ROUNDS for blow in plan_round(1, number, connector).blows}
+
+    kills = {
+        f"kill target at {point}" for point in ("link.before_put", "commit.before_handle", "sweep.before")
+    }
+    for connector in ("mysql", "postgres", "kafka+postgres+mysql"):
+        assert kills <= names(connector)
+    for connector in (*CONNECTORS, "sqlite"):
+        assert not kills & names(connector)
+
+
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
     for number in ROUNDS:
         plan = plan_round(1, number, "kafka+files", each=True)
         blows = plan.blows
         assert len(blows) == sum(
-            1 for kind in KINDS.values() if kind.query in {"", plan.query} and not kind.served
+            1
+            for kind in KINDS.values()
+            if kind.query in {"", plan.query} and not kind.served and kind.points("kafka+files")
         )
         names = {blow.fault.name for blow in blows}
         assert {"kill driver at a random moment", "kill worker at a random moment", "stop broker"} <= names

@@ -176,7 +176,7 @@ def test_a_refused_row_is_once_among_the_letters_and_never_in_the_target(tmp_pat
     def anomalies(*refused: Input) -> dict[str, int]:
         lines = "".join(f"{letter(row)}\n" for row in refused)
         (tmp_path / "files-letters" / "part-0.json").write_text(lines, encoding="utf-8")
-        letters = list(watch.readers(has)["kafka.letters"].rows())
+        letters = list(watch.readers(has, {})["kafka.letters"].rows())
         world = World(sinks=("kafka",), inputs=went_in, at_end=[seen(small, 0), *letters])
         return {str(name): count for name, count in judge(world).anomalies.items() if count}
 

@@ -226,7 +226,7 @@ def run(
 ) -> tuple[Round, Path | None]:
     """Run a round without faults whose world holds two rows."""
     watch = Watch({"kafka": cast("Any", watcher)})
-    monkeypatch.setattr(Watch, "begin", lambda _: watch)
+    monkeypatch.setattr(Watch, "begin", lambda *_: watch)
     monkeypatch.setattr(Watch, "holds", lambda *_: shows)
     world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
     verdict = SimpleNamespace(anomalies={}, examples=("what the audit says",))

@@ -27,8 +27,10 @@ BUILT_IN: dict[str, str] = {
     "console": "onceonly.sinks.console:ConsoleSink",
     "files": "onceonly.sinks.files:FilesSink",
     "duckdb": "onceonly.sinks.sql:DuckdbSink",
+    "mysql": "onceonly.sinks.sql:MySqlSink",
     "postgres": "onceonly.sinks.sql:PostgresSink",
     "sql": "onceonly.sinks.sql:SqlSink",
+    "sqlite": "onceonly.sinks.sql:SqliteSink",
     "redis": "onceonly.sinks.redis:RedisSink",
     "delta": "onceonly.sinks.delta:DeltaSink",
 }

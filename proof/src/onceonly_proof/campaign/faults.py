@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from onceonly import failpoints
 from onceonly_proof.campaign import queries
+from onceonly_proof.campaign.targets import SERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from onceonly_proof.campaign.points import Points
     from onceonly_proof.campaign.stores import CheckpointStore
+    from onceonly_proof.campaign.targets import Target
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 # Passed only while a decided handle is committed again: something must fail between link and receipt before.
@@ -53,6 +55,8 @@ _STORE_STEPS = (
     "receipt.before_put",
     "receipt.after_put",
 )
+# Where a target is asked, or has just answered: what is left open is looked for, an epoch is applied.
+_TARGET_STEPS = ("link.before_put", "commit.before_handle", "commit.after_handle", "sweep.before")
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 
@@ -73,6 +77,11 @@ class Stage(Protocol):
     @property
     def store(self) -> CheckpointStore:
         """Where the checkpoint is."""
+        ...
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """What the sinks write to beside Kafka and files, by their names."""
         ...
 
     def now(self) -> float:
@@ -328,6 +337,31 @@ class KillStore(_AtStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KillTarget(_AtStep):
+    """The servers of the sinks' targets get SIGKILL a moment after a step has gone on, and come back."""
+
+    after_s: float
+    down_s: float
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"kill target at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        served = [target for target in stage.targets.values() if target.has_server]
+        stage.points.resume(arming)
+        stage.sleep(self.after_s)
+        for target in served:
+            target.kill()
+        try:
+            stage.sleep(self.down_s)
+        finally:
+            for target in served:
+                target.start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopBroker(_AtMoment):
     """The broker is shut down in order at a random moment, and comes back."""
 
@@ -398,6 +432,10 @@ def _on_broker(_: str) -> Sequence[str]:
     return _BROKER_STEPS
 
 
+def _at_target(connector: str) -> Sequence[str]:
+    return _TARGET_STEPS if SERVED & set(connector.split("+")) else ()
+
+
 def _taking(connector: str) -> Sequence[str]:
     return _TAKING_STEPS if "files" in connector.split("+") else ()
 
@@ -463,6 +501,18 @@ KINDS: dict[str, Kind] = {
         dear=True,
         later=True,
         served=True,
+    ),
+    "kill target": Kind(
+        draw=lambda draw, point: KillTarget(
+            point=point,
+            nth=_nth(draw, point),
+            after_s=draw.uniform(0, 0.02),
+            down_s=draw.uniform(0, 1.0),
+        ),
+        weight=4,
+        points=_at_target,
+        dear=True,
+        later=True,
     ),
     "kill at letters": Kind(
         draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from onceonly_proof.campaign.plan import Blow, Plan
     from onceonly_proof.campaign.points import Points
     from onceonly_proof.campaign.stores import CheckpointStore
+    from onceonly_proof.campaign.targets import Target
     from onceonly_proof.campaign.values import Trace
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
@@ -47,8 +48,9 @@ _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
 _VISIBLE_TIMEOUT_S = 20.0
 _TRACE_TIMEOUT_S = 600.0
-# What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
-_READER_LAG_S = {"kafka": 0.2, "files": 0.4}
+# What was visible at the crash reaches the watching reader a little later; one that polls, later still.
+_READER_LAG_S = {"kafka": 0.2}
+_POLLED_LAG_S = 0.4
 _OWN_ENDS_MAX = 3
 _CREATE_ATTEMPTS_MAX = 3
 KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
@@ -68,6 +70,8 @@ class Arena:
     store: CheckpointStore = field(default_factory=Folders)
     """Where checkpoints are."""
     store_kind: str = FOLDER
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """Systems beside Kafka and files that sinks write to, by the sinks' names."""
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
@@ -109,6 +113,11 @@ class Scene:
     @property
     def store(self) -> CheckpointStore:
         return self.arena.store
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """Those that this round's sinks write to."""
+        return {sink: self.arena.targets[sink] for sink in self.task.sinks if sink in self.arena.targets}
 
     def now(self) -> float:
         return time.time()
@@ -204,7 +213,7 @@ class Scene:
     def _recover(self, struck: float, *, crash: bool) -> None:
         """Wait until every sink shows something new; note how long that took."""
         seen: list[float] = []
-        lag_s = max(_READER_LAG_S[sink] for sink in self.task.sinks)
+        lag_s = max(_READER_LAG_S.get(sink, _POLLED_LAG_S) for sink in self.task.sinks)
 
         def new_rows() -> bool:
             moment = self.watch.first_after(struck + lag_s)
@@ -279,7 +288,7 @@ def run_round(
     trace: Trace = ""
     stuck: tuple[str, ...] = ()
     with ExitStack() as close:
-        reader = Watch.begin(task)
+        reader = Watch.begin(task, arena.targets)
         close.callback(reader.close)
         feeder = Feeder(task.servers, task.source, plan.workload)
         life = arena.lives.next(task)
@@ -297,7 +306,7 @@ def run_round(
             reader.close()
             arena.display.step = "audit"
             arena.store.copy(task.checkpoint, task.audited)
-            world = watch.world(task, reader, scene.lives)
+            world = watch.world(task, reader, scene.lives, scene.targets)
             scene.trouble += reader.blind(world.at_end)
             verdict = judge(watch.judged(task, world), guarantee)
             if arena.trace:
@@ -362,6 +371,11 @@ def _task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder: Pat
         query=plan.query,
         sink_servers=kafka.sink_servers,
         sink_options=kafka.sink_options,
+        tables={
+            sink: arena.targets[sink].options(f"out-{own}")
+            for sink in plan.connector.split("+")
+            if sink in arena.targets
+        },
     )
     _create(kafka, task.source, plan.workload.partitions, {})
     _create(kafka, task.target, plan.workload.targets, queries.topic_configs(plan.query))

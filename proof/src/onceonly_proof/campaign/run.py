@@ -23,6 +23,7 @@ from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.round import KEPT, Arena, run_round
 from onceonly_proof.campaign.stores import STORES
+from onceonly_proof.campaign.targets import TARGETS
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onceonly_proof.campaign.result import Result
+    from onceonly_proof.campaign.targets import Target
 
 CONNECTORS = ("kafka", "files", "kafka+files")
 _PREFIX = "onceonly-verify-"
@@ -95,6 +97,11 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         close.callback(kafka.kill)
         store = STORES[options.store](folder / "store")
         close.callback(store.close)
+        names = {sink for connector in options.connectors for sink in connector.split("+")}
+        targets: dict[str, Target] = {}
+        for name in sorted(names & TARGETS.keys()):
+            targets[name] = TARGETS[name](folder / name)
+            close.callback(targets[name].close)
         points = Points(folder / "points")
         lives = Lives(
             folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])), conf=store.conf
@@ -111,6 +118,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             broker=str(options.broker),
             store=store,
             store_kind=options.store,
+            targets=targets,
             trace=options.trace,
             kept=kept,
         )

@@ -72,14 +72,14 @@ def run_shape(options: ShapeOptions, say: Callable[[str], None]) -> Shape:
         close.callback(lives.close)
         task = _task(kafka, options, folder)
         Feed(task.servers, task.source, shape.SOURCE_PARTITIONS).grow(options.messages)
-        reader = Watch.begin(task)
+        reader = Watch.begin(task, {})
         close.callback(reader.close)
         stand = _Stand(options, kafka, lives, task, reader, say)
         started, begun = datetime.now(UTC), time.monotonic()
         stand.run()
         seconds = time.monotonic() - begun
         reader.close()
-        world = watch.world(task, reader, stand.lived)
+        world = watch.world(task, reader, stand.lived, {})
         verdict = judge(world, Guarantee.EXACTLY_ONCE)
         found = shape.conclude(
             seed=options.seed,

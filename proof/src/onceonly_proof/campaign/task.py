@@ -34,6 +34,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     sink_servers: str = ""
     sink_options: Mapping[str, str] = {}
     """Where a sink of ours finds the broker, where it is not as all others do, and what it needs there."""
+    tables: Mapping[str, Mapping[str, str]] = {}
+    """The options of sinks beside Kafka and files, by their names."""
     copy: str = ""
     """Where a copy of the checkpoint is audited; empty where it is in a folder itself."""
 
@@ -62,6 +64,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         own = {
             "kafka": ours,
             "files": {"path": self.files, "format": "json"},
+            **self.tables,
         }[sink]
         # With several sinks, the limit is their decision's.
         limited = self.limit_s is not None and len(self.sinks) == 1

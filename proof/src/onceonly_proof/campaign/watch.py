@@ -23,13 +23,15 @@ from onceonly_proof.auditor import (
 from onceonly_proof.auditor.files import visible_files
 from onceonly_proof.auditor.letters import refused_by
 from onceonly_proof.campaign import queries
+from onceonly_proof.campaign.targets import STAGED, WithStaged
 from onceonly_proof.campaign.workload import is_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from onceonly_proof.auditor import Input, Reader, Seen, World
     from onceonly_proof.campaign.lives import Life
+    from onceonly_proof.campaign.targets import Target
     from onceonly_proof.campaign.task import Task
 
     AnyWatcher: TypeAlias = KafkaWatcher | PollingWatcher
@@ -53,12 +55,14 @@ class Watch:
     _close: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
-    def begin(cls, task: Task) -> Watch:
-        """Begin to watch; targets may be made later."""
+    def begin(cls, task: Task, targets: Mapping[str, Target]) -> Watch:
+        """Begin to watch; topics and folders may be made later."""
         watch = cls({})
         for sink in task.sinks:
             if sink == "kafka":
                 watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
+            elif sink in targets:
+                watch.watchers[sink] = PollingWatcher(targets[sink].reader(sink, task.target))
             else:
                 watch.watchers[sink] = PollingWatcher(FilesReader(sink, task.files, taken=taken(task)))
             watch._close.callback(watch.watchers[sink].close)
@@ -111,7 +115,7 @@ class Watch:
         self._close.close()
 
 
-def readers(task: Task) -> dict[str, Reader]:
+def readers(task: Task, targets: Mapping[str, Target]) -> dict[str, Reader]:
     """Return a fresh reader of every sink, which knows what of it is this query's."""
     query = query_id(task.audited)
     every: dict[str, Reader] = {
@@ -119,10 +123,13 @@ def readers(task: Task) -> dict[str, Reader]:
         "kafka": KafkaReader("kafka", task.servers, task.target, transactions=f"onceonly.{query}."),
         "files": FilesReader("files", task.files, query=query, taken=taken(task)),
     }
+    for sink, target in targets.items():
+        staged = task.audited / STAGED / query / sink
+        every[sink] = WithStaged(target.reader(sink, task.target), sink, staged)
     return {sink: every[sink] for sink in task.sinks} | _letters(task, query)
 
 
-def world(task: Task, reader: Watch, lives: Iterable[Life]) -> World:
+def world(task: Task, reader: Watch, lives: Iterable[Life], targets: Mapping[str, Target]) -> World:
     """Read the outside world of a query; its lives are down after that, and their event logs beside its checkpoint."""
     events = task.audited.parent / EVENTS
     events.mkdir()
@@ -131,7 +138,11 @@ def world(task: Task, reader: Watch, lives: Iterable[Life]) -> World:
         for path in life.events.glob("*.jsonl"):
             path.replace(events / path.name)
     return collect(
-        inputs(task), sinks=readers(task), checkpoint=task.audited, events=events, during=reader.seen()
+        inputs(task),
+        sinks=readers(task, targets),
+        checkpoint=task.audited,
+        events=events,
+        during=reader.seen(),
     )
 
 

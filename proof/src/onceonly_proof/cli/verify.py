@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
+_DATABASES = ("sqlite", "mysql", "postgres", "kafka+postgres+mysql")
+_SINKS = (*_CONNECTORS, *_DATABASES)
 _STORES = ("folder", "s3", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
@@ -25,7 +27,7 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 
 @click.group(invoke_without_command=True, subcommand_metavar="[KIND [OPTIONS]]")
 @click.option(
-    "--sink", "sinks", type=click.Choice(_CONNECTORS), multiple=True, default=_CONNECTORS, show_default=True,
+    "--sink", "sinks", type=click.Choice(_SINKS), multiple=True, default=_CONNECTORS, show_default=True,
     help="What is attacked, in turn; + puts both under one decision. Can be given several times.",
 )  # fmt: skip
 @click.option(

@@ -1,0 +1,178 @@
+"""What a campaign's queries write to beside Kafka and files: made for it, killed by its faults, read by its own client.
+
+Campaign's process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from onceonly_proof.auditor import DatabaseReader, Orphan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from onceonly_proof.auditor import Reader, Seen
+
+STAGED: Final = "onceonly/staged"
+"""Where rows wait in a checkpoint, below it a folder for each query and one for each of its sinks."""
+
+
+class Target(Protocol):
+    """A system that sinks write to."""
+
+    @property
+    def has_server(self) -> bool:
+        """Whether there is a server that can be killed."""
+        ...
+
+    def options(self, name: str) -> dict[str, str]:
+        """Make an empty place of this name for two columns of text, key and value; return a sink's options for it."""
+        ...
+
+    def reader(self, sink: str, name: str) -> Reader:
+        """Return a reader of such a place, by the system's own client."""
+        ...
+
+    def kill(self) -> None:
+        """End its server with SIGKILL. Idempotent."""
+        ...
+
+    def start(self) -> None:
+        """Start what was killed, and wait until it answers. Raises ``SetupError``."""
+        ...
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+
+class Sqlite:
+    """Databases in a file."""
+
+    has_server = False
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._file = folder / "rows.db"
+
+    def options(self, name: str) -> dict[str, str]:
+        with closing(sqlite3.connect(self._file)) as db, db:
+            db.execute(f'CREATE TABLE "{name}" ("key" TEXT, "value" TEXT)')
+        return {"url": f"sqlite:///{self._file}", "table": f'"{name}"'}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return DatabaseReader(
+            sink,
+            lambda: sqlite3.connect(self._file, timeout=60),
+            f'SELECT "key", "value" FROM "{name}"',  # noqa: S608
+        )
+
+    def kill(self) -> None:
+        """There is no server."""
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def close(self) -> None:
+        """There is no server."""
+
+
+class MySql:
+    """A MariaDB."""
+
+    has_server = True
+
+    def __init__(self, folder: Path) -> None:
+        from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
+
+        self._server = EmbeddedMariaDb(folder)
+        self._server.start()
+
+    def options(self, name: str) -> dict[str, str]:
+        from onceonly_proof.embedded.mariadb import PASSWORD
+
+        self._server.sql(f"CREATE TABLE `{name}` (`key` LONGTEXT, `value` LONGTEXT)")
+        return {"url": self._server.url, "table": f'"{name}"', "password": PASSWORD}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return DatabaseReader(sink, self._connect, f"SELECT `key`, `value` FROM `{name}`")  # noqa: S608
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _connect(self) -> Any:  # noqa: ANN401  the client's own
+        return self._server.connect()
+
+
+class Postgres:
+    """A PostgreSQL."""
+
+    has_server = True
+
+    def __init__(self, folder: Path) -> None:  # noqa: ARG002  it chooses one that its user can reach
+        from onceonly_proof.embedded.postgres import EmbeddedPostgres
+
+        self._server = EmbeddedPostgres()
+        self._server.start()
+
+    def options(self, name: str) -> dict[str, str]:
+        with closing(self._connect()) as db:
+            db.execute(f'CREATE TABLE "{name}" ("key" TEXT, "value" TEXT)')
+            db.commit()
+        return {"url": self._server.url(), "table": f'"{name}"'}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return DatabaseReader(sink, self._connect, f'SELECT "key", "value" FROM "{name}"')  # noqa: S608
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _connect(self) -> Any:  # noqa: ANN401  as above
+        import psycopg
+
+        return psycopg.connect(self._server.url(), connect_timeout=5)
+
+
+TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
+    "sqlite": Sqlite,
+    "mysql": MySql,
+    "postgres": Postgres,
+}
+"""By the name of the sink."""
+SERVED: Final = frozenset({"mysql", "postgres"})
+"""Those that have a server, which can be killed."""
+
+
+class WithStaged:
+    """A reader that also looks at what its sink has staged in a checkpoint; fulfils ``Reader``."""
+
+    def __init__(self, reader: Reader, sink: str, staged: Path) -> None:
+        self._reader = reader
+        self._sink = sink
+        self._staged = staged
+
+    def rows(self) -> Iterator[Seen]:
+        return self._reader.rows()
+
+    def orphans(self) -> list[Orphan]:
+        left = [path for path in sorted(self._staged.rglob("*")) if path.is_file()]
+        return [*self._reader.orphans(), *(Orphan(self._sink, f"staged rows {path.name}") for path in left)]
+
+    def close(self) -> None:
+        self._reader.close()
