@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WORD = b"COMMIT\0"
+POSTGRES, MYSQL = b"COMMIT\0", b"\x03COMMIT"
+"""How a client says it."""
 
 
 class CommitProxy:
     """Listens on a port of its own, and passes on all but what it is told to cut, once."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, word: bytes = POSTGRES) -> None:
         self._to = port
+        self._word = word
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._cut = ""
@@ -59,10 +61,10 @@ class CommitProxy:
     def _up(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                if self._cut == "before" and _WORD in data:
+                if self._cut == "before" and self._word in data:
                     self._end(client, server)
                     return
-                if self._cut == "after" and _WORD in data:
+                if self._cut == "after" and self._word in data:
                     self._cut = "answer"
                 server.sendall(data)
         _close(client, server)

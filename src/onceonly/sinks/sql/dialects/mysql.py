@@ -53,10 +53,12 @@ _REFUSED = _DUPLICATE | {
     1761, 1762, 3140, 3730, 3819, 3903, 4025, 4078,
 }  # fmt: skip
 """A value, a constraint, a partition, a trigger."""
-_LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3159, 3955, 4151})
+_LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3955, 4151})
 _RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
 _READ_ONLY = frozenset({1290, 1792, 1836, 3708})
 _MISSING = frozenset({1049, 1054, 1146, 1109})
+_INSECURE = 3159
+_TLS = "let url say by what the server proves who it is, ?ssl_ca=<file>; ssl_disabled=true takes whatever is said"
 _TO_ACT: Final[Mapping[frozenset[int], str]] = {
     _LOGIN: "correct user and password (option password or password.file)",
     _RIGHTS: "grant the user SELECT, INSERT, UPDATE and DELETE on the table, SELECT, INSERT and DELETE on the books, "
@@ -97,6 +99,8 @@ class MySql(Dialect):
         what = f"{self.options.url}: {error.args[1] if len(error.args) > 1 else error} ({code or 'no code'})"
         if code in _REFUSED:
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if code == _INSECURE or "certificate" in what or "SSL" in what:
+            return ConfigurationError(what, next_step=_TLS)
         for codes, next_step in _TO_ACT.items():
             if code in codes:
                 return ConfigurationError(what, next_step=next_step)

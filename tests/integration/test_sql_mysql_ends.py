@@ -1,0 +1,133 @@
+"""Connections that end around a commit, commits that are not over yet, and books that were emptied, on MariaDB."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from sql_proxy import MYSQL, CommitProxy
+from tests.unit.sql_bench import Bench, rows
+
+from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
+from onceonly.model import AlreadyCommitted, Committed
+from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
+from onceonly_proof.handover import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onceonly.model import Handle
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMariaDb]:
+    with EmbeddedMariaDb(tmp_path_factory.mktemp("mariadb")) as found:
+        yield found
+
+
+@pytest.fixture
+def bench(server: EmbeddedMariaDb, tmp_path: Path) -> Iterator[Bench]:
+    server.sql(f"DROP DATABASE {DATABASE}", f"CREATE DATABASE {DATABASE}", database=None)
+    made = Bench(server.url, tmp_path, server.sql, options={"password": PASSWORD})
+    made.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxied(server: EmbeddedMariaDb, bench: Bench) -> Iterator[CommitProxy]:
+    with CommitProxy(server.port, MYSQL) as proxy:
+        bench.url = bench.url.replace(f":{server.port}", f":{proxy.port}")
+        yield proxy
+
+
+def prepared(bench: Bench) -> Handle:
+    some = rows(id=[1], name=["a"])
+    return bench.stage(some, bench.check(some))[0]
+
+
+@pytest.mark.parametrize("key", ["", "id"])
+def test_a_connection_cut_after_its_commit_was_sent_is_looked_up(
+    bench: Bench, proxied: CommitProxy, key: str
+) -> None:
+    bench.options["key"] = key
+    handle = prepared(bench)
+    proxied.arm("after")
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert proxied.cuts == 1
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_a_connection_cut_before_its_commit_arrived_is_tried_again(
+    bench: Bench, proxied: CommitProxy
+) -> None:
+    handle = prepared(bench)
+    driver = bench.sink()
+    proxied.arm("before")
+    with pytest.raises(UnavailableError):
+        driver.commit(handle)
+    assert bench.run("SELECT * FROM t") == []
+    assert driver.commit(handle) == Committed()
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_who_comes_upon_a_commit_that_is_not_over_waits_for_it(bench: Bench, server: EmbeddedMariaDb) -> None:
+    handle = prepared(bench)
+    found: list[object] = []
+    with closing(server.connect()) as other, other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (1, 'a')")
+        cursor.execute("INSERT INTO onceonly_commits VALUES ('q', 'sql', 0, %s, 0)", (handle.transaction,))
+        waiting = threading.Thread(target=lambda: found.append(bench.sink().commit(handle)))
+        waiting.start()
+        until(lambda: bench.run("SELECT 1 FROM information_schema.INNODB_LOCK_WAITS"), 20)
+        assert not found
+        cursor.execute("COMMIT")
+        waiting.join(20)
+    assert found == [AlreadyCommitted()]
+    assert bench.run("SELECT * FROM t") == [(1, "a")]
+
+
+def test_books_that_were_emptied_stop_the_query_and_name_what_is_missing(bench: Bench) -> None:
+    handle = prepared(bench)
+    assert bench.sink().commit(handle) == Committed()
+    context = bench.context([("id", "bigint"), ("name", "string")])
+    bench.sink().look_back(context, 0, [handle])
+    bench.run("DELETE FROM onceonly_commits")
+    with pytest.raises(TargetBehindError, match="chk-0"):
+        bench.sink().look_back(context, 0, [handle])
+
+
+def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    assert openssl is not None, "this test needs openssl"
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    settings = {
+        "ssl": "ON",
+        "ssl-cert": str(certificate),
+        "ssl-key": str(key),
+        "require-secure-transport": "ON",
+    }
+    with EmbeddedMariaDb(tmp_path / "server", settings=settings) as server:
+        server.sql("CREATE TABLE t (id BIGINT)")
+        bench = Bench(server.url, tmp_path, server.sql, options={"password": PASSWORD})
+        with pytest.raises(ConfigurationError, match="insecure transport"):
+            bench.check(rows(id=[1]), url=f"{server.url}?ssl_disabled=true")
+        # Of whoever has no authority that is known here, we take nothing.
+        with pytest.raises(ConfigurationError, match="certificate"):
+            bench.check(rows(id=[1]), url=f"{server.url}?ssl_disabled=false")
+        bench.epoch(rows(id=[1]), url=f"{server.url}?ssl_ca={certificate}")
+        assert bench.run("SELECT * FROM t") == [(1,)]
+        bench.close()
