@@ -270,7 +270,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
-        """See whether the target still holds what it was given, before the first record of a start. Only looks.
+        """See whether the target still holds what it was given, before the ``check`` of a start. Only looks.
 
         ``epoch`` is the newest complete one by the log in which this sink has written, ``handles`` are its own, all of
         them committed; none where the target is another one since, elsewhere (``overlaps``). Driver, once a start, in a

@@ -616,6 +616,19 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="waits-for-a-hung-target-once-a-handle",
+        group=DECISION,
+        what="A target that hangs is asked for each of its handles, so that the query is silent for an hour",
+        file="coordinator/bounded.py",
+        before=" and time.monotonic() < hung.until:\n",
+        after=" and time.monotonic() < 0:\n",
+        tests=(
+            "tests/unit/test_runtime_bounded.py::"
+            "test_a_target_that_hangs_is_waited_for_once_however_many_handles_it_has",
+        ),
+        says="nothing more is asked of a target that hangs",
+    ),
+    Defect(
         name="code-by-a-checkpoints-word",
         group=RECOVERY,
         what="The command line imports and runs a class that a file of the checkpoint names",
@@ -1562,8 +1575,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",
         file="coordinator/coordinator.py",
-        before="        if new:\n            look_back(\n",
-        after="        if not new:\n            look_back(\n",
+        before="        if new:\n            # Before their checks",
+        after="        if not new:\n            # Before their checks",
         tests=(PAST + "test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in",),
     ),
     Defect(

@@ -138,3 +138,17 @@ def test_the_log_of_a_batch_may_be_there_too(double: S3Double) -> None:
         assert checkpoint.committed() == {0}
     with pytest.raises(ConfigurationError, match="is the log of another query"):
         BatchCheckpoint.at(f"{location}/x", "x").begin()
+
+
+def test_a_batch_that_is_done_looks_its_log_through_once_before_its_coordinator_does(
+    double: S3Double,
+) -> None:
+    checkpoint = BatchCheckpoint.at(f"{CHECKPOINT}/day", "day", (("id", "bigint"),))
+    checkpoint.begin()
+    asked: list[list[str]] = []
+    for call in (lambda: look(checkpoint.location), checkpoint.begin, checkpoint.query):
+        double.requests.clear()
+        call()
+        asked.append([method for method, _ in double.requests])
+    once, began, named = (each.count("LIST") for each in asked)
+    assert (began, named) == (once, 0)

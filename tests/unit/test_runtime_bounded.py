@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,16 +13,18 @@ import pytest
 from onceonly.background import begin
 from onceonly.coordinator import bounded as module
 from onceonly.coordinator.bounded import CALLS, bounded
+from onceonly.coordinator.commits import THREADS_MAX, CommitLoop
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.model import Guarantee
+from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, RetryLater, Vote
+from onceonly.protocol import CommitHandle
 from onceonly_proof import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
 
+    from onceonly.model import Outcome
     from onceonly.ports import QueryContext
 
 
@@ -85,6 +90,85 @@ def test_a_plan_waits_for_no_check_that_hangs() -> None:
     with pytest.raises(UnavailableError, match="the sink a did not come back from check within"):
         coordinator.plan(0, run="r")
     over.set()
+
+
+class Hung(MemorySink):
+    """None of its commits and aborts comes back before ``over``; ``begun`` are those that were asked for."""
+
+    over: threading.Event
+    begun: list[str]
+
+    def commit(self, handle: Handle) -> Outcome:
+        self.begun.append(handle.transaction)
+        self.over.wait(20)
+        return Committed()
+
+    def abort(self, handle: Handle) -> None:
+        self.commit(handle)
+
+
+@pytest.fixture
+def hung() -> Iterator[Hung]:
+    sink = Hung({})
+    sink.over, sink.begun = threading.Event(), []
+    yield sink
+    sink.over.set()
+
+
+def votes(count: int) -> list[Vote]:
+    return [
+        Vote(sink="a", epoch=0, slot=slot, plan="p", run="r", attempt="0", rows=1, checksum="0" * 16,
+             handle=Handle(transaction=f"t{slot}"))
+        for slot in range(count)
+    ]  # fmt: skip
+
+
+def test_a_target_that_hangs_is_waited_for_once_however_many_handles_it_has(hung: Hung) -> None:
+    sink = bounded(hung, name="a", query="q", limit_s=0.5)
+    link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
+    commands = [CommitHandle(link=link, vote=vote) for vote in votes(200)]
+    found = list(CommitLoop({"a": sink}, timeout_s=0.0, clock=time).run(commands, recovery=False))
+    assert len(found) == 200
+    reasons = {outcome.reason for _, outcome in found if isinstance(outcome, RetryLater)}
+    assert reasons == {"Query q: the sink a did not come back from commit within 0.5 s: its target hangs"}
+    assert len(hung.begun) <= THREADS_MAX, "nothing more is asked of a target that hangs"
+
+
+def test_a_call_that_came_back_late_is_no_reason_to_refuse_the_next(hung: Hung) -> None:
+    sink: Any = bounded(hung, name="a", query="q", limit_s=0.5)
+    first, second, third = (vote.handle for vote in votes(3))
+    for handle in (first, second):
+        with pytest.raises(UnavailableError, match="did not come back from abort"):
+            sink.abort(handle)
+    assert hung.begun == ["t0"]
+    hung.over.set()
+    sink._hung.answer.result(20)
+    sink.abort(third)
+    assert hung.begun == ["t0", "t2"]
+
+
+def test_a_call_that_never_comes_back_is_no_reason_to_refuse_all_others(
+    hung: Hung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    sink: Any = bounded(hung, name="a", query="q", limit_s=0.05)
+    for now, begun in ((0.0, 1), (0.04, 1), (0.06, 2)):  # noqa: B020  the clock's time
+        with pytest.raises(UnavailableError):
+            sink.abort(Handle(transaction="t"))
+        assert len(hung.begun) == begun
+
+
+def test_a_start_asks_anew_what_hung_in_the_one_before(hung: Hung) -> None:
+    coordinator = Coordinator(log=MemoryLog(MemoryDisk()), actor="driver", call_timeout_s=20)
+    coordinator.join("a", Participant(sink=hung, guarantee=Guarantee.EXACTLY_ONCE))
+    coordinator._sinks["a"]._hung = module._Hung("commit", Future(), float("inf"))  # type: ignore[attr-defined]
+    with pytest.raises(UnavailableError, match="did not come back"):
+        coordinator._sinks["a"].abort(Handle(transaction="t"))
+    assert coordinator.plan(0, run="r").epoch == 0
+    hung.over.set()
+    coordinator._sinks["a"].abort(Handle(transaction="t"))
+    assert hung.begun == ["t"]
 
 
 def test_what_a_sink_leaves_to_its_base_class_costs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,8 +310,8 @@ def test_each_id_has_a_log_of_its_own_and_each_folder_another_query(
 
 
 def test_two_that_make_a_log_at_once_have_one_query(tmp_path: Path) -> None:
-    assert begin_log(str(tmp_path), query="one") == "one"
-    assert begin_log(str(tmp_path), query="two") == "one"
+    assert begin_log(str(tmp_path), query="one").query == "one"
+    assert begin_log(str(tmp_path), query="two").query == "one"
 
 
 @pytest.mark.parametrize("job", [None, "", " ", ".", "..", ".a", "_a", "a/b", "a b", "a\n", "ä", "x" * 65])

@@ -17,13 +17,14 @@ from onceonly.checkpoint.files import files_of
 from onceonly.errors import ConfigurationError, LogError
 from onceonly.log import files as log_files
 from onceonly.log import identity
-from onceonly.log.opening import begin_log, look
+from onceonly.log.opening import begin_log, query_of
 from onceonly.model import LinkKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from onceonly.checkpoint.files import CheckpointFiles
+    from onceonly.model import Link
 
 EPOCH = 0
 """The one epoch of a batch."""
@@ -71,14 +72,14 @@ class BatchCheckpoint:
         # Sinks make names of it, and know no other letters from streams.
         tame = f"batch-{re.sub('[^A-Za-z0-9_-]', '-', self.job)}-"
         # What is random keeps batches apart that have the same id in other folders.
-        query = begin_log(self.location, query=f"{tame}{secrets.token_hex(6)}")
-        if not (is_batch(query) and query.startswith(tame)):
-            raise self._taken(f"{self.location} is the log of the query {query}")
-        self._require_same_columns()
+        log = begin_log(self.location, query=f"{tame}{secrets.token_hex(6)}")
+        if not (is_batch(log.query) and log.query.startswith(tame)):
+            raise self._taken(f"{self.location} is the log of the query {log.query}")
+        self._require_same_columns(log.chain(EPOCH))
 
     def query(self) -> str:
         """Return the query's id. Raises ``LogError`` where no run has begun."""
-        return look(self.location)[1].query
+        return query_of(self.location)
 
     def epoch(self) -> int:
         """Return the one epoch of the batch."""
@@ -95,8 +96,7 @@ class BatchCheckpoint:
     def inputs(self) -> None:
         """Return no file: what a batch reads stands in none."""
 
-    def _require_same_columns(self) -> None:
-        chain = look(self.location)[0].chain(EPOCH)
+    def _require_same_columns(self, chain: Sequence[Link]) -> None:
         decided = chain[-1].barrier if chain and chain[-1].kind is LinkKind.COMMIT else ()
         if decided and decided != self.barrier(EPOCH):
             raise ConfigurationError(

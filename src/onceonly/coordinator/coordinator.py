@@ -107,12 +107,7 @@ class Coordinator:
         """Let a sink take part under a name, in the place of one that had it. Any number of times."""
         if self._participants.get(name) != participant:
             self._participants[name] = participant
-            limit_s = self._call_timeout_s
-            self._sinks[name] = (
-                participant.sink
-                if limit_s is None
-                else bounded(participant.sink, name=name, query=self._log.query, limit_s=limit_s)
-            )
+            self._sinks[name] = self._in_time(name)
             self._facts.pop(name, None)
 
     def plan(
@@ -137,11 +132,22 @@ class Coordinator:
         names = sorted(self._participants if sinks is None else sinks)
         if continues is None:
             self._facts.clear()
-        new = [name for name in names if name not in self._facts]
-        for name in new:
-            self._facts[name] = self._check(name)
+            # What hung before is asked anew.
+            self._sinks.update({name: self._in_time(name) for name in self._participants})
         taking_part = {name: self._participants[name] for name in names}
         reading = self._reader.look(epoch, owners=bool(self._application))
+        new = [name for name in names if name not in self._facts]
+        if new:
+            # Before their checks, which make what is missing: below a mount point nothing must be made.
+            look_back(
+                self._log,
+                {name: taking_part[name].sink for name in new},
+                epoch,
+                reading.around,
+                context=self._context,
+            )
+        for name in new:
+            self._facts[name] = self._check(name)
         if barrier is None and self._inputs is not None and reading.inputs is not None:
             barrier = self._inputs.barrier(epoch, reading.inputs)
         context = protocol.Context(
@@ -157,15 +163,6 @@ class Coordinator:
             facts={name: self._facts[name] for name in names},
             limit_s=self._epoch_timeout_s,
         )
-        if new:
-            look_back(
-                self._log,
-                {name: taking_part[name].sink for name in new},
-                epoch,
-                reading.around,
-                context=self._context,
-                settings=context.settings,
-            )
         self._record.plan = context.plan
         self._reader.begin(continues=continues, passed=passed)
         self._record(
@@ -234,6 +231,10 @@ class Coordinator:
         if main is not None:
             refuse_same_target(name, each.sink, main.sink)
         return facts
+
+    def _in_time(self, name: str) -> Sink:
+        sink, limit_s = self._participants[name].sink, self._call_timeout_s
+        return sink if limit_s is None else bounded(sink, name=name, query=self._log.query, limit_s=limit_s)
 
     def _context(self, name: str) -> QueryContext:
         each = self._participants[name]

@@ -1,4 +1,4 @@
-"""Whether the targets still hold what the log says they were given. Driver, before a start's first record for each."""
+"""Whether the targets still hold what the log says they were given. Driver, the first thing that a start asks each."""
 
 from __future__ import annotations
 
@@ -28,18 +28,16 @@ def look_back(
     around: Around,
     *,
     context: Callable[[str], QueryContext],
-    settings: Mapping[str, Mapping[str, str | int]],
 ) -> None:
     """Have each sink compare its target with the newest epoch up to ``epoch`` that is complete by the log.
 
-    ``around`` is what was read around it. Not where its target is another one by now (``settings`` are those of now):
-    that is told elsewhere. Unless it lies where the former one lay: so does what is there while a disk is not mounted.
-    Raises what a sink raises.
+    ``around`` is what was read around it. Not where its target is another one by now: that is told elsewhere. Unless
+    it lies where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises.
     """
 
     def look(name: str, link: Link, handles: Sequence[Handle]) -> None:
         then, sink = link.settings.get(name, {}), sinks[name]
-        is_another = differing(then, settings[name]) and not sink.overlaps(then)
+        is_another = differing(then, sink.identity()) and not sink.overlaps(then)
         sink.look_back(context(name), link.epoch, () if is_another else handles)
 
     known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}

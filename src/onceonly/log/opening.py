@@ -65,18 +65,18 @@ def open_log(
     return log
 
 
-def begin_log(checkpoint: str, *, query: str) -> str:
-    """Return the id of the query whose log a folder holds; where there is none, make that of ``query``.
+def begin_log(checkpoint: str, *, query: str) -> FileDecisionLog:
+    """Open the log of a folder, whatever query it is of; where there is none, make that of ``query``.
 
-    Planner process, for a query whose id nobody else keeps; idempotent. Of two that make it at once, both get the id of
-    the first. Raises as ``open_log``.
+    Planner process, for a query whose id nobody else keeps; idempotent. Of two that make it at once, both get the log
+    of the first. It is only to be read. Raises as ``open_log``.
     """
     store = log_store(checkpoint)
     found, held = _look(store)
     if found is None:
         store.prepare(files.FOLDERS)
         found = _missing(store, held, query=query, address=identity.address(checkpoint), create=True)
-    return found.query
+    return _to_read(store, found, held)
 
 
 def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
@@ -88,9 +88,19 @@ def look(checkpoint: str) -> tuple[FileDecisionLog, identity.Identity]:
     found, held = _look(store)
     if found is None:
         found = _missing(store, held, query="", address="", create=False)
-    log = FileDecisionLog(store, query=found.query, keep=sys.maxsize, token=found.log)
-    log.learn(held)
-    return log, found
+    return _to_read(store, found, held), found
+
+
+def query_of(checkpoint: str) -> str:
+    """Return the id of the query whose log a folder holds. Any process; one round of reads.
+
+    Raises ``LogError`` (also where there is no log), ``UnavailableError``.
+    """
+    store = log_store(checkpoint)
+    found = identity.read(store)
+    if found is None:
+        found = _missing(store, survey(store), query="", address="", create=False)
+    return found.query
 
 
 def owners(checkpoint: str) -> tuple[str, ...]:
@@ -116,6 +126,12 @@ def accept_move(checkpoint: str) -> identity.Identity:
 
 def _look(store: Store) -> tuple[identity.Identity | None, Survey]:
     return background.at_once(store.abreast, lambda: identity.read(store), lambda: survey(store))
+
+
+def _to_read(store: Store, found: identity.Identity, held: Survey) -> FileDecisionLog:
+    log = FileDecisionLog(store, query=found.query, keep=sys.maxsize, token=found.log)
+    log.learn(held)
+    return log
 
 
 def _trying(store: RewritableStore) -> Callable[[], None]:
