@@ -1571,6 +1571,18 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="books-made-below-a-mount-point",
+        group=FILES,
+        what="A start makes folders where its target is not mounted, before it sees that it is another folder",
+        file="coordinator/coordinator.py",
+        before="        if new:\n            # Before their checks",
+        after="        for name in new:\n            self._check(name)\n        if new:\n            # Before their checks",
+        tests=(
+            "tests/unit/test_files_past.py::test_a_target_that_is_not_mounted_stops_the_next_start_and_the_one_after",
+        ),
+        says="nothing is made below a mount point",
+    ),
+    Defect(
         name="targets-never-looked-back-at",
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",
