@@ -33,6 +33,7 @@ class Fault:
     done: bool = False
     cut: bool = False
     short: bool = False  # fewer bytes than announced
+    message: str = "about SECRET"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class S3Double:
     """What the server holds. ``lies`` takes conditions and does not look at them."""
 
     lies: bool = False
+    versions: bool = False  # what is replaced or removed is kept, and each put is told its version
     latency_s: float = 0.0
     page: int = 2
     trips: list[Trip] = field(default_factory=list)
@@ -63,7 +65,7 @@ class S3Double:
 
     def reset(self) -> None:
         """Hold nothing, and be honest."""
-        self.lies, self.latency_s, self.page = False, 0.0, 2
+        self.lies, self.versions, self.latency_s, self.page = False, False, 0.0, 2
         for each in (self.trips, self.objects, self.faults, self.denied, self.requests, self.headers):
             each.clear()
 
@@ -126,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("If-None-Match") == "*" and key in objects and not self.double.lies:
                 return 412, {}, _xml("PreconditionFailed")
             objects[key] = body
-            return 200, {"ETag": '"e"'}, b""
+            version = {"x-amz-version-id": f"v{len(self.double.requests)}"} if self.double.versions else {}
+            return 200, {"ETag": '"e"', **version}, b""
         if method == "GET":
             if key not in objects:
                 return 404, {}, _xml("NoSuchKey")
@@ -166,10 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
         else:
-            self._error(fault.status, fault.code)
+            self._error(fault.status, fault.code, fault.message)
 
-    def _error(self, status: int, code: str) -> None:
-        self._answer(status, {}, _xml(code))
+    def _error(self, status: int, code: str, message: str = Fault.message) -> None:
+        self._answer(status, {}, _xml(code, message))
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes, *, short: bool = False) -> None:
         time.sleep(self.double.latency_s)
@@ -189,5 +192,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def _xml(code: str) -> bytes:
-    return f"<Error><Code>{code}</Code><Message>about SECRET</Message></Error>".encode()
+def _xml(code: str, message: str = Fault.message) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from onceonly.errors import CheckpointChangedError
+from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.settings.query import QuerySettings
 from onceonly.spark import epoch
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 QUERY, RUN = "0b6ff6de-2b6d-4b2c-9d4e-0a3b2f1c4d5e", "run-of-the-query"
 
 
-def frame(*, listed: bool) -> Any:  # noqa: ANN401  stands for a DataFrame
-    """Return a frame whose user has set a job group of his own."""
+def frame(*, listed: bool, root: str = "") -> Any:  # noqa: ANN401  stands for a DataFrame
+    """Return a frame whose user has set a job group of his own; ``root`` is where Spark has its checkpoint."""
     properties = {QUERY_PROPERTY: QUERY, EPOCH_PROPERTY: "0", RUN_PROPERTY: "mine"}
     df = MagicMock()
     df.sparkSession.sparkContext.getLocalProperty = properties.get
     queries = df.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
     queries.get.return_value.runId.return_value = RUN
+    queries.get.return_value.resolvedCheckpointRoot.return_value = root
     if not listed:
         queries.get.side_effect = AttributeError("another version of Spark")
     return df
@@ -52,6 +53,26 @@ def test_an_epoch_that_another_driver_has_gone_on_after_is_settled_by_a_restart(
     with pytest.raises(CheckpointChangedError, match="chk-13 by now: another driver") as caught:
         epoch._belongs(frame(listed=True), 0, location)
     assert caught.value.restartable
+
+
+@pytest.mark.parametrize("root", ["s3a://bucket/chk", "viewfs://cluster/chk"])
+def test_a_checkpoint_that_spark_has_on_another_store_is_named(tmp_path: Path, root: str) -> None:
+    df = frame(listed=True, root=root)
+    with pytest.raises(ConfigurationError, match=f"no streaming query .* {tmp_path}; Spark keeps the query's at {root}"):
+        epoch._belongs(df, 0, str(tmp_path))
+    location = checkpoint(tmp_path)
+    (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
+    with pytest.raises(ConfigurationError, match=f"is that of query another.*; Spark keeps the query's at {root}"):
+        epoch._belongs(df, 0, location)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_where_spark_has_it_there_or_does_not_say_nothing_is_said_of_it(
+    tmp_path: Path, *, listed: bool
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        epoch._belongs(frame(listed=listed, root=f"file:{tmp_path}"), 0, str(tmp_path))
+    assert caught.value.what == f"no streaming query keeps its checkpoint at {tmp_path}"
 
 
 @pytest.mark.parametrize(("noted", "first"), [(None, 13), (6, 7), (12, 13), (13, 13)])

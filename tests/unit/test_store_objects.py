@@ -201,6 +201,38 @@ def test_a_store_that_lies_about_conditions_is_refused_by_name(double: S3Double,
     assert double.objects == {}
 
 
+def test_a_bucket_that_keeps_versions_is_taken_with_a_warning(
+    double: S3Double, store: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.prepare([])
+    assert not caplog.messages
+    double.versions = True
+    store.prepare([])
+    (told,) = caplog.messages
+    assert told.startswith("The store of s3://bucket/chk/onceonly keeps a version of each object")
+    assert "lifecycle rule" in told
+
+
+LOCKED = "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters"
+KEPT = [
+    ("PUT", 400, "InvalidRequest", LOCKED),
+    ("DELETE", 400, "InvalidRequest", "Object is WORM protected and cannot be overwritten"),
+    ("DELETE", 409, "BlobImmutableDueToPolicy", ""),
+    ("DELETE", 403, "retentionPolicyNotMet", ""),
+]
+
+
+@pytest.mark.parametrize(("method", "status", "code", "message"), KEPT)
+def test_a_bucket_that_lets_nothing_be_removed_is_refused_before_the_first_record(
+    double: S3Double, store: ObjectStore, method: str, status: int, code: str, message: str
+) -> None:
+    double.fault(method, Fault(status, code, message=message))
+    with pytest.raises(ConfigurationError, match="the bucket keeps every object for a time") as caught:
+        store.prepare([])
+    assert "a bucket without" in caught.value.next_step
+    assert not any(secret in str(caught.value) for secret in SECRETS)
+
+
 def test_a_store_without_conditions_is_refused_by_name(double: S3Double, store: ObjectStore) -> None:
     double.fault("PUT", Fault(501, "NotImplemented"))
     with pytest.raises(ConfigurationError, match="no put with a condition"):

@@ -22,7 +22,7 @@ from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
 from onceonly.spark.register import application
-from onceonly.spark.running import output_mode, run_of
+from onceonly.spark.running import checkpoint_elsewhere, output_mode, run_of
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
 
 if TYPE_CHECKING:
@@ -233,7 +233,12 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     Gives the query and the run.
     """
     checkpoint = SparkCheckpoint.at(location)
-    owner, newest = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
+    try:
+        owner, newest = background.at_once(checkpoint.files.abreast, checkpoint.query, checkpoint.epoch)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error.what}{checkpoint_elsewhere(df, location)}", next_step=error.next_step
+        ) from None
     context = df.sparkSession.sparkContext
     query, epoch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(EPOCH_PROPERTY)
     if query == owner and epoch == str(batch_id) and newest > batch_id:
@@ -245,7 +250,7 @@ def _belongs(df: DataFrame, batch_id: int, location: str) -> tuple[str, str]:
     if query != owner or epoch != str(batch_id) or newest != batch_id:
         raise ConfigurationError(
             f"the checkpoint {location} is that of query {owner}, chk-{newest}, "
-            f"but it was given by query {query}, chk-{batch_id}",
+            f"but it was given by query {query}, chk-{batch_id}{checkpoint_elsewhere(df, location)}",
             next_step="give onceonly the same checkpointLocation as the query",
         )
     return owner, run_of(df) or context.getLocalProperty(RUN_PROPERTY) or ""

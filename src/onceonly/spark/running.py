@@ -5,9 +5,12 @@ Local properties are not asked where users may set them: a job group is theirs a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from onceonly.errors import ConfigurationError
+from onceonly.log.place import home_of
 from onceonly.settings.query import with_checkpoint
 from onceonly.spark.task import QUERY_PROPERTY
 
@@ -27,6 +30,14 @@ def run_of(df: DataFrame) -> str:
 def output_mode(df: DataFrame) -> str:
     """Return the query's output mode in lower case; empty where Spark does not say."""
     return _told(df, lambda stream: stream.outputMode().toString()).lower()
+
+
+def checkpoint_elsewhere(df: DataFrame, location: str) -> str:
+    """Say where Spark keeps the query's checkpoint; nothing where that is ``location``, or Spark does not say."""
+    there = _told(df, lambda stream: stream.resolvedCheckpointRoot())
+    with contextlib.suppress(ConfigurationError):  # an address that only Java knows
+        there = "" if not there or home_of(there) == home_of(location) else there
+    return f"; Spark keeps the query's at {there}" if there else ""
 
 
 def _told(df: DataFrame, read: Callable[[Any], object]) -> str:

@@ -74,6 +74,15 @@ _CAUSES = (
     ),
     _Cause(
         re.compile(
+            r"Object ?Lock|WORM protected|Content-MD5 OR x-amz-checksum|BlobImmutable|[Ii]mmutabilityPolicy"
+            r"|retentionPolicyNotMet|[Rr]etention policy|objectUnderActiveHold"
+        ),
+        "the bucket keeps every object for a time (object lock, a retention or immutability policy), and a checkpoint "
+        "has objects that are replaced and removed",
+        "put the checkpoint into a bucket without: Spark, too, removes there what it needs no more",
+    ),
+    _Cause(
+        re.compile(
             r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|AuthenticationFailed|InvalidAuthentication"
             r"|UnrecognizedClientException|status(?: code)?:? 401"
         ),

@@ -6,6 +6,7 @@ all, and durable when it is there, so that nothing is synced and nothing has to 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import obstore
@@ -21,6 +22,7 @@ from obstore.exceptions import (
 
 from onceonly.errors import UnavailableError
 from onceonly.stores import answers
+from onceonly.stores.address import Kind
 from onceonly.stores.port import PutUnknownError
 from onceonly.stores.probing import probe, unfit
 
@@ -32,8 +34,11 @@ if TYPE_CHECKING:
     from onceonly.errors import ConfigurationError, OnceonlyError
     from onceonly.stores.address import Address
 
+log = logging.getLogger("onceonly")
+
 _DENIED = (PermissionDeniedError, UnauthenticatedError)
 _TAKEN = (AlreadyExistsError, PreconditionError, NotModifiedError)
+_NO_VERSION = frozenset({None, "", "null"})
 
 
 class ObjectStore:
@@ -44,6 +49,7 @@ class ObjectStore:
     def __init__(self, client: Client, address: Address) -> None:
         self._client = client
         self._address = address
+        self._keeps_versions = False
 
     def where(self, name: str) -> str:
         return self._address.below(name).text
@@ -54,6 +60,12 @@ class ObjectStore:
         Raises ``ConfigurationError`` for a store that does not, ``UnavailableError``.
         """
         probe(self, place=self._address.text)
+        if self._keeps_versions:
+            log.warning(
+                "The store of %s keeps a version of each object that is replaced or removed, of a query that runs all "
+                "day some ten thousand. Let a lifecycle rule end noncurrent versions there.",
+                self._address.text,
+            )
 
     def put_if_absent(
         self, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None
@@ -61,7 +73,7 @@ class ObjectStore:
         if before_publish is not None:
             before_publish()
         try:
-            obstore.put(self._client, self._path(name), data, mode="create", use_multipart=False)
+            done = obstore.put(self._client, self._path(name), data, mode="create", use_multipart=False)
         except _TAKEN as error:
             # Azure says the same of a name that is taken. Where nothing stands, two came at the same moment, and it
             # may be that neither was first.
@@ -80,6 +92,8 @@ class ObjectStore:
                 raise self._refusal(error, name, "put") from None
             # Busy, broken off, never answered: it may have been put all the same.
             raise PutUnknownError(answers.gist(error)) from None
+        # Google Cloud Storage numbers what it does not keep, too.
+        self._keeps_versions = self._address.kind is not Kind.GCS and done["version"] not in _NO_VERSION
         return True
 
     def replace(self, name: str, data: bytes) -> None:
