@@ -25,12 +25,29 @@ _SPARK_CLASS = str(Path(pyspark.__file__).with_name("bin") / "spark-class")
 _START_S = 120.0
 
 
-class Standalone:
-    """One master, and one worker with one core for each host. What it writes goes into a folder."""
+def _nothing(_host: str) -> dict[str, str]:
+    return {}
 
-    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
+
+class Standalone:
+    """One master, and one worker with one core for each host. What it writes goes into a folder.
+
+    ``own`` is the environment that a host has for itself, and its executors with it; ``under`` is the command by which
+    its worker is started, and traced, for example.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        hosts: Sequence[str],
+        *,
+        own: Callable[[str], Mapping[str, str]] = _nothing,
+        under: Callable[[str], Sequence[str]] = lambda _host: (),
+    ) -> None:
         self._folder = folder
         self._hosts = hosts
+        self._own = own
+        self._under = under
         self._env = {
             **os.environ,
             "SPARK_DAEMON_MEMORY": "256m",
@@ -46,7 +63,7 @@ class Standalone:
             for host in self._hosts:
                 work = str(self._folder / f"work-{host}")
                 self._start(host, "Worker", "--host", host, "--cores", "1", "--memory", "1g", "--work-dir", work,
-                            self.url)  # fmt: skip
+                            self.url, own=self._own(host), under=self._under(host))  # fmt: skip
         except BaseException:
             self.__exit__()
             raise
@@ -77,14 +94,21 @@ class Standalone:
         pairs = (part for name, value in settings.items() for part in ("--conf", f"spark.{name}={value}"))
         return ["--master", self.url, *pairs]
 
-    def _start(self, name: str, what: str, *options: str) -> str:
+    def _start(
+        self,
+        name: str,
+        what: str,
+        *options: str,
+        own: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
+    ) -> str:
         """Start a daemon and wait until it serves; give what it says of where the master is."""
         log = self._folder / f"{name}.log"
         command = [_SPARK_CLASS, f"org.apache.spark.deploy.{what.lower()}.{what}", "--port", "0"]
         with log.open("wb") as out:
             daemon = subprocess.Popen(
-                [*command, "--webui-port", "0", *options], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
-                env=self._env, cwd=self._folder,
+                [*under, *command, "--webui-port", "0", *options], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                env={**self._env, **(own or {})}, cwd=self._folder,
             )  # fmt: skip
         self._daemons.append(daemon)
         says = {"Master": "Starting Spark master at", "Worker": "Successfully registered with master"}[what]

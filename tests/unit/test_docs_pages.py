@@ -20,6 +20,12 @@ from doc_blocks import ROOT, RUN, SHOWN, blocks, extract, matches, pages, transc
 
 PAGES = pages()
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+# A command of a shell, a container's file, a resource of Kubernetes.
+COMMANDS = re.compile(
+    r"^(?:\$ |(?:\w+=\S+ )*(?:[\w/.-]*/)?(?:pip|uv|conda|python|spark-submit|aws|gcloud|kubectl|kafka-[\w-]+\.sh)\s"
+    r"|FROM |apiVersion:)",
+    re.MULTILINE,
+)
 
 
 def text(page: str) -> str:
@@ -52,6 +58,23 @@ def test_every_code_block_is_run_by_a_test_or_is_no_code() -> None:
         and not (block.language == "indented" and is_figure(block.code))
     ]
     assert not others, [f"{block.place}: {block.language or 'no language'}" for block in others]
+
+
+def test_commands_that_no_test_runs_say_so() -> None:
+    shown = [block for block in BLOCKS if block.language == "text" and COMMANDS.search(block.code)]
+    assert shown
+    silent = [block.place for block in shown if not block.code.startswith("# not run by the tests\n")]
+    assert not silent
+
+
+def test_until_it_is_released_every_page_installs_it_from_a_checkout() -> None:
+    found = [
+        f"{page}: {line}"
+        for page in [*PAGES, "proof/README.md"]
+        for line in text(page).splitlines()
+        if re.search(r"\binstall\b.*[\s'\"`]onceonly(?:-proof)?(?:\[[\w,]+\])?['\"`\s]", line)
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize("page", PAGES)
