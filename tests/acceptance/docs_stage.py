@@ -381,6 +381,15 @@ class Move(OneOrder):
         assert self.rows() == 60
 
 
+class Ship(Stage):
+    def names(self) -> Names:
+        self.own = {"archive": self.elsewhere, "submit": self.elsewhere}
+        return {}
+
+    def elsewhere(self, block: Block, code: str) -> None:
+        """Leave it to test_archives.py, which runs it with a cluster."""
+
+
 class ShortEpochs(Stage):
     """A checkpoint from before the settings, with its checksum files."""
 
@@ -447,6 +456,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/several-sinks.md": SeveralSinks,
+    "docs/how-to/ship-a-job.md": Ship,
     "docs/how-to/short-epochs.md": ShortEpochs,
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
