@@ -6,6 +6,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
+import boto3
 import pytest
 from store_race import race
 
@@ -22,11 +23,11 @@ from onceonly_proof.stores.laws import NAME, RewritableLaws
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceonly.stores.port import Store
+    from onceonly.stores.port import RewritableStore, Store
 
 pytestmark = pytest.mark.integration
 
-_BUCKET = "checkpoints"
+_BUCKET, _VERSIONS, _LOCKED = "checkpoints", "versions", "locked"
 _RIGHTS = {"reader": [f"Read:{_BUCKET}", f"List:{_BUCKET}"]}
 _folders = itertools.count()
 
@@ -35,6 +36,19 @@ _folders = itertools.count()
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
     with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
         found.make_bucket(_BUCKET)
+        client = boto3.client(
+            "s3", endpoint_url=found.url, region_name="us-east-1", aws_access_key_id="all", aws_secret_access_key=SECRET
+        )
+        client.create_bucket(Bucket=_VERSIONS)
+        client.put_bucket_versioning(Bucket=_VERSIONS, VersioningConfiguration={"Status": "Enabled"})
+        client.create_bucket(Bucket=_LOCKED, ObjectLockEnabledForBucket=True)
+        client.put_object_lock_configuration(
+            Bucket=_LOCKED,
+            ObjectLockConfiguration={
+                "ObjectLockEnabled": "Enabled",
+                "Rule": {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}},
+            },
+        )
         yield found
 
 
@@ -42,10 +56,10 @@ def told(server: EmbeddedS3, key: str = "all") -> Hadoop:
     return Hadoop(server.hadoop(key))
 
 
-def store(server: EmbeddedS3, folder: str, key: str = "all") -> Store:
+def store(server: EmbeddedS3, folder: str, key: str = "all", *, bucket: str = _BUCKET) -> RewritableStore:
     from onceonly.stores.objects import ObjectStore
 
-    address = parse(f"s3a://{_BUCKET}/{folder}")
+    address = parse(f"s3a://{bucket}/{folder}")
     return ObjectStore(opened.make_client(address, told(server, key).access(address)), address)
 
 
@@ -63,6 +77,21 @@ class TestSeaweed(RewritableLaws):
         return store(server, f"laws-{next(_folders)}")
 
 
+class TestSeaweedWithVersions(RewritableLaws):
+    @pytest.fixture
+    def store(self, server: EmbeddedS3) -> Store:
+        return store(server, f"laws-{next(_folders)}", bucket=_VERSIONS)
+
+
+def test_a_bucket_that_keeps_versions_is_taken_with_a_warning(
+    server: EmbeddedS3, caplog: pytest.LogCaptureFixture
+) -> None:
+    store(server, "plain").prepare([])
+    assert not caplog.messages
+    store(server, "kept", bucket=_VERSIONS).prepare([])
+    assert "keeps a version of each object" in caplog.text
+
+
 def test_of_eight_clients_that_put_at_once_exactly_one_wins(server: EmbeddedS3) -> None:
     folder = f"race-{next(_folders)}"
     race(lambda: store(server, folder))
@@ -70,7 +99,7 @@ def test_of_eight_clients_that_put_at_once_exactly_one_wins(server: EmbeddedS3) 
 
 def test_who_may_only_read_is_told_what_is_missing(server: EmbeddedS3) -> None:
     with pytest.raises(ConfigurationError, match="could not be put: S3 does not permit it") as caught:
-        store(server, "chk", "reader").prepare([])  # type: ignore[attr-defined]
+        store(server, "chk", "reader").prepare([])
     assert "s3:PutObject" in caught.value.next_step
     assert SECRET not in str(caught.value)
 
