@@ -40,7 +40,18 @@ BUCKET = "checkpoints"
 POINT = "slot.after_prepare"
 # A file that was opened, by the name that the kernel gives it.
 _OPENED = re.compile(r" = \d+<(/[^>]*)>$", re.MULTILINE)
-_KERNEL = ("/proc", "/sys", "/dev/null", "/dev/urandom", "/dev/random", "/dev/tty", "/etc", "/usr", "/lib", "/lib64")
+_KERNEL = (
+    "/proc",
+    "/sys",
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/tty",
+    "/etc",
+    "/usr",
+    "/lib",
+    "/lib64",
+)
 
 
 class Hosts:

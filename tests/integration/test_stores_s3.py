@@ -37,7 +37,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
     with EmbeddedS3(tmp_path_factory.mktemp("s3"), rights=_RIGHTS) as found:
         found.make_bucket(_BUCKET)
         client = boto3.client(
-            "s3", endpoint_url=found.url, region_name="us-east-1", aws_access_key_id="all", aws_secret_access_key=SECRET
+            "s3",
+            endpoint_url=found.url,
+            region_name="us-east-1",
+            aws_access_key_id="all",
+            aws_secret_access_key=SECRET,
         )
         client.create_bucket(Bucket=_VERSIONS)
         client.put_bucket_versioning(Bucket=_VERSIONS, VersioningConfiguration={"Status": "Enabled"})

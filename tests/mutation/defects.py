@@ -32,6 +32,7 @@ AROUND: Final = "tests/unit/test_log_around.py::"
 TRIPS: Final = "tests/unit/test_store_trips.py::"
 QUERY: Final = "tests/unit/test_coordinator_query.py::"
 COORDINATOR: Final = "tests/unit/test_runtime_coordinator.py::"
+BOUNDED: Final = "tests/unit/test_runtime_bounded.py::"
 COMMITS: Final = "tests/unit/test_runtime_commits.py::"
 LATE: Final = "tests/unit/test_runtime_late.py::"
 SINKS: Final = "tests/unit/test_runtime_several_sinks.py::"
@@ -610,9 +611,7 @@ DEFECTS: Final = (
         file="coordinator/bounded.py",
         before="        return self._in_time(attribute, found) if asks else found\n",
         after="        return found\n",
-        tests=(
-            "tests/unit/test_runtime_bounded.py::test_a_call_that_hangs_ends_in_time_and_names_sink_and_call",
-        ),
+        tests=(BOUNDED + "test_a_call_that_hangs_ends_in_time_and_names_sink_and_call",),
         says="DID NOT RAISE",
     ),
     Defect(
@@ -622,10 +621,7 @@ DEFECTS: Final = (
         file="coordinator/bounded.py",
         before=" and time.monotonic() < hung.until:\n",
         after=" and time.monotonic() < 0:\n",
-        tests=(
-            "tests/unit/test_runtime_bounded.py::"
-            "test_a_target_that_hangs_is_waited_for_once_however_many_handles_it_has",
-        ),
+        tests=(BOUNDED + "test_a_target_that_hangs_is_waited_for_once_however_many_handles_it_has",),
         says="nothing more is asked of a target that hangs",
     ),
     Defect(
@@ -1576,7 +1572,7 @@ DEFECTS: Final = (
         what="A start makes folders where its target is not mounted, before it sees that it is another folder",
         file="coordinator/coordinator.py",
         before="        if new:\n            # Before their checks",
-        after="        for name in new:\n            self._check(name)\n        if new:\n            # Before their checks",
+        after="        _ = [self._check(name) for name in new]\n        if new:\n            # Before their checks",
         tests=(
             "tests/unit/test_files_past.py::test_a_target_that_is_not_mounted_stops_the_next_start_and_the_one_after",
         ),

@@ -150,10 +150,10 @@ def test_a_call_that_came_back_late_is_no_reason_to_refuse_the_next(hung: Hung) 
 def test_a_call_that_never_comes_back_is_no_reason_to_refuse_all_others(
     hung: Hung, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0.0
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     sink: Any = bounded(hung, name="a", query="q", limit_s=0.05)
-    for now, begun in ((0.0, 1), (0.04, 1), (0.06, 2)):  # noqa: B020  the clock's time
+    for clock.now, begun in ((0.0, 1), (0.04, 1), (0.06, 2)):
         with pytest.raises(UnavailableError):
             sink.abort(Handle(transaction="t"))
         assert len(hung.begun) == begun

@@ -58,11 +58,15 @@ def test_an_epoch_that_another_driver_has_gone_on_after_is_settled_by_a_restart(
 @pytest.mark.parametrize("root", ["s3a://bucket/chk", "viewfs://cluster/chk"])
 def test_a_checkpoint_that_spark_has_on_another_store_is_named(tmp_path: Path, root: str) -> None:
     df = frame(listed=True, root=root)
-    with pytest.raises(ConfigurationError, match=f"no streaming query .* {tmp_path}; Spark keeps the query's at {root}"):
+    with pytest.raises(
+        ConfigurationError, match=f"no streaming query .* {tmp_path}; Spark keeps the query's at {root}"
+    ):
         epoch._belongs(df, 0, str(tmp_path))
     location = checkpoint(tmp_path)
     (tmp_path / "metadata").write_text(json.dumps({"id": "another"}))
-    with pytest.raises(ConfigurationError, match=f"is that of query another.*; Spark keeps the query's at {root}"):
+    with pytest.raises(
+        ConfigurationError, match=f"is that of query another.*; Spark keeps the query's at {root}"
+    ):
         epoch._belongs(df, 0, location)
 
 
