@@ -99,14 +99,19 @@ def test_executors_have_nothing_but_the_archive(bench: Bench, checkout: Path, tm
     (checkout / "job.py").write_text(job, encoding="utf-8")
     lines = "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
     (tmp_path / "spark-defaults.conf").write_text(lines, encoding="utf-8")
-    work = tmp_path / "work"
+    # Executors work in a folder of it.
+    home = tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    for path in Path(pyspark.__file__).parent.iterdir():
+        if path.name != "work":
+            (home / path.name).symlink_to(path)
     bash(
-        "submit", checkout, MASTER="local-cluster[2,1,1024]", SPARK_HOME=str(Path(pyspark.__file__).parent),
-        SPARK_CONF_DIR=str(tmp_path), SPARK_WORKER_DIR=str(work), SPARK_LOCAL_DIRS=str(tmp_path / "spark"),
+        "submit", checkout, MASTER="local-cluster[2,1,1024]", SPARK_HOME=str(home), SPARK_CONF_DIR=str(tmp_path),
+        SPARK_LOCAL_DIRS=str(tmp_path / "spark"),
     )  # fmt: skip
     found = json.loads((checkout / "found.json").read_text(encoding="utf-8"))
     prefixes = {os.path.realpath(each["prefix"]) for each in found}
     assert len(prefixes) == 2
-    assert all(prefix.startswith(f"{work.resolve()}/") for prefix in prefixes), prefixes
+    assert all(prefix.startswith(f"{home}/work/") for prefix in prefixes), prefixes
     assert all(each["home"].startswith(each["prefix"]) for each in found), found
     assert sorted(read_committed(bench.kafka.bootstrap_servers, bench.target)) == sorted(ROWS)
