@@ -109,6 +109,7 @@ def installation() -> list[str]:
         os.environ.get("JAVA_HOME", sys.prefix),
         *(str(Path(package.__file__ or "").parents[1]) for package in (onceonly, onceonly_proof)),
         str(Path(__file__).parent),
+        *filter(os.path.isabs, sys.path),  # where the sources are, if they are installed by their place
     }
     return sorted(os.path.realpath(each) for each in folders)
 
