@@ -1784,8 +1784,9 @@ DEFECTS: Final = (
         name="names-not-synced-before-the-vote",
         group=FILES,
         what="A slot votes before the temporary names of its files are on the disk",
-        file="sinks/files/writer.py",
-        before="            for folder in self._folders:\n                self.store.sync_folder(folder)\n",
+        file="sinks/files/targets/folders.py",
+        before="        for folder in (self.folder, self.folder.parent):\n"
+        "            self._store.sync_folder(folder)\n",
         after="",
         tests=(FILE_CRASHES + "test_what_is_settled_outlives_a_power_loss_at_any_step",),
     ),
@@ -1811,9 +1812,9 @@ DEFECTS: Final = (
         name="swept-attempt-votes",
         group=FILES,
         what="An attempt whose files were swept votes for them all the same",
-        file="sinks/files/writer.py",
+        file="sinks/files/targets/folders.py",
         before="        if size is None:\n"
-        '            raise FileNotFoundError(errno.ENOENT, "it was removed", str(place))\n',
+        '            raise FileNotFoundError(errno.ENOENT, "it was removed", str(path))\n',
         after="        if size is None:\n            return\n",
         tests=(FILE_SINK + "test_a_file_that_is_gone_when_its_slot_votes_is_no_vote",),
         says="DID NOT RAISE",

@@ -21,7 +21,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, Handle
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.sinks.files import FilesSink
-from onceonly.sinks.files.committer import Prepared
+from onceonly.sinks.files.prepared import Prepared
 from onceonly.sinks.files.store import LocalStore
 
 if TYPE_CHECKING:

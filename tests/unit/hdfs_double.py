@@ -33,6 +33,7 @@ class HdfsDouble:
     """What the file system holds, by paths. ``old_rename`` is that of HttpFS, which says no and not why."""
 
     files: dict[str, bytes] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     permissions: dict[str, str] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
@@ -45,7 +46,7 @@ class HdfsDouble:
     def reset(self) -> None:
         """Hold nothing, and be honest."""
         self.overwrites = self.old_rename = False
-        for each in (self.files, self.permissions, self.faults, self.operations):
+        for each in (self.files, self.folders, self.permissions, self.faults, self.operations):
             each.clear()
 
     def fault(self, operation: str, *faults: Fault) -> None:
@@ -66,9 +67,10 @@ class _Refusal(Exception):  # noqa: N818  an answer, not a fault of the double
 class _Handler(BaseHTTPRequestHandler):
     double: HdfsDouble
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes
 
     def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         operation, path = query["op"], unquote(url.path).removeprefix(_ROOT)
@@ -96,6 +98,16 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._error(str(refusal), 404 if "NotFound" in str(refusal) else 403)
         return self._answer(status, answer) if fault is None else self._fail(fault)
 
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline() or b"0", 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
     def do_PUT(self) -> None:
         self.do_GET()
 
@@ -112,49 +124,105 @@ class _Handler(BaseHTTPRequestHandler):
     def _carry_out(self, operation: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
         files = self.double.files
         if operation == "CREATE":
-            files[path] = body
-            self.double.permissions[path] = query.get("permission", "")
-            return 201, b""
+            return self._create(path, query, body)
         if operation == "OPEN":
-            return 200, files[path]
+            begin = int(query.get("offset", 0))
+            return 200, files[path][begin : begin + int(query.get("length", len(files[path])))]
+        if operation == "MKDIRS":
+            self._make(path)
+            return 200, b'{"boolean": true}'
         if operation == "DELETE":
-            return 200, json.dumps({"boolean": files.pop(path, None) is not None}).encode()
+            return self._delete(path, query)
         if operation == "RENAME":
             return 200, self._rename(path, query)
         if operation == "LISTSTATUS":
             return 200, json.dumps({"FileStatuses": {"FileStatus": self._listed(path)}}).encode()
-        if path not in files:
+        if path not in files and path not in self._folders():
             raise _Refusal("FileNotFoundException")
         if operation == "SETTIMES":
             return 200, b""
-        return 200, json.dumps({"FileStatus": _status("", "FILE", len(files[path]))}).encode()
+        is_file = path in files
+        status = _status("", "FILE" if is_file else "DIRECTORY", len(files.get(path, b"")))
+        return 200, json.dumps({"FileStatus": status}).encode()
+
+    def _create(self, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        if path in self.double.files and query.get("overwrite") == "false":
+            raise _Refusal("FileAlreadyExistsException")
+        if query.get("createparent") == "false" and _parent(path) not in self._folders():
+            raise _Refusal("FileNotFoundException")
+        self._make(_parent(path))
+        self.double.files[path] = body
+        self.double.permissions[path] = query.get("permission", "")
+        return 201, b""
+
+    def _delete(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        files = self.double.files
+        gone = self._below(path) if query.get("recursive") == "true" else set()
+        if path in files or path in self._folders():
+            self.double.folders.add(_parent(path))  # it stays, empty
+        self.double.folders -= gone | {path}
+        found = [files.pop(each, None) for each in gone | {path}]
+        return 200, json.dumps({"boolean": any(each is not None for each in found)}).encode()
+
+    def _make(self, folder: str) -> None:
+        while folder not in self._folders():
+            if folder in self.double.files:
+                raise _Refusal("FileAlreadyExistsException")
+            self.double.folders.add(folder)
+            folder = _parent(folder)
+
+    def _folders(self) -> set[str]:
+        """Return those that were made, and those that files are in."""
+        found = {"/", *self.double.folders}
+        for each in self.double.files:
+            while (each := _parent(each)) not in found:
+                found.add(each)
+        return found
+
+    def _below(self, folder: str) -> set[str]:
+        return {each for each in {*self.double.files, *self.double.folders} if each.startswith(folder + "/")}
 
     def _rename(self, path: str, query: dict[str, str]) -> bytes:
         files, to = self.double.files, query["destination"]
         self.double.permissions[to] = self.double.permissions.get(path, "")
+        folders = self._folders()
         taken = to in files and query.get("renameoptions") != "OVERWRITE" and not self.double.overwrites
+        taken = taken or to in folders
+        missing = (path not in files and path not in folders) or _parent(to) not in folders
         if self.double.old_rename:
-            done = path in files and not taken
-            if done:
-                files[to] = files.pop(path)
-            return json.dumps({"boolean": done}).encode()
-        if path not in files:
+            if not (missing or taken):
+                self._move(path, to)
+            return json.dumps({"boolean": not (missing or taken)}).encode()
+        if missing:
             raise _Refusal("FileNotFoundException")
         if taken:
             raise _Refusal("FileAlreadyExistsException")
-        files[to] = files.pop(path)
+        self._move(path, to)
         return b""
+
+    def _move(self, path: str, to: str) -> None:
+        files, folders = self.double.files, self.double.folders
+        folders.add(_parent(path))  # it stays, empty
+        for each in {path, *self._below(path)}:
+            name = to + each.removeprefix(path)
+            if each in files:
+                files[name] = files.pop(each)
+            if each in folders:
+                folders.remove(each)
+                folders.add(name)
 
     def _listed(self, path: str) -> list[dict[str, Any]]:
         folder = path.rstrip("/") + "/"
-        found: dict[str, dict[str, Any]] = {}
-        for name, data in self.double.files.items():
-            if name.startswith(folder):
-                head, slash, _ = name.removeprefix(folder).partition("/")
-                found[head] = _status(head, "DIRECTORY" if slash else "FILE", 0 if slash else len(data))
-        if not found:
+        files, folders = self.double.files, self._folders()
+        if path in files:
+            return [_status("", "FILE", len(files[path]))]
+        if path not in folders:
             raise _Refusal("FileNotFoundException")
-        return list(found.values())
+        return [
+            _status(head, "FILE" if name in files else "DIRECTORY", len(files.get(name, b"")))
+            for name in sorted({*files, *folders} - {path})
+            if name.startswith(folder) and "/" not in (head := name.removeprefix(folder))
+        ]
 
     def _fail(self, fault: Fault) -> None:
         if fault.cut:
@@ -174,6 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 def _status(name: str, kind: str, length: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""An S3 server in a thread, as small as the store of the log needs one, that can mislead.
+"""An S3 server in a thread, as small as the store of the log and the file sink need one, that can mislead.
 
-Path-style addresses; put with ``If-None-Match``, get, delete, lists in pages of two. ``faults`` are taken one after
-the other by the requests of their method: what a fault says is answered, before or after the request is carried out.
+Path-style addresses; put with ``If-None-Match``, get, delete, lists in pages of two, uploads in parts. ``faults`` are
+taken one after the other by the requests of their method: what a fault says is answered, before or after the request is
+carried out.
 With a latency each answer takes that long, as on a distant store, and ``trips`` tell which requests waited for which.
 """
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUCKET = "bucket"
+_OF_UPLOADS = frozenset({"BEGIN", "PART", "PARTS", "COMPLETE", "END", "UPLOADS"})
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,32 @@ class Trip:
 
 
 @dataclass
+class Upload:
+    """An upload that is open, or ``completed``."""
+
+    key: str
+    token: str
+    parts: dict[int, bytes] = field(default_factory=dict)
+    completed: bool = False
+
+
+@dataclass
 class S3Double:
-    """What the server holds. ``lies`` takes conditions and does not look at them."""
+    """What the server holds. ``lies`` takes conditions and does not look at them.
+
+    ``refuses_own`` answers to a second completion that the name is taken, as some servers do, and not that the upload
+    is not there, as others do.
+    """
 
     lies: bool = False
     versions: bool = False  # what is replaced or removed is kept, and each put is told its version
+    refuses_own: bool = False
     latency_s: float = 0.0
     page: int = 2
     trips: list[Trip] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    uploads: dict[str, Upload] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -65,9 +84,16 @@ class S3Double:
 
     def reset(self) -> None:
         """Hold nothing, and be honest."""
-        self.lies, self.versions, self.latency_s, self.page = False, False, 0.0, 2
-        for each in (self.trips, self.objects, self.faults, self.denied, self.requests, self.headers):
+        self.lies, self.versions, self.refuses_own, self.latency_s, self.page = False, False, False, 0.0, 2
+        for each in (
+            self.trips, self.objects, self.tokens, self.uploads, self.faults, self.denied, self.requests, self.headers,
+        ):  # fmt: skip
             each.clear()
+
+    @property
+    def open_uploads(self) -> list[str]:
+        """The keys of what is neither completed nor ended."""
+        return sorted(each.key for each in self.uploads.values() if not each.completed)
 
     def fault(self, method: str, *faults: Fault) -> None:
         self.faults.setdefault(method, deque()).extend(faults)
@@ -84,15 +110,27 @@ class _Handler(BaseHTTPRequestHandler):
     double: S3Double
     came: float
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes
 
     def do_GET(self) -> None:
-        self._handle("LIST" if "list-type" in self.path else "GET")
+        self._handle(self._by("GET", {"list-type": "LIST", "uploads": "UPLOADS", "uploadId": "PARTS"}))
+
+    def do_HEAD(self) -> None:
+        self._handle("HEAD")
 
     def do_PUT(self) -> None:
-        self._handle("PUT")
+        self._handle(self._by("PUT", {"uploadId": "PART"}))
+
+    def do_POST(self) -> None:
+        self._handle(self._by("POST", {"uploads": "BEGIN", "uploadId": "COMPLETE"}))
 
     def do_DELETE(self) -> None:
-        self._handle("DELETE")
+        self._handle(self._by("DELETE", {"uploadId": "END"}))
+
+    def _by(self, method: str, others: dict[str, str]) -> str:
+        """Name a request by a parameter that it has."""
+        given = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        return next((other for name, other in others.items() if name in given), method)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base's name
         pass
@@ -115,7 +153,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and not fault.done and not fault.short:
             return self._fail(fault)
         with double.lock:
-            status, headers, answer = self._carry_out(method, key, body, parse_qs(url.query))
+            query = parse_qs(url.query, keep_blank_values=True)
+            carry_out = self._of_uploads if method in _OF_UPLOADS else self._carry_out
+            status, headers, answer = carry_out(method, key, body, query)
         if fault is not None:
             return self._answer(200, headers, answer, short=True) if fault.short else self._fail(fault)
         return self._answer(status, headers, answer)
@@ -130,14 +170,57 @@ class _Handler(BaseHTTPRequestHandler):
             objects[key] = body
             version = {"x-amz-version-id": f"v{len(self.double.requests)}"} if self.double.versions else {}
             return 200, {"ETag": '"e"', **version}, b""
-        if method == "GET":
+        if method in {"GET", "HEAD"}:
             if key not in objects:
                 return 404, {}, _xml("NoSuchKey")
-            return 200, {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}, objects[key]
+            told = {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
+            return 200, {**told, "x-amz-meta-onceonly": self.double.tokens.get(key, "")}, objects[key]
         if method == "DELETE":
             objects.pop(key, None)
             return 204, {}, b""
         return 200, {}, self._page(query)
+
+    def _of_uploads(  # noqa: PLR0911  one for each request
+        self, method: str, key: str, body: bytes, query: dict[str, list[str]]
+    ) -> tuple[int, dict[str, str], bytes]:
+        double, name = self.double, query.get("uploadId", [""])[0]
+        if method == "BEGIN":
+            name = f"upload-{len(double.uploads)}"
+            double.uploads[name] = Upload(key, self.headers.get("x-amz-meta-onceonly", ""))
+            told = f"<Bucket>{BUCKET}</Bucket><Key>{escape(key)}</Key><UploadId>{name}</UploadId>"
+            return 200, {}, f"<InitiateMultipartUploadResult>{told}</InitiateMultipartUploadResult>".encode()
+        if method == "UPLOADS":
+            return 200, {}, self._open(query["prefix"][0])
+        upload = double.uploads.get(name)
+        if method == "END":
+            if upload is not None and not upload.completed:
+                del double.uploads[name]
+            return 204, {}, b""
+        if upload is not None and upload.completed and method == "COMPLETE" and double.refuses_own:
+            return 412, {}, _xml("PreconditionFailed")
+        if upload is None or upload.completed:
+            return 404, {}, _xml("NoSuchUpload")
+        if method == "PART":
+            number = int(query["partNumber"][0])
+            upload.parts[number] = body
+            return 200, {"ETag": f'"part-{number}"'}, b""
+        if method == "PARTS":
+            return 200, {}, b"<ListPartsResult></ListPartsResult>"
+        if self.headers.get("If-None-Match") == "*" and key in double.objects and not double.lies:
+            return 412, {}, _xml("PreconditionFailed")
+        double.objects[key] = b"".join(upload.parts[number] for number in sorted(upload.parts))
+        double.tokens[key] = upload.token
+        upload.completed = True
+        return 200, {}, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"
+
+    def _open(self, prefix: str) -> bytes:
+        text = "".join(
+            f"<Upload><Key>{escape(each.key)}</Key><UploadId>{name}</UploadId></Upload>"
+            for name, each in self.double.uploads.items()
+            if not each.completed and each.key.startswith(prefix)
+        )
+        told = f"<IsTruncated>false</IsTruncated>{text}"
+        return f"<ListMultipartUploadsResult>{told}</ListMultipartUploadsResult>".encode()
 
     def _page(self, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]
@@ -187,6 +270,8 @@ class _Handler(BaseHTTPRequestHandler):
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         self.wfile.write(body[: len(body) // 2] if short else body)
         if short:
             self.close_connection = True

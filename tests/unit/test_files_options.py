@@ -12,6 +12,8 @@ from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.families.columns import parse
 from onceonly.sinks.files import FilesSink, options, paths
 from onceonly.sinks.files.formats import columns
+from onceonly.stores import opened
+from onceonly.stores.access import Hadoop
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files-options.md"
 
@@ -50,8 +52,9 @@ def test_extensions_are_sparks(given: dict[str, str], extension: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"path": "hdfs://name/x"}, "hdfs://name/x is on hdfs:"),
-        ({"path": "s3a://bucket"}, "come later"),
+        ({"path": "abfss://c@a.dfs.core.windows.net/x"}, "on Azure Storage, where files cannot be put yet"),
+        ({"path": "gs://bucket/x"}, "on Google Cloud Storage, where files cannot be put yet"),
+        ({"path": "dbfs:/x"}, "is on dbfs:"),
         ({"path": "file://host/x"}, "not an absolute path of this machine"),
         ({"path": " "}, "names no folder"),
         ({"path": "a\0b"}, "names no folder"),
@@ -126,8 +129,34 @@ def test_the_page_has_the_table_of_the_declared_options() -> None:
 
 def test_paths_are_taken_as_spark_takes_them() -> None:
     for text in ("/a b/%20", "file:/a b/%20", "file:///a b/%20", "file://localhost/a b/%20"):
-        assert paths.local_path(text) == Path("/a b/%20")
-    assert paths.local_path("a/b:c").is_absolute()
+        assert paths.target_path(text) == Path("/a b/%20")
+    assert paths.target_path("a/b:c").is_absolute()
+
+
+def test_an_address_is_a_path_that_keeps_its_slashes() -> None:
+    target = paths.target_path("hdfs://NameNode:8020//data/./out/")
+    assert str(target / "day=1") == "hdfs://namenode/data/out/day=1"
+    assert target in (target / "day=1" / "f").parents
+    assert paths.place(str(target)) == target == paths.real(target)
+    assert str((target / "a").relative_to(target)) == "a"
+    assert paths.place("/data/out") == Path("/data/out")
+
+
+def test_an_address_without_a_name_node_is_in_the_one_that_hadoop_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigurationError, match="names no name node"):
+        paths.target_path("hdfs:///out")
+    monkeypatch.setattr(opened, "_told", Hadoop({"fs.defaultFS": "hdfs://nn:9000"}))
+    for text in ("hdfs:///out", "hdfs:/out", "/out", "hdfs://nn:9000/out"):
+        assert str(paths.target_path(text)) == "hdfs://nn:9000/out"
+
+
+def test_temporary_files_are_where_the_target_is() -> None:
+    with pytest.raises(ConfigurationError, match="is not where the target"):
+        FilesSink({"path": "hdfs://nn/out", "staging": "/staged"})
+    with pytest.raises(ConfigurationError, match="uploads that wait"):
+        FilesSink({"path": "s3a://bucket/out", "staging": "s3a://bucket/staged"})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.unit.files_bench import Files, quick, rows
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
-from onceonly.sinks.files import committer, writer
+from onceonly.sinks.files import prepared as handles
+from onceonly.sinks.files import writer
 from onceonly.sinks.files.staging import placing
 from onceonly.sinks.files.store import LocalStore
 
@@ -139,7 +140,7 @@ def test_who_asks_while_a_run_drops_is_not_told_of_what_is_gone(
 def test_a_commit_that_was_begun_is_not_fenced_by_what_was_listed_before(bench: Files) -> None:
     handle = bench.prepared(rows(1, 2))
     (listed,) = bench.sink().recover(bench.context)
-    placing.begin(bench.store, committer.Prepared.of(handle))
+    placing.begin(bench.store, handles.Prepared.of(handle))
     bench.sink().abort(listed.handle)
     bench.sink().abort(handle)
     assert bench.finish(0, handle) == ["Committed"]
@@ -358,7 +359,7 @@ def test_two_queries_write_to_one_target(bench: Files, form: str) -> None:
 
 def test_a_transaction_that_is_half_published_is_kept_and_finished(bench: Files) -> None:
     handle = bench.prepared(rows(1, 2))
-    store, prepared = bench.store, committer.Prepared.of(handle)
+    store, prepared = bench.store, handles.Prepared.of(handle)
     folder = placing.begin(store, prepared)
     assert folder is not None
     first, place = next(iter(placing.unpublished(store, prepared, folder).items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,9 @@ from onceonly.operations.given import Given
 from onceonly.operations.sinks import links, uses
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.manifests import expiry
-from onceonly.sinks.files.manifests.reading import manifest_folders
-from onceonly.sinks.files.paths import HIDDEN, local_path, manifest_folder
-from onceonly.sinks.files.store import LocalStore, unavailable
-from onceonly.stores.opened import address_of, folder_of
+from onceonly.sinks.files.manifests.reading import has_written, manifest_folders
+from onceonly.sinks.files.paths import manifest_folder, target_path
+from onceonly.sinks.files.store import store_of, unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,18 +41,20 @@ def places(location: str) -> list[Place]:
     Raises ``ConfigurationError`` where it leads to neither, ``LogError`` and ``UnavailableError`` for what cannot be
     read.
     """
-    target = folder_of(address_of(location))
-    store = LocalStore()
-    if target is not None and (target / HIDDEN).is_dir():
-        return [
-            Place(target=target, folder=folder, query=query, sink=sink)
-            for folder, query, sink in manifest_folders(store, target)
-        ]
+    # A checkpoint may be where no files can be put.
+    with contextlib.suppress(ConfigurationError):
+        target = target_path(location)
+        store = store_of(target)
+        if has_written(store, target):
+            return [
+                Place(target=target, folder=folder, query=query, sink=sink)
+                for folder, query, sink in manifest_folders(store, target)
+            ]
     found = find(location)
     for problem in found.problems:
         if not problem.foreign:
             raise problem.error
-    several = [place for checkpoint in found.checkpoints for place in _of(store, checkpoint)]
+    several = [place for checkpoint in found.checkpoints for place in _of(checkpoint)]
     if not several:
         raise ConfigurationError(
             f"no query with a checkpoint in {location} has a file sink",
@@ -63,17 +65,18 @@ def places(location: str) -> list[Place]:
 
 def look(place: Place, *, older_s: float, grace_s: float) -> expiry.Due:
     """See what is due; changes nothing."""
+    store = store_of(place.target)
     return expiry.due(
-        LocalStore(), place.target, place.folder, older_s=older_s, grace_s=grace_s, before=place.before
+        store, place.target, place.folder, older_s=older_s, grace_s=grace_s, before=place.before
     )
 
 
 def carry_out(place: Place, found: expiry.Due) -> expiry.Due:
     """Do it; give what was done. Killed anywhere, it is simply called again."""
-    return expiry.carry_out(LocalStore(), place.target, place.folder, found)
+    return expiry.carry_out(store_of(place.target), place.target, place.folder, found)
 
 
-def _of(store: LocalStore, checkpoint: Checkpoint) -> list[Place]:
+def _of(checkpoint: Checkpoint) -> list[Place]:
     if checkpoint.moved is not None:
         raise checkpoint.moved
     noted = links(checkpoint)
@@ -82,17 +85,17 @@ def _of(store: LocalStore, checkpoint: Checkpoint) -> list[Place]:
     for name, use in sorted(uses(checkpoint, Given()).items()):
         if use.sink != _FILES or "path" not in use.options:
             continue
-        target = local_path(use.options["path"])
+        target = target_path(use.options["path"])
         tokens = [link.settings[name].get("token") for link in noted if name in link.settings]
-        _refuse_other_target(store, target, tokens[0] if tokens else None)
+        _refuse_other_target(target, tokens[0] if tokens else None)
         folder = manifest_folder(target, checkpoint.query, name)
         several.append(Place(target=target, folder=folder, query=checkpoint.query, sink=name, before=before))
     return several
 
 
-def _refuse_other_target(store: LocalStore, target: Path, token: str | int | None) -> None:
+def _refuse_other_target(target: Path, token: str | int | None) -> None:
     try:
-        found = read_token(store, target)
+        found = read_token(store_of(target), target)
     except OSError as error:
         raise unavailable(f"{target} could not be read", error) from error
     if token is not None and found != token:

@@ -20,8 +20,10 @@ _RIGHTS: Mapping[Kind, Mapping[str, str]] = {
     Kind.S3: {
         "put": "s3:PutObject",
         "read": "s3:GetObject, and s3:ListBucket, without which S3 refuses to say that an object is not there",
-        "listed": "s3:ListBucket",
+        "listed": "s3:ListBucket, and for files s3:ListBucketMultipartUploads",
         "removed": "s3:DeleteObject",
+        "looked at": "s3:ListMultipartUploadParts",
+        "ended": "s3:AbortMultipartUpload",
     },
     Kind.GCS: {
         "put": "storage.objects.create",
@@ -60,7 +62,7 @@ class _Cause:
 
 
 _CAUSES = (
-    _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the checkpoint's address"),
+    _Cause(_NO_BUCKET, "there is no such bucket", "create it, or correct the address"),
     _Cause(
         re.compile(r"ExpiredToken|TokenRefreshRequired|ExpiredAuthenticationToken|[Tt]oken[^<]{0,40}expired"),
         "the credentials have expired",
@@ -77,9 +79,9 @@ _CAUSES = (
             r"Object ?Lock|WORM protected|Content-MD5 OR x-amz-checksum|BlobImmutable|[Ii]mmutabilityPolicy"
             r"|retentionPolicyNotMet|[Rr]etention policy|objectUnderActiveHold"
         ),
-        "the bucket keeps every object for a time (object lock, a retention or immutability policy), and a checkpoint "
-        "has objects that are replaced and removed",
-        "put the checkpoint into a bucket without: Spark, too, removes there what it needs no more",
+        "the bucket keeps every object for a time (object lock, a retention or immutability policy), and some that are "
+        "put there are replaced or removed",
+        "use a bucket without; in a checkpoint Spark, too, removes what it needs no more",
     ),
     _Cause(
         re.compile(

@@ -15,7 +15,7 @@ from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.stores.port import PutUnknownError
 from onceonly.stores.probing import PROBES, probe
 from onceonly.stores.temporaries import name_of, temporary_of
-from onceonly.stores.webhdfs import BrokenOffError, RefusedError, WebHdfs
+from onceonly.stores.webhdfs import MISSING, BrokenOffError, RefusedError, WebHdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
 
-_MISSING = "FileNotFoundException"
-_TAKEN = "FileAlreadyExistsException"
 _OLD_MS = 3600_000
 
 
@@ -85,14 +83,14 @@ class HdfsStore:
             )
         except RefusedError as error:
             # A rename that was asked twice finds its file gone.
-            if error.name != _MISSING or self.get(name) != data:
+            if error.name != MISSING or self.get(name) != data:
                 raise self._unavailable(name, "put", error) from error
 
     def get(self, name: str) -> bytes | None:
         try:
             return self._web.read(self._path(name))
         except RefusedError as error:
-            if error.name == _MISSING:
+            if error.name == MISSING:
                 return None
             raise self._unavailable(name, "read", error) from error
 
@@ -114,7 +112,7 @@ class HdfsStore:
         try:
             self._web.ask("DELETE", "DELETE", self._path(name), recursive="false")
         except RefusedError as error:
-            if error.name != _MISSING:
+            if error.name != MISSING:
                 raise self._unavailable(name, "removed", error) from error
 
     def sync(self, name: str) -> None:
@@ -148,42 +146,26 @@ class HdfsStore:
 
     def _rename(self, temporary: str, name: str) -> bool:
         try:
-            answer = self._web.act(
-                "PUT", "RENAME", self._path(temporary), destination=self._path(name), renameoptions="NONE"
-            )
+            return self._web.rename(self._path(temporary), self._path(name))
         except BrokenOffError as error:
             raise PutUnknownError(str(error)) from error
         except RefusedError as error:
-            if error.name == _TAKEN:
-                return False
             # A newer driver may have taken the name and cleared the temporary file away.
-            if error.name == _MISSING and self._status(name) is not None:
+            if error.name == MISSING and self._status(name) is not None:
                 return False
             raise self._unavailable(name, "put", error) from error
-        # HttpFS has the older rename, which says no and not why.
-        if answer.get("boolean") is False:
-            if self._status(name) is not None:
-                return False
-            raise UnavailableError(
-                f"{self.where(name)} could not be put: HDFS would not rename a file; nothing was changed",
-                next_step="see to the folder of the checkpoint and start the query again",
-            )
-        return True
 
     def _status(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self._web.ask("GET", "GETFILESTATUS", self._path(name))["FileStatus"]
+            return self._web.status(self._path(name))
         except RefusedError as error:
-            if error.name == _MISSING:
-                return None
             raise self._unavailable(name, "looked at", error) from error
-        return found
 
     def _entries(self, folder: str) -> Iterator[dict[str, Any]]:
         try:
             found = self._web.ask("GET", "LISTSTATUS", self._path(folder))
         except RefusedError as error:
-            if error.name == _MISSING:
+            if error.name == MISSING:
                 return
             raise self._unavailable(folder, "listed", error) from error
         yield from found["FileStatuses"]["FileStatus"]

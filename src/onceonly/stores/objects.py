@@ -29,6 +29,7 @@ from onceonly.stores.probing import probe, unfit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore as Client
 
     from onceonly.errors import ConfigurationError, OnceonlyError
@@ -53,6 +54,10 @@ class ObjectStore:
 
     def where(self, name: str) -> str:
         return self._address.below(name).text
+
+    def below(self, folder: str) -> ObjectStore:
+        """Return the objects in a folder of this place, by the same client."""
+        return ObjectStore(self._client, self._address.below(folder))
 
     def prepare(self, folders: Iterable[str]) -> None:  # noqa: ARG002  there are no folders to make
         """See that the store holds the condition of a put, and grants what is needed. Idempotent.
@@ -142,6 +147,29 @@ class ObjectStore:
         except BaseError as error:
             raise self._refusal(error, folder, "listed") from None
         return [each.rpartition("/")[2] for each in found["common_prefixes"]]
+
+    def entries(self, folder: str) -> list[str]:
+        """Return the names of objects and folders in a folder, without it, unordered."""
+        begin = self._path(folder)
+        try:
+            found = obstore.list_with_delimiter(self._client, begin.rstrip("/") or None)
+        except FileNotFoundError as error:
+            return self._nothing(error, folder)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+        paths = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
+        return [path.removeprefix(begin) for path in paths if path.startswith(begin) and path != begin]
+
+    def head(self, name: str) -> ObjectMeta | None:
+        """Return length and age of an object, None where nothing has this name."""
+        try:
+            return obstore.head(self._client, self._path(name))
+        except FileNotFoundError as error:
+            if answers.lacks_bucket(str(error)):
+                raise self._refusal(error, name, "read") from None
+            return None
+        except BaseError as error:
+            raise self._refusal(error, name, "read") from None
 
     def delete(self, name: str) -> None:
         try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.stores.port import RewritableStore
+    from onceonly.stores.uploads import S3Uploads
 
 _CONNECT = "5s"
 _CALL = "20s"
@@ -31,6 +32,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _lock = threading.Lock()
 _told = Hadoop()
 _clients: dict[tuple[int, Kind, str, str], tuple[Access, Any]] = {}
+_uploads: dict[tuple[int, str], tuple[Access, S3Uploads]] = {}
 
 
 def tell(hadoop: Hadoop) -> None:
@@ -92,6 +94,25 @@ def _client(address: Address) -> Any:  # noqa: ANN401  one of three classes of o
             if len(_clients) >= _CLIENTS_MAX:
                 _clients.clear()
             known = _clients[key] = (access, make_client(address, access))
+        return known[1]
+
+
+def open_uploads(address: Address) -> S3Uploads:
+    """Open the uploads into the bucket of an address. Any process; nothing is asked yet.
+
+    Raises as ``open_store``.
+    """
+    from onceonly.stores import uploads
+
+    access = _told.access(address)
+    key = (os.getpid(), address.container)
+    with _lock:
+        known = _uploads.get(key)
+        if known is None or known[0] != access:
+            if len(_uploads) >= _CLIENTS_MAX:
+                _uploads.clear()
+            client = uploads.make_client(address, access)
+            known = _uploads[key] = (access, uploads.S3Uploads(client, address, access))
         return known[1]
 
 

@@ -17,15 +17,21 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceonly.stores.access import Hadoop
     from onceonly.stores.address import Address
 
+T = TypeVar("T")
+
+MISSING: Final = "FileNotFoundException"
+TAKEN: Final = "FileAlreadyExistsException"
 _ROOT = "/webhdfs/v1"
 _PORT = re.compile(r"(?<!:):(\d{1,5})$")
 _PORTS = {False: 9870, True: 9871}
@@ -127,14 +133,49 @@ class WebHdfs:
         """Ask the name node once; for what may not be done twice. Raises ``BrokenOffError`` for no answer."""
         return _json(self._repeat(method, operation, path, b"", more, once=True))
 
-    def read(self, path: str) -> bytes:
-        """Read a file, whole. Raises as ``ask``."""
-        return self._repeat("GET", "OPEN", path, b"", {})
+    def rename(self, source: str, destination: str) -> bool:
+        """Rename a file or a folder, unless the name is taken; say whether it was free.
+
+        Raises ``BrokenOffError`` for no answer, ``RefusedError`` with ``MISSING`` where the source is not there, or the
+        folder of the new name.
+        """
+        try:
+            answer = self.act("PUT", "RENAME", source, destination=destination, renameoptions="NONE")
+        except RefusedError as error:
+            if error.name == TAKEN:
+                return False
+            raise
+        # HttpFS has the older rename, which says no and not why.
+        if answer.get("boolean") is False:
+            if self.status(destination) is not None:
+                return False
+            name = "RenameRefused" if self.status(source) is not None else MISSING
+            raise RefusedError(name, f"HDFS would not rename {source} to {destination}")
+        return True
+
+    def status(self, path: str) -> dict[str, Any] | None:
+        """Return what a name node knows of a file or folder, None where nothing has this name. Raises as ``ask``."""
+        try:
+            found: dict[str, Any] = self.ask("GET", "GETFILESTATUS", path)["FileStatus"]
+        except RefusedError as error:
+            if error.name == MISSING:
+                return None
+            raise
+        return found
+
+    def read(self, path: str, **more: str) -> bytes:
+        """Read a file, whole, or as ``offset`` and ``length`` say. Raises as ``ask``."""
+        return self._repeat("GET", "OPEN", path, b"", more)
 
     def write(self, path: str, data: bytes, *, permission: str = "") -> None:
         """Write a file, over what is there, and its folders. ``permission`` is octal. Raises as ``ask``."""
         more = {"overwrite": "true", **({"permission": permission} if permission else {})}
         self._repeat("PUT", "CREATE", path, data, more)
+
+    def create(self, path: str) -> Sending:
+        """Begin a new file in a folder that must be there. Raises as ``ask``; what is refused is told at its end."""
+        more = {"overwrite": "false", "createparent": "false"}
+        return self._tried(lambda node: self._begin(node, path, more), f"CREATE of {path}")
 
     def _repeat(
         self,
@@ -146,12 +187,20 @@ class WebHdfs:
         *,
         once: bool = False,
     ) -> bytes:
+        return self._tried(
+            lambda node: self._call(node, method, operation, path, data, more),
+            f"{operation} of {path}",
+            once=once,
+        )
+
+    def _tried(self, call: Callable[[Server], T], what: str, *, once: bool = False) -> T:
+        """Call one name node after the other until one answers."""
         deadline = time.monotonic() + _AGAIN_S
         why = ""
         while True:
             for node in list(self._nodes):
                 try:
-                    answer = self._call(node, method, operation, path, data, more)
+                    answer = call(node)
                 except _NotSentError as error:
                     why = f"{node.text}: {error}"
                 except (OSError, http.client.HTTPException) as error:
@@ -167,7 +216,7 @@ class WebHdfs:
                     return answer
             if time.monotonic() + _DELAY_S > deadline:
                 raise UnavailableError(
-                    f"HDFS did not answer for {_AGAIN_S:g} s ({operation} of {path}): {why}",
+                    f"HDFS did not answer for {_AGAIN_S:g} s ({what}): {why}",
                     next_step="see to the name nodes, to their HTTP addresses and to the network between, and start "
                     "the query again",
                 )
@@ -181,43 +230,47 @@ class WebHdfs:
     def _call(
         self, node: Server, method: str, operation: str, path: str, data: bytes, more: dict[str, str]
     ) -> bytes:
-        asked = {"op": operation, **more, **({"user.name": self._user} if self._user else {})}
-        status, headers, body = self._send(node, method, f"{_ROOT}{quote(path)}?{urlencode(asked)}", b"")
+        status, headers, body = self._send(node, method, self._target(operation, path, more), b"")
         if status in _ELSEWHERE:
-            to = urlsplit(headers["Location"])
-            there = Server(to.hostname or node.host, to.port or node.port, to.scheme == "https")
-            status, _, body = self._send(there, method, f"{to.path}?{to.query}", data)
+            there, target = _elsewhere(node, headers)
+            status, _, body = self._send(there, method, target, data)
         if status in _OK:
             return body
+        raise self._refusal(node, status, body)
+
+    def _begin(self, node: Server, path: str, more: dict[str, str]) -> Sending:
+        status, headers, body = self._send(node, "PUT", self._target("CREATE", path, more), b"")
+        if status not in _ELSEWHERE:
+            raise self._refusal(node, status, body)
+        there, target = _elsewhere(node, headers)
+        connection = self._connected(there)
+        connection.putrequest("PUT", target)
+        for name, value in {**self._headers(there), "Transfer-Encoding": "chunked"}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        return Sending(connection, lambda status, body: self._refusal(there, status, body))
+
+    def _target(self, operation: str, path: str, more: dict[str, str]) -> str:
+        asked = {"op": operation, **more, **({"user.name": self._user} if self._user else {})}
+        return f"{_ROOT}{quote(path)}?{urlencode(asked)}"
+
+    def _refusal(self, node: Server, status: int, body: bytes) -> Exception:
         if status == _UNAUTHORIZED:
-            raise ConfigurationError(
+            return ConfigurationError(
                 f"{node.text} does not accept the login"
                 + (" by Kerberos" if self._kerberos else f" of {self._user!r}, which has no proof"),
                 next_step="get a ticket (kinit, or KRB5_CLIENT_KTNAME with a keytab) on driver and executors"
                 if self._kerberos
                 else "set hadoop.security.authentication=kerberos (spark.hadoop.…), if this cluster has it",
             )
-        raise _refused(status, body)
+        return _refused(status, body)
 
     def _send(
         self, node: Server, method: str, target: str, data: bytes
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Send one request. Raises ``_NotSentError`` before anything was sent, then ``OSError``, ``HTTPException``."""
-        if node.tls:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                node.host, node.port, timeout=_CONNECT_S, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(node.host, node.port, timeout=_CONNECT_S)
-        headers = {"Content-Type": "application/octet-stream"}
-        if self._kerberos and node in self._nodes:  # a data node is given a token, in its address
-            headers["Authorization"] = f"Negotiate {_ticket(node.host)}"
-        with contextlib.closing(connection):
-            try:
-                connection.connect()
-            except OSError as error:
-                raise _NotSentError(str(error)) from error
-            connection.sock.settimeout(_CALL_S)
+        headers = self._headers(node)
+        with contextlib.closing(self._connected(node)) as connection:
             connection.request(method, target, body=data or None, headers=headers)
             response = connection.getresponse()
             # Fewer bytes than were announced are an error of http.client's.
@@ -227,9 +280,74 @@ class WebHdfs:
                 raise http.client.HTTPException(message)
             return response.status, response.headers, body
 
+    def _connected(self, node: Server) -> http.client.HTTPConnection:
+        if node.tls:
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                node.host, node.port, timeout=_CONNECT_S, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(node.host, node.port, timeout=_CONNECT_S)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise _NotSentError(str(error)) from error
+        connection.sock.settimeout(_CALL_S)
+        return connection
+
+    def _headers(self, node: Server) -> dict[str, str]:
+        headers = {"Content-Type": "application/octet-stream"}
+        if self._kerberos and node in self._nodes:  # a data node is given a token, in its address
+            headers["Authorization"] = f"Negotiate {_ticket(node.host)}"
+        return headers
+
+
+class Sending:
+    """A new file that is being sent to its data node, a piece at a time. One thread."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, refusal: Callable[[int, bytes], Exception]
+    ) -> None:
+        self._connection = connection
+        self._refusal = refusal
+
+    def send(self, data: bytes) -> None:
+        """Send some bytes. Raises ``OSError``; or what was refused, where the data node has said it already."""
+        try:
+            self._connection.send(b"".join((b"%x\r\n" % len(data), data, b"\r\n")))
+        except OSError:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._answered()
+            raise
+
+    def end(self) -> None:
+        """Say that this was all, and wait until the file has it. Raises as ``ask``, but does not try again."""
+        try:
+            self._connection.send(b"0\r\n\r\n")
+            self._answered()
+        except http.client.HTTPException as error:
+            raise BrokenOffError(type(error).__name__) from error
+
+    def close(self) -> None:
+        """Give the connection back. What was not ended stays open, and is closed by the name node later. Idempotent."""
+        self._connection.close()
+
+    def _answered(self) -> None:
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status not in _OK:
+            raise self._refusal(response.status, body)
+
 
 class _NotSentError(Exception):
     """There is no connection, so nothing was asked."""
+
+
+def _elsewhere(node: Server, headers: http.client.HTTPMessage) -> tuple[Server, str]:
+    """Return who was named in an answer, and what is to be asked there."""
+    to = urlsplit(headers["Location"])
+    there = Server(to.hostname or node.host, to.port or node.port, to.scheme == "https")
+    return there, f"{to.path}?{to.query}"
 
 
 def _json(body: bytes) -> Any:  # noqa: ANN401
@@ -247,7 +365,7 @@ def _refused(status: int, body: bytes) -> Exception:
     if name in _DENIED:
         return ConfigurationError(
             f"HDFS does not permit it: {first}",
-            next_step="give the job's user the right to write in the checkpoint's folder",
+            next_step="give the job's user the right to write in this folder",
         )
     if name in _EXPIRED or ("token" in first and "expired" in first):
         return ConfigurationError(

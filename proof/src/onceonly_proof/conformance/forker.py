@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from onceonly.errors import ConfigurationError
+from onceonly.stores.opened import tell, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,7 +148,11 @@ class Forker:
             )
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(self._address)
-        request = {"suite": name, "job": job, "work": dict(work), "env": dict(env), "log": str(log)}
+        # Spark's processes, too, are handed what the job gave to Hadoop.
+        hadoop = pickle.dumps(told()).hex()
+        request = {
+            "suite": name, "job": job, "work": dict(work), "env": dict(env), "log": str(log), "hadoop": hadoop,
+        }  # fmt: skip
         connection.sendall(json.dumps(request).encode() + b"\n")
         return Child(connection)
 
@@ -201,6 +207,7 @@ def _live(connection: socket.socket, module: ModuleType, request: Mapping[str, A
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(request["env"])
+    tell(pickle.loads(bytes.fromhex(request["hadoop"])))  # noqa: S301  of the process that made this one
     try:
         suite: Any = module
         for name in request["suite"].split("."):

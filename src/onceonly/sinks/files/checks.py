@@ -14,7 +14,13 @@ from onceonly.families.columns import find
 from onceonly.sinks.files.formats import columns
 from onceonly.sinks.files.manifests.ledger import Ledger
 from onceonly.sinks.files.manifests.manifest import Layout
-from onceonly.sinks.files.paths import HIDDEN, SPARK_METADATA, manifest_folder, staging_folder
+from onceonly.sinks.files.paths import (
+    HIDDEN,
+    SPARK_METADATA,
+    RemotePath,
+    manifest_folder,
+    staging_folder,
+)
 from onceonly.sinks.files.store import FORBIDDEN, reason, unavailable
 
 if TYPE_CHECKING:
@@ -22,50 +28,37 @@ if TYPE_CHECKING:
 
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.options import FilesOptions
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
+    from onceonly.sinks.files.targets.port import Target
 
-_TOKEN = "target-id"  # noqa: S105  the name of a file
-_PROBE, _TWIN = ".probe-", "-2"
-_PROBE_BYTES = 4096
-_OLD_S = 3600.0
-# What a file system says that has no hard links.
-_UNLINKED = frozenset({errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP})
+TOKEN = "target-id"  # noqa: S105  the name of a file
 # What it says that does not know a call at all, or no name of that length; it says so the next time, too.
 _LACKING = frozenset({errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.ENOTSUP})
 
 
-def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[str, str | int]:
+def check(target: Target, options: FilesOptions, context: QueryContext) -> dict[str, str | int]:
     """Look at columns, folders, permissions, space. Idempotent; makes the folders that are missing.
 
     Raises ``ConfigurationError`` that names what to change, ``UnavailableError`` for what may pass.
     """
     columns.check(context.columns, form=options.form, partition_by=options.partition_by)
-    target, staging = options.target, staging_folder(options.staging, context.query, context.sink)
+    store, at = target.files, options.target
     try:
-        if store.size(target.parent) is None:
-            raise ConfigurationError(
-                f"The folder {target.parent} of the target {target} is not there. Nothing was made: it may be that "
-                "a file system is not mounted.",
-                next_step=f"mount it, or make {target.parent}",
-            )
-        _refuse_foreign(store, target)
-        for folder in (target, target / HIDDEN, staging):
-            store.make_folder(folder)
-        _tidy(store, staging, target)
-        if _probe(store, staging, target):
+        _refuse_foreign(store, at)
+        if target.make_ready(context):
             _refuse_texts(options, context)
-        if read_token(store, target) is None:
-            store.put_if_absent(target / HIDDEN / _TOKEN, uuid.uuid4().hex.encode())
+        if read_token(store, at) is None:
+            store.put_if_absent(at / HIDDEN / TOKEN, uuid.uuid4().hex.encode())
         facts: dict[str, str | int] = {
-            "target": str(target),
+            "target": str(at),
             "staging": str(options.staging),
-            "token": read_token(store, target) or "",
+            "token": read_token(store, at) or "",
         }
-        manifests = manifest_folder(target, context.query, context.sink)
+        manifests = manifest_folder(at, context.query, context.sink)
         store.make_folder(manifests)
         # Whoever made them may have died before they were durable.
-        _sync(store, manifests, target)
-        _sync(store, staging, options.staging)
+        sync(store, manifests, at)
+        sync(store, staging_folder(options.staging, context.query, context.sink), options.staging)
     except OSError as error:
         raise _refusal(options, error) from error
     if context.columns:
@@ -75,9 +68,9 @@ def check(store: Store, options: FilesOptions, context: QueryContext) -> dict[st
     return facts
 
 
-def read_token(store: Store, target: Path) -> str | None:
+def read_token(store: Files, target: Path) -> str | None:
     """Return the target's own id, which tells whether two machines see one folder; None where it has none."""
-    data = store.read(target / HIDDEN / _TOKEN)
+    data = store.read(target / HIDDEN / TOKEN)
     return None if data is None else data.decode(errors="replace")
 
 
@@ -93,42 +86,22 @@ def _layout(options: FilesOptions, context: QueryContext) -> Layout:
     )
 
 
-def _sync(store: Store, folder: Path, top: Path) -> None:
+def sync(store: Files, folder: Path, top: Path) -> None:
     """Make a folder durable, with those above it up to ``top`` and its own name."""
     while folder != top:
         store.sync_folder(folder)
         folder = folder.parent
     store.sync_folder(top)
+    if isinstance(top, RemotePath):
+        return  # a folder that HDFS has made is durable
     # One's parent may be closed to us; then it was not us who made it.
     with contextlib.suppress(PermissionError):
         store.sync_folder(top.parent)
 
 
-def _tidy(store: Store, staging: Path, target: Path) -> None:
-    """Take away what checks that were killed left; best effort. A younger one may be somebody's at work.
-
-    The target is not listed, as it may have millions of files: the twin tells what a probe has there.
-    """
-    hidden = target / HIDDEN
-    places = ((staging, _PROBE, ""), (hidden, f".{_PROBE}", ".tmp"), (hidden, f".{_TOKEN}.", ".tmp"))
-    with contextlib.suppress(OSError):
-        for folder, begin, end in places:
-            for name in store.names(folder):
-                old = name.startswith(begin) and name.endswith(end) and store.age(folder / name) > _OLD_S
-                if old and name.endswith(_TWIN):
-                    for place in _places(staging, target, name.removesuffix(_TWIN)):
-                        store.delete(place)
-                elif old:
-                    store.delete(folder / name)
-
-
-def _places(staging: Path, target: Path, name: str) -> tuple[Path, Path, Path, Path]:
-    """Return all names of a probe; its twin, which tells of the others, last."""
-    return target / name, target / HIDDEN / name, staging / name, staging / f"{name}{_TWIN}"
-
-
-def _refuse_foreign(store: Store, target: Path) -> None:
-    if store.size(target / SPARK_METADATA) is not None:
+def _refuse_foreign(store: Files, target: Path) -> None:
+    metadata = target / SPARK_METADATA
+    if store.size(metadata) is not None or store.names(metadata):
         raise ConfigurationError(
             f"The target {target} was written by Spark's own file sink: its {SPARK_METADATA} would hide our files "
             "from spark.read.",
@@ -148,56 +121,6 @@ def _refuse_texts(options: FilesOptions, context: QueryContext) -> None:
             "other. Nothing was written.",
             next_step="put the target on a file system that tells case apart, or partition by another type of column",
         )
-
-
-def _probe(store: Store, staging: Path, target: Path) -> bool:
-    """Do once what every commit does: create, sync, publish once and not twice, put a small file, remove.
-
-    Say whether the file system takes names for one that differ in case.
-    """
-    name = f"{_PROBE}{uuid.uuid4().hex}"
-    final, small, temporary, twin = _places(staging, target, name)
-    try:
-        for path in (twin, temporary):
-            with store.create(path) as file:
-                file.write(bytes(_PROBE_BYTES))
-                store.finish(file)
-        store.sync_folder(staging)
-        try:
-            store.publish(temporary, final)
-        except OSError as error:
-            if error.errno == errno.EXDEV:
-                raise ConfigurationError(
-                    f"The temporary folder {staging} is on another file system than the target {target}, so "
-                    "every commit would have to copy its files.",
-                    next_step="leave the option staging out, or name a folder on the target's file system",
-                ) from error
-            raise
-        if store.publish(twin, final):
-            raise ConfigurationError(
-                f"The file system of {target} renames over an existing name, so a file could be overwritten.",
-                next_step="put the target on another file system (ext4, xfs, NFS)",
-            )
-        try:
-            store.put_if_absent(small, b"")
-        except OSError as error:
-            if error.errno not in _UNLINKED:
-                raise
-            raise ConfigurationError(
-                f"The file system of {target} has no hard links ({reason(error)}), so a manifest could not be put "
-                "safely.",
-                next_step="put the target on a file system with hard links (ext4, xfs, NFS)",
-            ) from error
-        return store.size(final.with_name(name.upper())) is not None
-    finally:
-        # One that cannot be removed keeps its twin, which tells a later start of it.
-        with contextlib.suppress(OSError):
-            for path in (final, small, temporary):
-                store.delete(path)
-            # A loss of power must not forget these removals and keep that of the twin.
-            for folder in (final.parent, small.parent):
-                store.sync_folder(folder)
-            store.delete(twin)
 
 
 def _refusal(options: FilesOptions, error: OSError) -> Exception:

@@ -10,7 +10,8 @@ from onceonly.families import behind
 from onceonly.families.columns import names
 from onceonly.options import Option, boolean, size, span, whole
 from onceonly.sinks.files.formats.texts import Texts
-from onceonly.sinks.files.paths import HIDDEN, local_path
+from onceonly.sinks.files.paths import HIDDEN, RemotePath, target_path
+from onceonly.stores.address import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,8 +119,9 @@ def utf8(text: str) -> str:
 
 DECLARED = (
     Option(
-        name="path", required=True, read=local_path,
-        doc="the folder of the target: a local path or a mount that all machines share, also as file:///path",
+        name="path", required=True, read=target_path,
+        doc="the folder of the target: a path that all machines share, also as file:///path; s3a://bucket/path; "
+        "hdfs://namenode/path",
     ),
     Option(
         name="format", default="parquet", choices=tuple(COMPRESSIONS), read=form_of,
@@ -203,8 +205,9 @@ DECLARED = (
         doc=behind.DOC,
     ),
     Option(
-        name="staging", read=local_path,
-        doc="the folder of temporary files, on the target's file system; default _onceonly/staging in the target",
+        name="staging", read=target_path,
+        doc="the folder of temporary files, on the target's file system; default _onceonly/staging in the target; none "
+        "on S3",
     ),
 )  # fmt: skip
 
@@ -239,6 +242,7 @@ class FilesOptions:
                     f"{form}.",
                     next_step=f"remove it, or set format to {' or '.join(forms)}; {_option(name).doc}",
                 )
+        _refuse_elsewhere(values["staging"], values["path"])
         compression = (values["compression"] or COMPRESSIONS[form][0]).lower()
         compression = _SAME.get(compression, compression)
         if compression not in COMPRESSIONS[form]:
@@ -270,6 +274,24 @@ class FilesOptions:
         if self.form in {"parquet", "orc"}:
             return f"{short}.{form}"
         return f".{form}{'.zst' if self.compression == 'zstd' else short}"
+
+
+def _refuse_elsewhere(staging: Path | None, target: Path) -> None:
+    """Refuse a folder of temporary files from which no file can be moved into the target."""
+    if staging is not None and isinstance(target, RemotePath) and target.address.kind is Kind.S3:
+        raise ConfigurationError(
+            f"The target {target} is in a bucket, where temporary files have no folder: they are uploads that wait.",
+            next_step="leave the option staging out",
+        )
+    if staging is not None and _system(staging) != _system(target):
+        raise ConfigurationError(
+            f"The folder of temporary files {staging} is not where the target {target} is.",
+            next_step="leave the option staging out, or name a folder on the target's file system",
+        )
+
+
+def _system(path: Path) -> object:
+    return path.address.container if isinstance(path, RemotePath) else None
 
 
 def _option(name: str) -> Option:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.families import behind
-from onceonly.sinks.files.committer import Prepared, another
+from onceonly.sinks.files.committer import another
 from onceonly.sinks.files.manifests.ledger import Ledger
-from onceonly.sinks.files.paths import manifest_folder
+from onceonly.sinks.files.paths import manifest_folder, real
+from onceonly.sinks.files.prepared import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.options import FilesOptions
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
 
 
 def look_back(
-    store: Store, options: FilesOptions, context: QueryContext, epoch: int, handles: Sequence[Handle]
+    store: Files, options: FilesOptions, context: QueryContext, epoch: int, handles: Sequence[Handle]
 ) -> None:
     """See that the manifests have come to ``epoch``, all of whose ``handles`` were committed.
 
@@ -32,7 +33,7 @@ def look_back(
     """
     target = options.target
     written = [each for each in map(Prepared.of, handles) if each.files]
-    if not written or written[0].target.resolve() != target.resolve():
+    if not written or real(written[0].target) != real(target):
         return
     folder = manifest_folder(target, context.query, context.sink)
     newest = Ledger(store, folder).newest()

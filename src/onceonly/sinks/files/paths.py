@@ -1,4 +1,4 @@
-"""Names: partition folders as Hive and Spark write them, data files, and the hidden folder. Pure but for pyarrow.
+"""Names: places, partition folders as Hive and Spark write them, data files, and the hidden folder. Pure.
 
 Spark's rules are those of ``ExternalCatalogUtils.escapePathName`` (Spark 4.2), with one addition: NUL, which
 Spark's own writer cannot write, becomes ``%00``, and Spark reads it back.
@@ -7,14 +7,18 @@ Spark's own writer cannot write, becomes ``%00``, and Spark reads it back.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING
 
-from onceonly.durable.addresses import local_folder
-from onceonly.errors import RecordRefusedError
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.stores.address import Kind, parse
+from onceonly.stores.opened import address_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+    from onceonly.stores.address import Address
 
 HIDDEN = "_onceonly"
 """The folder of the sink in a target. Spark passes over names that begin with an underscore."""
@@ -26,6 +30,8 @@ NAME_BYTES_MAX = 255
 RELATIVE_BYTES_MAX = 2500
 _ESCAPED = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
 _SHOWN = 60
+_WHAT = "the file sink's path"
+_SCHEME = re.compile(r"[a-z][a-z0-9]*")
 
 
 def escape(text: str) -> str:
@@ -78,9 +84,57 @@ def shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def local_path(text: str) -> Path:
-    """Read the folder of an option. Raises ``ConfigurationError`` for another scheme than ``file:``."""
-    return local_folder(text, what="the file sink's path")
+class RemotePath(PosixPath):
+    """A place off file systems, as its address: ``hdfs://namenode/out/day=1``. It only names; a store opens it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        # A path has each slash once.
+        text = super().__str__()
+        scheme, colon, rest = text.partition(":/")
+        return f"{scheme}://{rest}" if colon and _SCHEME.fullmatch(scheme) else text
+
+    @property
+    def address(self) -> Address:
+        """The address of the same place."""
+        return parse(str(self))
+
+    @property
+    def bucket(self) -> Address:
+        """The address of the bucket, or of the whole file system, that it is in."""
+        return replace(self.address, path="")
+
+
+def target_path(text: str) -> Path:
+    """Read the folder of an option, as Hadoop reads it. Raises ``ConfigurationError`` for where no files can be put."""
+    address = address_of(text, what=_WHAT)
+    if address.kind is Kind.FOLDER:
+        return Path(address.path)
+    if address.kind is Kind.HDFS and not address.container:
+        default = parse(told().file_system)
+        address = replace(address, container=default.container if default.kind is Kind.HDFS else "")
+    if address.kind not in {Kind.HDFS, Kind.S3} or not address.container:
+        raise ConfigurationError(
+            f"{_WHAT} {address.location} is on {address.kind.system}, where files cannot be put yet"
+            if address.container
+            else f"{_WHAT} {address.location} names no name node",
+            next_step="name a folder as s3a://bucket/folder, hdfs://namenode/folder, or one that all machines share as "
+            "/folder",
+        )
+    return RemotePath(address.location)
+
+
+def place(text: object) -> Path:
+    """Read a place that was written down by its text."""
+    written = str(text)
+    scheme, colon, _ = written.partition("://")
+    return RemotePath(written) if colon and _SCHEME.fullmatch(scheme) else Path(written)
+
+
+def real(path: Path) -> Path:
+    """Return the same for every way to write one place: links resolved, an address in its canonical form."""
+    return RemotePath(path.address.text) if isinstance(path, RemotePath) else path.resolve()
 
 
 def staging_folder(root: Path, query: str, sink: str) -> Path:

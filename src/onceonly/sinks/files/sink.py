@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
@@ -10,17 +11,21 @@ from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, W
 from onceonly.sinks.files import checks, committer, past
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
-from onceonly.sinks.files.paths import manifest_folder, staging_folder
-from onceonly.sinks.files.staging import leftovers
-from onceonly.sinks.files.store import LocalStore, Store, unavailable
+from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
+from onceonly.sinks.files.store import store_of, unavailable
+from onceonly.sinks.files.targets.folders import FolderTarget
 from onceonly.sinks.files.writer import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
     from onceonly.ports import Refused
+    from onceonly.sinks.files.objects import ObjectFiles
+    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.targets.port import Target
 
 
 class FilesSink(TwoPhaseCommitSink[Attempt]):
@@ -36,14 +41,18 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         refuse_sparks_own(options)
         super().__init__(options)
         self._files = FilesOptions.of(self.options, options)
-        self._store: Store = LocalStore()
+        self._store = store_of(self._files.target)
         self._root: Path | None = None
         self._retention: Retention | None = None
+
+    @cached_property
+    def _target(self) -> Target:
+        return target_of(self._store, self._files)
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse wrong columns and targets, make the folders, and note how the files are to be read."""
         self._root = staging_folder(self._files.staging, context.query, context.sink)
-        return checks.check(self._store, self._files, context)
+        return checks.check(self._target, self._files, context)
 
     def identity(self) -> Mapping[str, str | int]:
         """Name the target, by its own id too: an empty mount point has its name. The id is made by ``check``."""
@@ -51,17 +60,20 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
             token = checks.read_token(self._store, self._files.target)
         except OSError as error:
             raise unavailable(f"{self._files.target} could not be read", error) from error
-        named: dict[str, str | int] = {"path": str(self._files.target.resolve()), "format": self._files.form}
+        named: dict[str, str | int] = {"path": str(real(self._files.target)), "format": self._files.form}
         return named if token is None else {**named, "token": token}
 
     def overlaps(self, identity: Mapping[str, str | int]) -> bool:
         """Say whether one of the two folders is, or lies in, the other: whoever reads that one reads both."""
-        own, other = self._files.target.resolve(), Path(str(identity["path"]))
+        own, other = real(self._files.target), place(identity["path"])
         return own == other or own in other.parents or other in own.parents
 
     def begin_transaction(self, context: WriteContext) -> Attempt:
-        """Make the folder of the attempt's temporary files."""
-        return Attempt(context, self._files, self._store)
+        """Make the place of the attempt's temporary files."""
+        # A path that is relative is so where the driver is.
+        target, staging = place(context.facts["target"]), place(context.facts["staging"])
+        options = replace(self._files, target=target, staging=staging)
+        return Attempt(context, options, target_of(self._store, options))
 
     def write(self, transaction: Attempt, batch: pa.RecordBatch) -> Sequence[Refused]:
         """Write the rows of a batch to the files of their partitions; give back what no file can hold."""
@@ -77,17 +89,17 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         transaction.discard()
 
     def commit(self, handle: Handle) -> Outcome:
-        """Return each file its final name."""
-        return committer.commit(self._store, self._files.target, handle)
+        """Give each file its final name."""
+        return committer.commit(self._target, self._files.target, handle)
 
     def abort(self, handle: Handle) -> None:
         """Drop the temporary files, and with their folder the place where a paused attempt could go on."""
-        leftovers.abort(self._store, self._files, handle, root=self._root)
+        self._target.abort(handle, root=self._root)
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the epoch durable, and put its manifest; now and then remove what is older than it may be."""
         target = self._files.target
-        committer.complete(self._store, target, context, epoch, handles)
+        committer.complete(self._target, target, context, epoch, handles)
         if self._files.retention_s is not None:
             self._retention = self._retention or Retention(
                 self._store, target, older_s=self._files.retention_s
@@ -99,5 +111,16 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
         past.look_back(self._store, self._files, context, epoch, handles)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
-        """List what is in the staging folder; changes nothing."""
-        return leftovers.recover(self._store, self._files, context)
+        """List what waits in the target; changes nothing."""
+        return self._target.recover(context)
+
+
+def target_of(store: Store | ObjectFiles, options: FilesOptions) -> Target:
+    """Return the kind of target that a store is of."""
+    from onceonly.sinks.files.objects import ObjectFiles
+
+    if isinstance(store, ObjectFiles):
+        from onceonly.sinks.files.targets.buckets import BucketTarget
+
+        return BucketTarget(store, options)
+    return FolderTarget(store, options)

@@ -18,23 +18,65 @@ import xxhash
 
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.sinks.files.paths import NAME_BYTES_MAX
+from onceonly.sinks.files.paths import NAME_BYTES_MAX, RemotePath
 from onceonly.sinks.files.staging.moving import move
+from onceonly.stores.address import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from onceonly.sinks.files.objects import ObjectFiles
 
 _CHUNK = 1 << 20
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-class Store(Protocol):
-    """Files by path. All errors are ``OSError``, which the callers classify; each call may be repeated."""
+class Files(Protocol):
+    """Small files by path, whole: the books of a sink. Each call may be repeated.
+
+    Errors are ``OSError``, which the callers classify, or stand in a sentence already (``OnceonlyError``).
+    """
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, durably."""
         ...
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the content, None where nothing has this name."""
+        ...
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        """Put a small file, whole and durable, unless its name is taken; say whether it was free."""
+        ...
+
+    def size(self, path: Path) -> int | None:
+        """Return the length in bytes, None where nothing has this name."""
+        ...
+
+    def idle(self, path: Path) -> float | None:
+        """Return the seconds since a file was written, renamed or changed; None where nothing has this name."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """List the names in a folder, unordered; none where it is missing."""
+        ...
+
+    def delete(self, path: Path) -> None:
+        """Remove a file. Idempotent."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def name_bytes_max(self, folder: Path) -> int:
+        """Return how long a name may be in a folder."""
+        ...
+
+
+class Store(Files, Protocol):
+    """Files that are written under one name and moved to another one."""
 
     def make_fenced(self, folder: Path) -> None:
         """Make a folder whose parent must be there: fails where the parent was dropped."""
@@ -60,20 +102,8 @@ class Store(Protocol):
         """Make a copy under a new name; its content is durable, its name is not."""
         ...
 
-    def size(self, path: Path) -> int | None:
-        """Return the length in bytes, None where nothing has this name."""
-        ...
-
-    def name_bytes_max(self, folder: Path) -> int:
-        """Return how long a name may be in a folder."""
-        ...
-
     def age(self, path: Path) -> float:
         """Return the seconds since a file was written; 0 where nothing has this name."""
-        ...
-
-    def idle(self, path: Path) -> float | None:
-        """Return the seconds since a file was written, renamed or changed; None where nothing has this name."""
         ...
 
     def links(self, path: Path) -> int:
@@ -88,28 +118,8 @@ class Store(Protocol):
         """Read the whole file and give its xxh3 as 16 hex digits."""
         ...
 
-    def read(self, path: Path) -> bytes | None:
-        """Return the content, None where nothing has this name."""
-        ...
-
-    def put_if_absent(self, path: Path, data: bytes) -> bool:
-        """Put a small file, whole and durable, unless its name is taken; say whether it was free."""
-        ...
-
-    def sync_folder(self, folder: Path) -> None:
-        """Make the names in a folder durable."""
-        ...
-
-    def names(self, folder: Path) -> list[str]:
-        """List the names in a folder, unordered; none where it is missing."""
-        ...
-
     def files(self, folder: Path) -> Iterator[Path]:
         """Return all files below a folder; none where it is missing."""
-        ...
-
-    def delete(self, path: Path) -> None:
-        """Remove a file. Idempotent."""
         ...
 
     def rename_folder(self, folder: Path, new: Path) -> None:
@@ -241,6 +251,19 @@ class LocalStore:
     def delete_folder(self, folder: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
+
+
+def store_of(target: Path) -> Store | ObjectFiles:
+    """Open the store of a target. Any process; nothing is asked yet. Raises ``ConfigurationError``, ``SetupError``."""
+    if not isinstance(target, RemotePath):
+        return LocalStore()
+    if target.address.kind is Kind.HDFS:
+        from onceonly.sinks.files.hdfs import HdfsFiles
+
+        return HdfsFiles.of(target)
+    from onceonly.sinks.files.objects import ObjectFiles
+
+    return ObjectFiles.of(target)
 
 
 def hidden(path: Path, ending: str) -> Path:

@@ -12,68 +12,63 @@ place for another file, and no file that it could vote for.
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import uuid
 from collections import OrderedDict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import ConfigurationError, LogError, WriteFailedError
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, WriteFailedError
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode
 from onceonly.sinks.files import committer, partitions
 from onceonly.sinks.files.checks import read_token
-from onceonly.sinks.files.committer import Prepared
 from onceonly.sinks.files.formats import refusals
 from onceonly.sinks.files.formats.encoding import pieces_of
 from onceonly.sinks.files.manifests.ledger import Ledger
-from onceonly.sinks.files.paths import manifest_folder, staging_folder
+from onceonly.sinks.files.paths import manifest_folder, place
+from onceonly.sinks.files.prepared import Prepared
 from onceonly.sinks.files.staging.opened import OpenFile
-from onceonly.sinks.files.staging.staged import staged_name
 from onceonly.sinks.files.staging.waiting import Waiting, copy_of
 from onceonly.sinks.files.store import unavailable, write_failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
     from onceonly.ports import Refused, WriteContext
     from onceonly.sinks.files.manifests.manifest import DataFile
     from onceonly.sinks.files.options import FilesOptions
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.targets.port import Target
 
 OPEN_MAX = 32
-"""How many files of one attempt are open at a time: one for each partition folder that is being written."""
+"""How many files of one attempt are open at a time, at most: one for each partition folder that is being written."""
 BUFFER_BYTES_MAX = 64 << 20
 """How much of one attempt waits in memory, in any number of folders, to be written in large pieces."""
 ROW_GROUP_BYTES = 32 << 20
 
 
 class Attempt:
-    """One attempt's files. ``folder`` holds their temporary names."""
+    """One attempt's files. ``folder`` is where they wait."""
 
-    def __init__(self, context: WriteContext, options: FilesOptions, store: Store) -> None:
+    def __init__(self, context: WriteContext, options: FilesOptions, target: Target) -> None:
         self.context = context
         self.options = options
-        self.store = store
-        self.target = Path(str(context.facts["target"]))
+        self.store = target.files
+        self.target = place(context.facts["target"])
         self.transaction = f"{context.epoch}-{context.slot}-{uuid.uuid4().hex}"
-        root = staging_folder(Path(str(context.facts["staging"])), context.query, context.sink)
-        self.folder = root / self.transaction
+        self.stage = target.stage(context.query, context.sink, self.transaction)
+        self.folder = self.stage.folder
+        self._committed_to = target
         self._waiting: dict[str, Waiting] = {}
         self._held = 0
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._done: list[DataFile] = []
-        self._folders = (self.folder, root)
         self._group_bytes = min(ROW_GROUP_BYTES, options.file_bytes_max)
         self._see_target()
         try:
-            if self.target in root.parents:
-                store.make_folder(root)
-            # Else it must be there: a machine that does not share it would write to a folder of its own.
-            store.make_fenced(self.folder)
-            self._name_bytes_max = store.name_bytes_max(self.target)
+            self.stage.begin()
+            self._name_bytes_max = self.store.name_bytes_max(self.target)
         except OSError as error:
             raise self._failed(self.folder, error) from error
 
@@ -95,8 +90,7 @@ class Attempt:
         with the most is flushed. So a file that must make room for another one got a fair share of the memory.
         """
         try:
-            if self.store.size(self.folder) is None:  # rows may wait long before they meet the fence
-                raise FileNotFoundError(errno.ENOENT, "it was removed", str(self.folder))
+            self.stage.see()  # rows may wait long before they meet the fence
         except OSError as error:
             raise self._failed(self.folder, error) from error
         refused: list[Refused] = []
@@ -125,10 +119,7 @@ class Attempt:
                     self._finish(waiting)
             while self._open:
                 self._finish(next(iter(self._open)))
-            for folder in self._folders:
-                self.store.sync_folder(folder)
-            for file in self._done:
-                self._look(file)
+            uploads = self.stage.prepare(self._done)
         except OSError as error:
             raise self._failed(self.folder, error) from error
         prepared = Prepared(
@@ -137,10 +128,11 @@ class Attempt:
             staging=self.folder,
             layout=str(self.context.facts["layout"]),
             files=tuple(self._done),
+            uploads=uploads,
         )
         handle = prepared.handle()
         if self.context.guarantee is Guarantee.AT_LEAST_ONCE:
-            outcome = committer.commit(self.store, self.target, handle)
+            outcome = committer.commit(self._committed_to, self.target, handle)
             if not isinstance(outcome, Committed | AlreadyCommitted):
                 raise WriteFailedError(
                     f"{self.name}: {outcome}", next_step="see to the target's file system; Spark tries again"
@@ -153,8 +145,8 @@ class Attempt:
         for file in self._open.values():
             file.drop()
         self._open.clear()
-        with contextlib.suppress(OSError):
-            self.store.delete_folder(self.folder)
+        with contextlib.suppress(OSError, OnceonlyError):
+            self.stage.drop()
 
     def _pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         step = max(1, rows.num_rows * self._group_bytes // max(rows.nbytes, 1))
@@ -184,7 +176,7 @@ class Attempt:
         for table in pieces_of(waiting.table(), self.options.form, room if limit else None):
             file = self._open.get(folder)
             if file is None:
-                while len(self._open) >= OPEN_MAX:
+                while len(self._open) >= min(OPEN_MAX, self.stage.open_max):
                     self._finish(next(iter(self._open)))
                 file = self._open[folder] = self._new(folder, table.schema)
             self._open.move_to_end(folder)
@@ -199,15 +191,6 @@ class Attempt:
         name = f"part-{context.epoch:05d}-{context.slot:05d}-{unique}-{number:05d}{self.options.extension}"
         return OpenFile(self, f"{folder}/{name}" if folder else name, schema)
 
-    def _look(self, file: DataFile) -> None:
-        """See that a finished file is still there as it was written."""
-        place = self.folder / staged_name(file.path)
-        size = self.store.size(place)
-        if size is None:
-            raise FileNotFoundError(errno.ENOENT, "it was removed", str(place))
-        if size != file.bytes:
-            raise OSError(errno.EIO, f"it has {size} bytes, and {file.bytes} were written", str(place))
-
     def _finish(self, folder: str) -> None:
         self._done.append(self._open[folder].finish())
         del self._open[folder]
@@ -217,7 +200,7 @@ class Attempt:
         if isinstance(error, FileNotFoundError):
             try:
                 there = read_token(self.store, self.target) == self.context.facts["token"]
-                there = there and self.store.size(self.folder.parent) is not None
+                there = there and self.stage.is_shared()
             except OSError:
                 there = False
             if not there:

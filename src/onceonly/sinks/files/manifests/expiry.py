@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.manifests.ledger import Part
     from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
     from onceonly.sinks.files.manifests.marks import Marks
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
 
 log = logging.getLogger("onceonly")
 KEPT = 2
@@ -77,7 +77,7 @@ class Due:
 
 
 def due(
-    store: Store, target: Path, folder: Path, *, older_s: float, grace_s: float, before: int | None = None
+    store: Files, target: Path, folder: Path, *, older_s: float, grace_s: float, before: int | None = None
 ) -> Due:
     """See what is to be done; changes nothing. ``before`` is an epoch that, with all after it, must stay.
 
@@ -118,7 +118,7 @@ def due(
 
 
 def carry_out(
-    store: Store,
+    store: Files,
     target: Path,
     folder: Path,
     found: Due,
@@ -172,7 +172,7 @@ def carry_out(
 class Retention:
     """The setting of a sink: expires what is older, now and then, after an epoch is complete. Driver, one a sink."""
 
-    def __init__(self, store: Store, target: Path, *, older_s: float, grace_s: float = GRACE_S) -> None:
+    def __init__(self, store: Files, target: Path, *, older_s: float, grace_s: float = GRACE_S) -> None:
         self._store = store
         self._target = target
         self._older_s = older_s
@@ -228,14 +228,14 @@ def _old(manifest: Manifest, age_s: float | None = None) -> Old:
     return Old(epoch=manifest.epoch, files=manifest.files, age_s=age_s)
 
 
-def _age(store: Store, target: Path, listing: Path, manifest: Manifest) -> float:
+def _age(store: Files, target: Path, listing: Path, manifest: Manifest) -> float:
     """Return the age of an epoch's youngest file; of its manifest where readers took them all."""
     ages = [store.idle(target / file.path) for file in manifest.files]
     there = [age for age in ages if age is not None]
     return min(there) if there else _idle(store, listing)
 
 
-def _idle(store: Store, path: Path) -> float:
+def _idle(store: Files, path: Path) -> float:
     """Return the seconds since something happened to a file; 0, which spares it, where it is gone."""
     return store.idle(path) or 0.0
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.sinks.files.manifests.manifest import DataFile
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
 
 log = logging.getLogger("onceonly")
 MERGED = 100
@@ -47,7 +47,7 @@ _TRIES = 50
 _NAME = re.compile(r"(\d{1,2})-(\d{20})-(\d{20})\.manifest")
 # Of a name that is no reader's: the former one was a JSON file among those of a target in JSON.
 _LAYOUT = re.compile(r"([0-9a-f]{16})\.layout|layout-([0-9a-f]{16})\.json")
-_BROKEN_OFF = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+_BROKEN_OFF = re.compile(r"\..+[.-][0-9a-f]{12}\.tmp")
 
 
 class Part(NamedTuple):
@@ -71,7 +71,7 @@ class Ledger:
     ``OSError`` never leaves it: what the file system refuses is ``UnavailableError``.
     """
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: Files, folder: Path) -> None:
         self._store = store
         self.folder = folder
 

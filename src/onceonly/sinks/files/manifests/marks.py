@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
 
 _MARK = re.compile(r"(expired|removed)-(\d{20})\.mark")
 _TRIES = 5
@@ -52,7 +52,7 @@ def mark_name(kind: str, epoch: int) -> str:
     return f"{kind}-{epoch:020d}.mark"
 
 
-def put(store: Store, folder: Path, kind: str, epoch: int) -> None:
+def put(store: Files, folder: Path, kind: str, epoch: int) -> None:
     """Put a mark, durably. Idempotent. Its name says everything."""
     place, data = folder / mark_name(kind, epoch), f"{kind} {epoch}\n".encode()
     for _ in range(_TRIES):
@@ -63,7 +63,7 @@ def put(store: Store, folder: Path, kind: str, epoch: int) -> None:
     store.put_if_absent(place, data)
 
 
-def clear(store: Store, folder: Path, marks: Marks) -> None:
+def clear(store: Files, folder: Path, marks: Marks) -> None:
     """Take away the marks that newer ones have made needless. The newest of each stays."""
     for epoch in marks.expired:
         if epoch <= marks.removed_to and epoch < marks.expired_to:

@@ -16,15 +16,15 @@ from msgspec import UNSET
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import ddl, quote
 from onceonly.sinks.files.manifests.ledger import Ledger
-from onceonly.sinks.files.paths import HIDDEN, local_path, unescape
-from onceonly.sinks.files.store import LocalStore, unavailable
+from onceonly.sinks.files.paths import HIDDEN, target_path, unescape
+from onceonly.sinks.files.store import store_of, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from onceonly.sinks.files.manifests.manifest import DataFile, Layout
-    from onceonly.sinks.files.store import Store
+    from onceonly.sinks.files.store import Files
 
 
 _CSV_NULL = "\ue0d0onceonly null\ue0d1"  # of a private area: no value is this text
@@ -54,7 +54,8 @@ def committed(path: str) -> list[CommittedEpoch]:
 
     Raises ``ConfigurationError`` where the file sink never wrote, ``LogError`` for a damaged manifest.
     """
-    return [epoch for _, epoch in _epochs(LocalStore(), _target(path))]
+    store, target = _target(path)
+    return [epoch for _, epoch in _epochs(store, target)]
 
 
 def read(
@@ -77,7 +78,7 @@ def read(
         raise ConfigurationError(
             f"missing={missing!r} is neither 'fail' nor 'skip'.", next_step="give one of the two"
         )
-    store, target = LocalStore(), _target(path)
+    store, target = _target(path)
     files: dict[str, list[str]] = {}
     layouts: dict[str, Layout] = {}
     for layout, epoch in _epochs(store, target):
@@ -104,7 +105,7 @@ def read(
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
-def _is_there(store: Store, target: Path, epoch: CommittedEpoch, file: DataFile, missing: str) -> bool:
+def _is_there(store: Files, target: Path, epoch: CommittedEpoch, file: DataFile, missing: str) -> bool:
     """Tell whether a listed file is there. Raises ``UnavailableError`` where it must be, and is not."""
     place = target / file.path
     try:
@@ -184,17 +185,26 @@ def _compare(layouts: Sequence[Layout]) -> None:
                 )
 
 
-def _target(path: str) -> Path:
-    target = local_path(path)
-    if not (target / HIDDEN).is_dir():
+def _target(path: str) -> tuple[Files, Path]:
+    target = target_path(path)
+    store = store_of(target)
+    if not has_written(store, target):
         raise ConfigurationError(
             f"The file sink never wrote to {target}: there is no folder {HIDDEN}.",
             next_step="give the path of the sink's query",
         )
-    return target
+    return store, target
 
 
-def manifest_folders(store: Store, target: Path) -> Iterator[tuple[Path, str, str]]:
+def has_written(store: Files, target: Path) -> bool:
+    """Tell whether the file sink ever wrote to a target. Raises ``UnavailableError``."""
+    try:
+        return bool(_inside(store, target / HIDDEN))
+    except OSError as error:
+        raise unavailable(f"{target} could not be listed", error) from error
+
+
+def manifest_folders(store: Files, target: Path) -> Iterator[tuple[Path, str, str]]:
     """Yield the folders of manifests with query and sink."""
     root = target / HIDDEN / "epochs"
     try:
@@ -206,14 +216,14 @@ def manifest_folders(store: Store, target: Path) -> Iterator[tuple[Path, str, st
         raise unavailable(f"{root} could not be listed", error) from error
 
 
-def _inside(store: Store, folder: Path) -> list[str] | None:
+def _inside(store: Files, folder: Path) -> list[str] | None:
     """List a folder; None for what is no folder: a file of somebody else's."""
     with contextlib.suppress(NotADirectoryError):
         return store.names(folder)
     return None
 
 
-def _epochs(store: Store, target: Path) -> Iterator[tuple[str, CommittedEpoch]]:
+def _epochs(store: Files, target: Path) -> Iterator[tuple[str, CommittedEpoch]]:
     for folder, query, sink in manifest_folders(store, target):
         for manifest in Ledger(store, folder).manifests():
             yield (

@@ -8,19 +8,21 @@ more.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import LogError, UnavailableError
 from onceonly.ports import Leftover
 from onceonly.sinks.files.checks import read_token
-from onceonly.sinks.files.committer import foreign, not_mounted
+from onceonly.sinks.files.committer import not_mounted
 from onceonly.sinks.files.manifests.ledger import Ledger
-from onceonly.sinks.files.paths import manifest_folder, staging_folder
+from onceonly.sinks.files.paths import manifest_folder, place, staging_folder
+from onceonly.sinks.files.prepared import foreign
 from onceonly.sinks.files.staging.staged import dropped, epoch_of, state_of
 from onceonly.sinks.files.store import reason, unavailable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly.model import Handle
     from onceonly.ports import QueryContext
     from onceonly.sinks.files.options import FilesOptions
@@ -81,9 +83,24 @@ def abort(store: Store, options: FilesOptions, handle: Handle, *, root: Path | N
     transactions, None where nobody has said yet which query it is. Raises ``UnavailableError``, ``LogError`` for a
     folder that is not one of the sink's, ``InDoubtError`` for a handle that is not.
     """
+    folder, transaction = own_folder(options, handle, root)
+    aside = dropped(folder, transaction)
+    try:
+        if folder != aside:
+            store.rename_folder(folder, aside)
+    except OSError as error:
+        raise unavailable(f"the temporary files in {folder} could not be removed", error) from error
+    _delete(store, aside)
+
+
+def own_folder(options: FilesOptions, handle: Handle, root: Path | None) -> tuple[Path, str]:
+    """Return the folder and the transaction that a handle or a leftover names.
+
+    Raises ``LogError`` where they are not this sink's, ``InDoubtError``.
+    """
     if "staging" not in handle.data:
         raise foreign(handle, "it names no folder of temporary files")
-    folder = Path(str(handle.data["staging"]))
+    folder = place(handle.data["staging"])
     transaction = handle.transaction.removeprefix(SETTLED).removeprefix(DROPPED)
     is_ours = len(folder.parts) > _LEVELS and folder.parents[_LEVELS - 1] == options.staging
     is_ours = is_ours and root in {None, folder.parent}
@@ -94,13 +111,7 @@ def abort(store: Store, options: FilesOptions, handle: Handle, *, root: Path | N
             next_step="set the options path and staging back to what they were when it was prepared; where they "
             "never changed, report this",
         )
-    aside = dropped(folder, transaction)
-    try:
-        if folder != aside:
-            store.rename_folder(folder, aside)
-    except OSError as error:
-        raise unavailable(f"the temporary files in {folder} could not be removed", error) from error
-    _delete(store, aside)
+    return folder, transaction
 
 
 def _delete(store: Store, aside: Path) -> None:

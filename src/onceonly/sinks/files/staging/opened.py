@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from onceonly.errors import OnceonlyError
 from onceonly.sinks.files.formats.encoding import CountingFile, encoder
 from onceonly.sinks.files.manifests.manifest import DataFile
-from onceonly.sinks.files.staging.staged import staged_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,10 +19,10 @@ class OpenFile:
     """A file of an attempt. ``path`` is its final path below the target."""
 
     def __init__(self, attempt: Attempt, path: str, schema: pa.Schema) -> None:
-        self._store = attempt.store
+        self._stage = attempt.stage
         self.path = path
         self.rows = 0
-        self._file = attempt.store.create(attempt.folder / staged_name(path))
+        self._file = attempt.stage.create(path)
         self._counted = CountingFile(self._file)
         self._encoder = encoder(self._counted, schema, attempt.options, who=attempt.name)
 
@@ -38,7 +38,7 @@ class OpenFile:
     def finish(self) -> DataFile:
         """Write the end, make it durable and close it."""
         self._encoder.close()
-        self._store.finish(self._file)
+        self._stage.finish(self._file)
         return DataFile(self.path, self.bytes, self.rows, self._counted.checksum)
 
     def drop(self) -> None:
@@ -46,5 +46,5 @@ class OpenFile:
         self._counted.dropped = True
         with contextlib.suppress(Exception):
             self._encoder.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, OnceonlyError):
             self._file.close()

@@ -27,20 +27,17 @@ from onceonly.sinks.files.staging.staged import (
     staged_name,
     token_of,
 )
+from onceonly.sinks.files.targets.port import UnsureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from onceonly.sinks.files.committer import Prepared
     from onceonly.sinks.files.manifests.manifest import DataFile
+    from onceonly.sinks.files.prepared import Prepared
     from onceonly.sinks.files.store import Store
 
 _TOKEN_BYTES = 6
-
-
-class UnsureError(Exception):
-    """What is found is neither published nor prepared."""
 
 
 def begin(store: Store, prepared: Prepared) -> Path | None:

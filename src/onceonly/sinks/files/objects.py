@@ -1,0 +1,94 @@
+"""Files in a bucket of S3, by key: small ones whole, those of rows by uploads that are left open. Any process.
+
+There are no folders: a folder is what keys begin with, so that none is made, and none has to be synced.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from onceonly.errors import SetupError
+from onceonly.sinks.files.paths import NAME_BYTES_MAX
+from onceonly.stores.opened import open_store, open_uploads
+from onceonly.stores.port import put_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.sinks.files.paths import RemotePath
+    from onceonly.stores.objects import ObjectStore
+    from onceonly.stores.uploads import S3Uploads
+
+
+class ObjectFiles:
+    """Small files of one bucket; fulfils ``onceonly.sinks.files.store.Files``. Several threads may use one.
+
+    What fails stands in a sentence: ``UnavailableError``, ``ConfigurationError``.
+    """
+
+    def __init__(self, objects: ObjectStore, uploads: S3Uploads) -> None:
+        self.objects = objects
+        self.uploads = uploads
+
+    @classmethod
+    def of(cls, target: RemotePath) -> ObjectFiles:
+        """Make the store of a target. Nothing is asked yet. Raises ``ConfigurationError``, ``SetupError``."""
+        from onceonly.stores.objects import ObjectStore
+
+        bucket = target.bucket
+        objects = open_store(bucket)
+        if not isinstance(objects, ObjectStore):
+            raise SetupError(f"{target} is in no bucket", next_step="report this")
+        return cls(objects, open_uploads(bucket))
+
+    def below(self, folder: Path) -> ObjectStore:
+        """Return the objects below a folder, by their names there."""
+        return self.objects.below(key_of(folder))
+
+    def make_folder(self, folder: Path) -> None:
+        """Do nothing: there are none."""
+
+    def sync_folder(self, folder: Path) -> None:
+        """Do nothing: an object that is there is durable."""
+
+    def read(self, path: Path) -> bytes | None:
+        return self.objects.get(key_of(path))
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        return self.put_once(path, data) == data
+
+    def put_once(self, path: Path, data: bytes) -> bytes:
+        """Put a small file, unless its name is taken; return what stands there."""
+        while True:  # what was put here is removed by nobody who is at the same work
+            standing = put_once(self.objects, key_of(path), data)
+            if standing is not None:
+                return standing
+
+    def size(self, path: Path) -> int | None:
+        found = self.objects.head(key_of(path))
+        return None if found is None else found["size"]
+
+    def idle(self, path: Path) -> float | None:
+        found = self.objects.head(key_of(path))
+        return None if found is None else (datetime.now(UTC) - found["last_modified"]).total_seconds()
+
+    def names(self, folder: Path) -> list[str]:
+        return self.objects.entries(prefix_of(folder))
+
+    def delete(self, path: Path) -> None:
+        self.objects.delete(key_of(path))
+
+    def name_bytes_max(self, folder: Path) -> int:  # noqa: ARG002  a key has 1,024 bytes in all
+        return NAME_BYTES_MAX
+
+
+def key_of(path: Path) -> str:
+    """Return the key of a place: what follows scheme and bucket."""
+    return "/".join(path.parts[2:])
+
+
+def prefix_of(folder: Path) -> str:
+    """Return what the keys of all that is in a folder begin with; nothing for the bucket itself."""
+    key = key_of(folder)
+    return f"{key}/" if key else ""
