@@ -23,6 +23,7 @@ from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
 from onceonly_proof.embedded.redis import EmbeddedRedis
+from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,6 +262,28 @@ class WriteToDelta(Stage):
         ) == Counter(ROWS)
 
 
+class FilesOnStores(Stage):
+    """A bucket, and a session that knows how to reach it. The server ends with the process."""
+
+    def names(self) -> Names:
+        self.server = EmbeddedS3(self.folder / "s3")
+        self.server.start()
+        self.server.make_bucket("lake")
+        for name, value in self.server.hadoop().items():
+            self.spark.conf.set(name, value)
+        onceonly.register(self.spark)
+        self.checks = {"write": self.all_rows}
+        return {"onceonly": onceonly, "orders": self.collection("shop string, amount long")}
+
+    def all_rows(self, names: Names) -> None:
+        assert sum(epoch.rows for epoch in names["whole"]) == len(ROWS)
+        assert self.server.names("lake", "orders")
+        self.server.close()
+        for name in self.server.hadoop():
+            self.spark.conf.unset(name)
+        onceonly.register(self.spark)
+
+
 class DeadLetters(Stage):
     """A topic that takes no large rows, and a stream that has three of them."""
 
@@ -452,6 +475,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/adopt-a-checkpoint.md": Adopt,
     "docs/how-to/batches.md": Batches,
     "docs/how-to/dead-letters.md": DeadLetters,
+    "docs/how-to/files-on-stores.md": FilesOnStores,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,
