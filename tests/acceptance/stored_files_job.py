@@ -1,0 +1,50 @@
+"""A streaming job in its own process, to be killed: rows of Spark's own source → files in a store, by either way.
+
+Run as a script by ``test_files_on_stores.py``: ``WAY EPOCHS FOLDER TARGET SETTINGS``, the last of which is JSON. The
+checkpoint is on this machine, and Spark itself knows nothing of the store.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import onceonly
+from onceonly_proof.local_session import local_session
+
+ROWS_PER_EPOCH = 20
+_WAIT_S = 120
+
+
+def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, str]) -> None:
+    """Run until this many epochs are noted by Spark."""
+    conf = {f"spark.hadoop.{name}": value for name, value in settings.items()}
+    conf |= {"spark.driver.memory": "700m", "spark.eventLog.enabled": "true"}
+    conf |= {"spark.eventLog.dir": str(folder / "events"), "spark.eventLog.compress": "false"}
+    (folder / "events").mkdir(exist_ok=True)
+    spark = local_session(folder, name="stored", master="local[2]", log_level="ERROR", conf=conf)
+    source = spark.readStream.format("rate-micro-batch").option("numPartitions", 2)
+    rows = source.option("rowsPerBatch", ROWS_PER_EPOCH).load().selectExpr("value", "value % 3 as third")
+    checkpoint = str(folder / "checkpoint")
+    sink = {"path": target, "checkpointLocation": checkpoint}
+    writer = rows.writeStream.option("checkpointLocation", checkpoint)
+    if way == "format":
+        query = writer.format("onceonly.files").partitionBy("third").options(**sink).start()
+    else:
+        query = writer.foreachBatch(onceonly.sink("onceonly.files", partitionBy="third", **sink)).start()
+    deadline = time.monotonic() + _WAIT_S
+    while query.isActive and time.monotonic() < deadline:
+        if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= epochs:
+            break
+        time.sleep(0.05)
+    query.stop()
+    failure = query.exception()
+    spark.stop()
+    if failure is not None:
+        sys.exit(onceonly.explain(failure))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]))
