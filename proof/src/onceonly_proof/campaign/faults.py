@@ -509,10 +509,9 @@ KINDS: dict[str, Kind] = {
             after_s=draw.uniform(0, 0.02),
             down_s=draw.uniform(0, 1.0),
         ),
-        weight=4,
+        weight=6,
         points=_at_target,
         dear=True,
-        later=True,
     ),
     "kill at letters": Kind(
         draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
