@@ -22,6 +22,7 @@ from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
+from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
 from onceonly_proof.embedded.redis import EmbeddedRedis
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
@@ -212,6 +213,25 @@ class Redis(Stage):
         server.start()  # it ends with this process
         self.addresses["localhost:6379"] = server.url.removeprefix("redis://")
         return {}
+
+
+class WriteToMySql(Stage):
+    def names(self) -> Names:
+        self.server = EmbeddedMariaDb()
+        self.server.start()  # it ends with this process
+        self.server.sql(
+            "CREATE DATABASE shop",
+            "CREATE USER writer@'127.0.0.1' IDENTIFIED BY 'secret'",
+            "GRANT ALL ON shop.* TO writer@'127.0.0.1'",
+        )
+        (self.folder / "password").write_text("secret\n", encoding="utf-8")
+        self.addresses["localhost:3306"] = f"127.0.0.1:{self.server.port}"
+        self.checks = {"write": self.all_rows}
+        return {"orders": self.collection()}
+
+    def all_rows(self, names: Names) -> None:
+        rows = self.server.sql("SELECT app, id FROM orders", database="shop")
+        assert Counter(rows) == Counter((key, int(value)) for key, value in ROWS)
 
 
 class Batches(Stage):
@@ -485,6 +505,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
     "docs/how-to/write-to-redis.md": Redis,
+    "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,
     "docs/reference/auditor.md": Auditor,
     "docs/reference/failpoints.md": Failpoints,
