@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -19,6 +19,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED = GROUPS = (
     "Files",
     "Staged rows",
     "Keyed sinks",
+    "Loaded tables",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -69,6 +70,9 @@ FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
 STAGED_STORES: Final = "tests/unit/test_staged_stores.py::"
+TABLES: Final = "tests/unit/test_conformance_loaded.py::"
+DELTA: Final = "tests/unit/test_delta_sink.py::"
+DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
 
@@ -2100,5 +2104,104 @@ DEFECTS: Final = (
         before="        self.generation(origin.query, origin.sink, above=held)\n",
         after="",
         tests=(ROWS + "test_where_the_books_were_lost_versions_go_on_above_those_of_the_rows",),
+    ),
+    # ----------------------------------------------------------------------------------------------- loaded
+    Defect(
+        name="loaded-files-not-looked-at",
+        group=LOADED,
+        what="An epoch is entered into a table's log though some of its files are gone",
+        file="families/loaded/sink.py",
+        before="            waiting = [load for load in loads if load.name in open_ & whole]\n",
+        after="            waiting, whole = [load for load in loads if load.name in open_], open_\n",
+        tests=(
+            TABLES
+            + "test_a_file_that_was_removed_before_the_commit_is_lost_for_good_and_the_others_are_committed",
+            DELTA + "test_a_vacuum_between_vote_and_commit_is_noticed",
+        ),
+    ),
+    Defect(
+        name="loaded-void-not-noted",
+        group=LOADED,
+        what="What is lost is not noted in the table's log: a late driver that had seen it enters it all the same",
+        file="families/loaded/sink.py",
+        before="                self.enter(books, app, epoch, waiting, gone)\n",
+        after="                if waiting:\n                    self.enter(books, app, epoch, waiting, [])\n",
+        tests=(TABLES + "test_a_driver_that_had_a_lost_file_in_hand_cannot_commit_it_any_more",),
+    ),
+    Defect(
+        name="loaded-older-checkpoint-goes-on",
+        group=LOADED,
+        what="An epoch that the table knows is written again, as an older checkpoint was restored",
+        file="families/loaded/sink.py",
+        before="        if newest > (context.epoch if context.mode is Mode.TENTATIVE else context.epoch - 1):\n",
+        after="        if newest > context.epoch + 1:\n",
+        tests=(TABLES + "test_an_older_checkpoint_over_a_newer_table_writes_nothing",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="loaded-committed-folder-dropped",
+        group=LOADED,
+        what="A sweep takes the mark of an attempt for its being open, and does not ask the table's log",
+        file="families/loaded/sink.py",
+        before="        return load.name in books.committed or not books.is_whole\n",
+        after="        return False\n",
+        tests=(TABLES + "test_a_mark_that_outlived_its_commit_is_tidied_up_and_nothing_else",),
+    ),
+    Defect(
+        name="loaded-marks-not-durable",
+        group=LOADED,
+        what="The mark of a committed attempt comes back after a power loss, and a sweep takes its files",
+        file="families/loaded/sink.py",
+        before="            places.sync_marks(self.home, app)\n",
+        after="",
+        tests=(DELTA + "test_versions_are_made_durable_before_the_receipt",),
+    ),
+    Defect(
+        name="loaded-drop-without-fence",
+        group=LOADED,
+        what="The files of an attempt are removed one by one, and its writer goes on in its folder",
+        file="families/loaded/attempt.py",
+        before="        if not self.folder.is_dir():  # rows may wait long before they meet the fence\n"
+        "            raise self._swept()\n",
+        after="        self.folder.mkdir(exist_ok=True)\n",
+        tests=(TABLES + "test_an_attempt_whose_folder_was_swept_writes_no_more_and_gives_no_vote",),
+    ),
+    Defect(
+        name="loaded-values-wrap-around",
+        group=LOADED,
+        what="A value that the table's type does not hold becomes another one",
+        file="families/loaded/casting.py",
+        before="    return array.cast(kind)\n",
+        after="    return array.cast(kind, safe=False)\n",
+        tests=(DELTA_INPUT + "test_a_value_that_does_not_fit",),
+    ),
+    Defect(
+        name="delta-entry-without-app",
+        group=LOADED,
+        what="A version of a Delta table does not say whose it is, so that two drivers enter the same files",
+        file="sinks/delta/target.py",
+        before="app_transactions=[Transaction(app, epoch)]",
+        after="app_transactions=[]",
+        tests=(DELTA + "test_two_drivers_with_the_same_handle_in_hand_make_one_version",),
+    ),
+    Defect(
+        name="delta-epoch-is-the-only-evidence",
+        group=LOADED,
+        what="An epoch in a Delta log is taken for all of its attempts, also for those that were lost",
+        file="sinks/delta/target.py",
+        before='            committed.update(note["attempts"])\n            void.update(note["void"])\n',
+        after='            committed.update(note["attempts"], note["void"])\n',
+        tests=(DELTA + "test_a_vacuum_between_vote_and_commit_is_noticed",),
+    ),
+    Defect(
+        name="delta-statistics-of-parts",
+        group=LOADED,
+        what="One figure of nulls stands for a column with parts, and no reader opens the table any more",
+        file="sinks/delta/types.py",
+        before="[name for name in first if not types.is_nested(schema.field(name).type)]",
+        after="first",
+        tests=(
+            "tests/unit/test_conformance_delta.py::TestDeltaInPartitions::test_a_second_commit_doubles_nothing",
+        ),
     ),
 )
