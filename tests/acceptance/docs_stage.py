@@ -304,6 +304,12 @@ class FilesOnStores(Stage):
         onceonly.register(self.spark)
 
 
+class WriteToIceberg(Stage):
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        return {"events": self.collection("shop string, amount long")}
+
+
 class DeadLetters(Stage):
     """A topic that takes no large rows, and a stream that has three of them."""
 
@@ -507,6 +513,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/write-to-redis.md": Redis,
     "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,
+    "docs/how-to/write-to-iceberg.md": WriteToIceberg,
     "docs/reference/auditor.md": Auditor,
     "docs/reference/failpoints.md": Failpoints,
 }

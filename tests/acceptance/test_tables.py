@@ -13,6 +13,7 @@ import pytest
 import table_job
 from deltalake import DeltaTable
 from harness import Run
+from pyiceberg.catalog.sql import SqlCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,3 +90,27 @@ def test_each_epoch_is_one_version_of_a_delta_table_whatever_is_killed(tmp_path:
     assert len(epochs) * table_job.ROWS_PER_EPOCH == len(rows["value"])
     listed = {Path(uri) for uri in table.file_uris()}
     assert set((path / "onceonly").rglob("*.parquet")) == listed
+
+
+@pytest.mark.long
+def test_each_epoch_is_one_snapshot_of_an_iceberg_table_whatever_is_killed(tmp_path: Path) -> None:
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    with SqlCatalog("default", **place) as catalog:
+        catalog.create_namespace("sales")
+    options = {f"catalog.{name}": value for name, value in place.items()}
+    options |= {"catalog.type": "sql", "table": "sales.orders", "create": "true"}
+    for point in ("commit.before_handle", "receipt.before_put"):
+        run_and_kill_at(tmp_path, "onceonly.iceberg", options, point)
+    run_to_the_end(tmp_path, "onceonly.iceberg", options)
+    with SqlCatalog("default", **place) as catalog:
+        table = catalog.load_table("sales.orders")
+    rows = table.scan().to_arrow().to_pydict()
+    assert sorted(rows["value"]) == list(range(len(rows["value"])))
+    assert rows["third"] == [value % 3 for value in rows["value"]]
+    assert [field.name for field in table.spec().fields] == ["third"]
+    summaries = [snapshot.summary for snapshot in table.snapshots()]
+    epochs = [int(str(summary["onceonly.epoch"])) for summary in summaries if summary is not None]
+    assert epochs == list(range(len(epochs)))
+    assert len(epochs) * table_job.ROWS_PER_EPOCH == len(rows["value"])
+    listed = {Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()}
+    assert set((tmp_path / "warehouse").rglob("onceonly/**/*.parquet")) == listed

@@ -33,6 +33,7 @@ BUILT_IN: dict[str, str] = {
     "sqlite": "onceonly.sinks.sql:SqliteSink",
     "redis": "onceonly.sinks.redis:RedisSink",
     "delta": "onceonly.sinks.delta:DeltaSink",
+    "iceberg": "onceonly.sinks.iceberg:IcebergSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess. Spark's file sink refuses, and so does

@@ -1,0 +1,165 @@
+"""The Iceberg sink: executors write parquet files among the table's own, the driver commits a snapshot an epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families.columns import find
+from onceonly.families.loaded import Books, Load, LoadedSink
+from onceonly.families.loaded.load import app_of
+from onceonly.families.loaded.options import keys_of
+from onceonly.families.loaded.sink import NONE_YET
+from onceonly.families.loaded.types import choose, schema_of
+from onceonly.sinks.iceberg import target
+from onceonly.sinks.iceberg.options import DECLARED, split
+from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from onceonly.families.loaded import Layout
+    from onceonly.model import Handle
+    from onceonly.ports import Option, QueryContext
+
+
+class IcebergSink(LoadedSink):
+    """Rows to an Iceberg table: whole epochs, each a snapshot of it."""
+
+    name: ClassVar[str] = "iceberg"
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        own, self._properties = split(options)
+        super().__init__(own)
+        self._catalog: Catalog | None = None
+        self._table_name: tuple[str, ...] = self.options["table"]
+        self.shown = f"The Iceberg table {'.'.join(self._table_name)}"
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, opened when it is first needed: on the driver only."""
+        if self._catalog is None:
+            self._catalog = target.open_catalog(self.options["catalog"], self._properties)
+        return self._catalog
+
+    @property
+    def home(self) -> Path:
+        return target.home_of(self._open())
+
+    def check(self, context: QueryContext) -> Mapping[str, str | int]:
+        """Refuse columns and tables that do not fit, and make what the options ask for."""
+        given = schema_of(context.columns, who=self.shown) if context.columns else None
+        table = self._made(given)
+        target.refuse(table)
+        if given is not None:
+            table = self._merged(table, given)
+        has = arrow_of(table.schema())
+        chosen = has if given is None else choose(given, has, who=self.shown)
+        self._refuse_keys(table, chosen)
+        newest = target.newest(table, app_of(context.query, context.sink))
+        return {
+            "home": str(target.home_of(table)),
+            "table": str(table.metadata.table_uuid),
+            "columns": target.columns_of(table, chosen.names),
+            "since": 0,
+            "newest": NONE_YET if newest is None else newest,
+        }
+
+    def identity(self) -> Mapping[str, str | int]:
+        """Name the table, by its own id too: one that was made anew under the same name is another."""
+        table = self._open()
+        return {
+            "table": ".".join(self._table_name),
+            "id": str(table.metadata.table_uuid),
+            "location": table.location(),
+        }
+
+    def overlaps(self, identity: Mapping[str, str | int]) -> bool:
+        own = self.identity()
+        return own["id"] == identity.get("id") or own["location"] == identity.get("location")
+
+    def layout(self, facts: Mapping[str, str | int]) -> Layout:
+        return IcebergLayout(*target.told(str(facts["columns"])))
+
+    def newest(self, app: str) -> int | None:
+        return target.newest(self._open(), app)
+
+    def standing(self, app: str) -> int | None:
+        return target.standing(self._open(), app)
+
+    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  a property is not cut
+        return target.books_of(self._open(), app, epoch)
+
+    def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
+        target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))
+
+    def see(self, books: Books, loads: Sequence[Load]) -> None:
+        table = books.at
+        target.refuse(table)
+        for load in {(each.table, each.columns): each for each in loads}.values():
+            differing = target.differing(table, load.columns)
+            if load.table != str(table.metadata.table_uuid):
+                differing = "it was made anew"
+            if differing:
+                raise ConfigurationError(
+                    f"{self.shown} is not as it was when the rows were written: {differing}.",
+                    next_step="undo that change, so that the rows go into the table as they were written; before the "
+                    "decision, a new start writes them for the table as it is",
+                )
+
+    def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
+        """Make the metadata durable that the catalogue names: pyiceberg does not."""
+        super().complete(context, epoch, handles)
+        try:
+            target.sync(self._open())
+        except OSError as error:
+            raise UnavailableError(
+                f"the metadata of {self.shown} could not be made durable: {error.strerror}",
+                next_step="see to this file system and start the query again",
+            ) from error
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+    def _open(self) -> Table:
+        return target.open_table(self.catalog, self._table_name)
+
+    def _made(self, given: pa.Schema | None) -> Table:
+        table = target.find_table(self.catalog, self._table_name)
+        if table is not None:
+            return table
+        if not self.options["create"] or given is None:
+            raise ConfigurationError(
+                f"There is no Iceberg table {'.'.join(self._table_name)} in the catalogue {self.options['catalog']}.",
+                next_step="correct table or the options of the catalogue, make it, or have it made by create=true",
+            )
+        return target.create(
+            self.catalog, self._table_name, given, keys_of(self.options["partitionBy"], given.names)
+        )
+
+    def _merged(self, table: Table, given: pa.Schema) -> Table:
+        import pyarrow as pa
+
+        names = [field.name for field in table.schema().fields]
+        new = [field for field in given if find(field.name, names) is None]
+        if not new or not self.options["merge.schema"]:
+            return table
+        target.add_columns(table, pa.schema(new))
+        return self._open()
+
+    def _refuse_keys(self, table: Table, chosen: pa.Schema) -> None:
+        for field in table.spec().fields:
+            name = table.schema().find_field(field.source_id).name
+            if name not in chosen.names:
+                raise ConfigurationError(
+                    f"{self.shown} is partitioned by {name}, which the query does not give.",
+                    next_step="add it to the query",
+                )
