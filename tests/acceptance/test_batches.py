@@ -214,8 +214,6 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(target: Target) -> N
 
     def first() -> None:
         try:
-            # Spark looks a format up in the session of its thread, which a frame that is made there sets.
-            target.way.spark.createDataFrame([(1,)], "n int")
             target.save("a", target.frame("a", slots=1))
         except BaseException as error:  # noqa: BLE001  it is looked at below
             ended.append(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,14 @@ def test_a_raise_at_every_step_is_exactly_once_for_every_reader(way: FileWay) ->
     assert {step.partition("@")[0] for step in STEPS} - set(failpoints.fired(fired)) == set()
     assert seen == sorted(seen)
     assert len(set(seen)) > 3
+
+
+@pytest.mark.parametrize("way", ["format"], indirect=True)
+def test_a_query_may_be_started_in_a_thread_of_its_own(way: FileWay) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        query = thread.submit(way.start, way.source(), partitionBy="app").result(WAIT_S)
+    query.awaitTermination(WAIT_S)
+    assert way.exactly()
 
 
 @pytest.mark.parametrize("way", ["format"], indirect=True)

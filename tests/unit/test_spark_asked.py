@@ -153,6 +153,25 @@ def test_save_hands_over_partition_columns_which_spark_would_refuse() -> None:
     assert theirs.saved == {**plain, "columns": ("day",)}
 
 
+def test_what_is_first_to_be_done_is_done_for_our_formats_only() -> None:
+    first: list[Any] = []
+
+    class Batch(BatchWriter):
+        def save(self, path: str | None = None, mode: str | None = None, **options: object) -> None:
+            """Not wrapped yet, as its base's may be."""
+
+    stream = pysparks()
+    wrap(stream, first=first.append)
+    wrap_batch(Batch, first=first.append)
+    ours = [stream().format("onceonly.files"), Batch()]
+    stream().format("parquet").start("/x")
+    Batch().save("/x", format="parquet")
+    assert first == []
+    ours[0].start("/x")
+    ours[1].save("/x", format="onceonly.files")
+    assert first == ours
+
+
 def test_an_error_of_a_batch_comes_out_of_save_by_its_type_and_another_as_it_is() -> None:
     wrap_batch(BatchWriter)
     told = RuntimeError(

@@ -38,12 +38,20 @@ def install() -> None:
     from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    wrap(DataStreamWriter)
-    wrap_batch(DataFrameWriter)
+    wrap(DataStreamWriter, first=_found_here)
+    wrap_batch(DataFrameWriter, first=_found_here)
 
 
-def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None:  # noqa: ANN401  a class of PySpark's
-    """Wrap the methods of a stream writer's class. Idempotent. ``more`` gives further options to our formats."""
+def wrap(
+    writer: Any,  # noqa: ANN401  a class of PySpark's
+    *,
+    first: Callable[[Any], None] = lambda _writer: None,
+    more: Callable[[], Mapping[str, str]] = dict,
+) -> None:
+    """Wrap the methods of a stream writer's class. Idempotent.
+
+    For our formats, ``first`` is called with the writer before it starts, and ``more`` gives further options.
+    """
     if hasattr(writer.start, _ASKED):
         return
     # Spark takes neither together with foreachBatch, which stands in for a format where PySpark has no writer for it.
@@ -54,14 +62,14 @@ def wrap(writer: Any, *, more: Callable[[], Mapping[str, str]] = dict) -> None: 
         if hasattr(writer, name):
             real = getattr(writer, name)
             setattr(writer, name, _remembering(name, _nothing(real) if name in later else real))
-    writer.start = _telling(writer.start, later, more)
+    writer.start = _telling(writer.start, later, first, more)
 
 
-def wrap_batch(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
-    """Wrap the methods of a batch writer's class. Idempotent."""
+def wrap_batch(writer: Any, *, first: Callable[[Any], None] = lambda _writer: None) -> None:  # noqa: ANN401  a class of PySpark's
+    """Wrap the methods of a batch writer's class. Idempotent; ``first`` as above."""
     if hasattr(writer.save, _ASKED):
         return
-    writer.save = _saving(writer.save, writer.partitionBy)
+    writer.save = _saving(writer.save, writer.partitionBy, first)
     for name in ("format", *_LAYOUT):
         if hasattr(writer, name):
             setattr(writer, name, _remembering(name, getattr(writer, name)))
@@ -127,6 +135,11 @@ def require_mode(sink: str, mode: str) -> None:
         )
 
 
+def _found_here(writer: Any) -> None:  # noqa: ANN401  PySpark's
+    """Let Spark find our formats: it looks in its thread's session, and a thread has none before it makes a frame."""
+    writer._spark.createDataFrame([], "n int")  # noqa: SLF001  there is no other way to it
+
+
 def _nothing(real: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(real)
     def method(self: Any, *_: Any) -> Any:  # noqa: ANN401  PySpark's own
@@ -146,7 +159,10 @@ def _remembering(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _telling(
-    real: Callable[..., Any], later: Mapping[str, Callable[..., Any]], more: Callable[[], Mapping[str, str]]
+    real: Callable[..., Any],
+    later: Mapping[str, Callable[..., Any]],
+    first: Callable[[Any], None],
+    more: Callable[[], Mapping[str, str]],
 ) -> Callable[..., Any]:
     @wraps(real)
     def start(
@@ -167,6 +183,7 @@ def _telling(
         said = self.__dict__.get(_ASKED, {})
         told = _told(said)
         if _format(said).startswith(PREFIX):
+            first(self)
             told |= more()
         else:
             for name in later.keys() & said.keys():
@@ -177,7 +194,9 @@ def _telling(
     return start
 
 
-def _saving(real: Callable[..., Any], partition_by: Callable[..., Any]) -> Callable[..., Any]:
+def _saving(
+    real: Callable[..., Any], partition_by: Callable[..., Any], first: Callable[[Any], None]
+) -> Callable[..., Any]:
     @wraps(real)
     def save(
         self: Any,  # noqa: ANN401
@@ -202,6 +221,8 @@ def _saving(real: Callable[..., Any], partition_by: Callable[..., Any]) -> Calla
         told = _told(said)
         if told:
             partition_by(self)  # of no column: Spark compares them with those of a table, and there is none
+        if is_ours:
+            first(self)
         try:
             real(self, path, mode=mode, **options, **told)
         except Exception as error:
