@@ -48,9 +48,10 @@ _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
 _VISIBLE_TIMEOUT_S = 20.0
 _TRACE_TIMEOUT_S = 600.0
-# What was visible at the crash reaches the watching reader a little later; one that polls, later still.
-_READER_LAG_S = {"kafka": 0.2}
-_POLLED_LAG_S = 0.4
+# What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
+_READER_LAG_S = {"kafka": 0.2, "files": 0.4}
+# A table is read as a whole each time.
+_TABLE_LAG_S = 1.2
 _OWN_ENDS_MAX = 3
 _CREATE_ATTEMPTS_MAX = 3
 KEPT, _BLOWS = "world.jsonl", "faults.jsonl"
@@ -213,7 +214,7 @@ class Scene:
     def _recover(self, struck: float, *, crash: bool) -> None:
         """Wait until every sink shows something new; note how long that took."""
         seen: list[float] = []
-        lag_s = max(_READER_LAG_S.get(sink, _POLLED_LAG_S) for sink in self.task.sinks)
+        lag_s = max(_READER_LAG_S.get(sink, _TABLE_LAG_S) for sink in self.task.sinks)
 
         def new_rows() -> bool:
             moment = self.watch.first_after(struck + lag_s)
