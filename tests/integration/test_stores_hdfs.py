@@ -17,6 +17,7 @@ from onceonly.stores.address import parse
 from onceonly.stores.hdfs import HdfsStore
 from onceonly.stores.port import Store, put_once
 from onceonly.stores.temporaries import temporary_of
+from onceonly.stores.webhdfs import WebHdfs
 from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.stores.laws import NAME, RewritableLaws
 
@@ -71,6 +72,15 @@ def test_what_a_writer_left_that_died_is_cleared_away_when_its_name_is_taken(had
     store.drop_leftovers(lambda _: False)
     assert store.get(left) is None
     assert store.get(NAME) == b"whole"
+
+
+def test_staged_rows_are_for_the_jobs_user_alone(hadoop: Hadoop) -> None:
+    folder = f"private-{next(_folders)}"
+    store = HdfsStore.at(parse(f"hdfs://127.0.0.1/{folder}"), hadoop, private=True)
+    put_once(store, "rows", b"secret")
+    web = WebHdfs.of(parse("hdfs://127.0.0.1/"), hadoop)
+    status = web.ask("GET", "GETFILESTATUS", f"/{folder}/rows")["FileStatus"]
+    assert status["permission"] == "600"
 
 
 def test_a_log_is_opened_by_the_address_of_its_checkpoint(checkpoint: str) -> None:
