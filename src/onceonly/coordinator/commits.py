@@ -120,7 +120,8 @@ class CommitLoop:
     """Asks for commits, many handles in parallel, and again while the target says "later". Driver.
 
     ``timeout_s`` bounds the retries of one run, however many handles it has; each is tried at least once, and
-    what still answers ``RetryLater`` then is handed back as that. A commit that raises is asked for again, too:
+    what still answers ``RetryLater`` then is handed back as that. Of a target that hangs, ``bounded`` says so for all
+    handles once one call has not come back. A commit that raises is asked for again, too:
     ``Unknown`` is only what a sink says of itself. ``seconds`` is how long the last run
     took; whoever writes it down sets it back.
     """
