@@ -43,7 +43,9 @@ _MODULE = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-_DEPENDENCY = '    <dependency org="{}" name="{}" rev="{}" transitive="false" conf="default->default"/>'
+_DEPENDENCY = """    <dependency org="{0}" name="{1}" rev="{2}" transitive="false" conf="default->default">
+      <artifact name="{1}" type="{3}" ext="{3}"/>
+    </dependency>"""
 
 
 def find_ivy() -> Path:
@@ -63,8 +65,15 @@ def find_ivy() -> Path:
     )
 
 
+def parts(coordinates: str) -> tuple[str, str, str, str]:
+    """Return group, artifact, version and kind (jar, where none is named) of ``group:artifact:version@kind``. Pure."""
+    name, _, kind = coordinates.partition("@")
+    group, artifact, version = name.split(":")
+    return group, artifact, version, kind or "jar"
+
+
 def fetch(coordinates: Iterable[str], folder: Path, on_line: Callable[[str], None]) -> list[str]:
-    """Download each ``group:artifact:version`` as ``artifact-version.jar`` into ``folder``.
+    """Download each ``group:artifact:version`` as ``artifact-version.jar`` into ``folder``; ``…@zip`` as a zip.
 
     Blocks; makes one attempt; leaves what it got in the folder even where the rest failed. Each
     line that Ivy writes is handed to ``on_line``. Returns the lines that tell of a problem.
@@ -77,7 +86,7 @@ def fetch(coordinates: Iterable[str], folder: Path, on_line: Callable[[str], Non
     settings = folder / "ivysettings.xml"
     settings.write_text(_SETTINGS.format(connect=_CONNECT_TIMEOUT_MS, read=_READ_TIMEOUT_MS, root=root))
     module = folder / "ivy.xml"
-    dependencies = "\n".join(_DEPENDENCY.format(*name.split(":")) for name in coordinates)
+    dependencies = "\n".join(_DEPENDENCY.format(*parts(name)) for name in coordinates)
     module.write_text(_MODULE.format(dependencies=dependencies))
     command = [
         find_java(oldest=1),  # Ivy runs on whatever Spark does: 3.5 takes Java 8
@@ -88,7 +97,7 @@ def fetch(coordinates: Iterable[str], folder: Path, on_line: Callable[[str], Non
         *("-settings", str(settings)),
         *("-ivy", str(module)),
         *("-cache", str(folder)),
-        *("-types", "jar"),
+        *("-types", "jar", "zip"),
     ]
     problems: list[str] = []
     for line in _lines(command):

@@ -46,7 +46,7 @@ class Jar:
     """One line of the lock list."""
 
     coordinates: str
-    """``group:artifact:version``"""
+    """``group:artifact:version``, and ``@zip`` behind it for what is no jar"""
     sha256: str
     used_by: frozenset[str]
     """``spark-4.2_2.13`` for the connector that was tried with Spark 4.2 for Scala 2.13; with a version, as in
@@ -55,8 +55,8 @@ class Jar:
     @property
     def file_name(self) -> str:
         """The name in the cache folder, unique in the list."""
-        _, artifact, version = self.coordinates.split(":")
-        return f"{artifact}-{version}.jar"
+        _, artifact, version, kind = ivy.parts(self.coordinates)
+        return f"{artifact}-{version}.{kind}"
 
 
 def connector_jars(console: Console | None = None) -> list[Path]:
