@@ -23,6 +23,7 @@ from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
 from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
+from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.redis import EmbeddedRedis
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
@@ -232,6 +233,14 @@ class WriteToMySql(Stage):
     def all_rows(self, names: Names) -> None:
         rows = self.server.sql("SELECT app, id FROM orders", database="shop")
         assert Counter(rows) == Counter((key, int(value)) for key, value in ROWS)
+
+
+class OpenSearch(Stage):
+    def names(self) -> Names:
+        server = EmbeddedOpenSearch()
+        server.start()  # it ends with this process
+        self.addresses["localhost:9200"] = server.url.removeprefix("http://")
+        return {}
 
 
 class Batches(Stage):
@@ -510,6 +519,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/short-epochs.md": ShortEpochs,
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
+    "docs/how-to/write-to-opensearch.md": OpenSearch,
     "docs/how-to/write-to-redis.md": Redis,
     "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,

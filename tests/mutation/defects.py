@@ -76,6 +76,8 @@ DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 MYSQL: Final = "tests/integration/test_sql_mysql.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
+SEARCH: Final = "tests/integration/test_opensearch.py::"
+ANSWERS: Final = "tests/unit/test_opensearch_answers.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -2227,5 +2229,45 @@ DEFECTS: Final = (
         tests=(
             "tests/unit/test_conformance_delta.py::TestDeltaInPartitions::test_a_second_commit_doubles_nothing",
         ),
+    ),
+    # ----------------------------------------------------------------------------------------------- search
+    Defect(
+        name="documents-without-versions",
+        group=KEYED,
+        what="Documents are written without the sink's version, so that who wakes up late writes over newer ones",
+        file="sinks/opensearch/sink.py",
+        before='"version": version, "version_type": "external_gte"}}\n',
+        after='"version": version, "version_type": "external_gte"} if False else {"_id": key}}\n',
+        tests=(SEARCH + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",),
+    ),
+    Defect(
+        name="deleted-documents-left-to-the-cluster",
+        group=KEYED,
+        what="A deleted key is a deletion of the cluster's, which forgets it, and who wakes up late brings it back",
+        file="sinks/opensearch/sink.py",
+        before="            document = deleted if is_deleted else msgspec.json.encode(documents[place])\n",
+        after="            document = msgspec.json.encode(documents[place])\n",
+        tests=(
+            SEARCH + "test_a_deleted_key_refuses_who_is_late_also_after_the_cluster_has_forgotten_deletes",
+        ),
+    ),
+    Defect(
+        name="busy-rows-counted-as-written",
+        group=KEYED,
+        what="Rows that a busy cluster has refused for now are not asked for again, and are lost",
+        file="sinks/opensearch/target.py",
+        before="            if not wait:\n",
+        after="            if True:\n",
+        tests=(ANSWERS + "test_each_row_of_a_request_has_its_own_answer",),
+    ),
+    Defect(
+        name="fields-guessed",
+        group=KEYED,
+        what="A column goes into a field that does not take all its values: it refuses some after the decision",
+        file="sinks/opensearch/types.py",
+        before='        return "" if is_wide else "larger numbers would be refused"\n',
+        after='        return ""\n',
+        tests=(SEARCH + "test_a_column_that_its_field_may_refuse_is_refused_at_the_start",),
+        says="DID NOT RAISE",
     ),
 )

@@ -32,6 +32,8 @@ BUILT_IN: dict[str, str] = {
     "sql": "onceonly.sinks.sql:SqlSink",
     "sqlite": "onceonly.sinks.sql:SqliteSink",
     "redis": "onceonly.sinks.redis:RedisSink",
+    "opensearch": "onceonly.sinks.opensearch:OpenSearchSink",
+    "elasticsearch": "onceonly.sinks.opensearch:ElasticsearchSink",
     "delta": "onceonly.sinks.delta:DeltaSink",
     "iceberg": "onceonly.sinks.iceberg:IcebergSink",
 }

@@ -1,0 +1,166 @@
+"""The clients of OpenSearch and of Elasticsearch, as one: a request, and what came of it. Threads may share one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.sinks.opensearch.options import SearchOptions
+
+
+class Client(Protocol):
+    """Asks a cluster."""
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        lines: bool = False,
+        fine: Sequence[int] = (),
+    ) -> tuple[int, Any]:
+        """Return status and answer, whatever the status; nobody is told of those that are ``fine``.
+
+        Raises a typed error where no answer came.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class OpenSearchClient:
+    """Asks by opensearch-py."""
+
+    def __init__(self, options: SearchOptions) -> None:
+        try:
+            import opensearchpy
+        except ImportError as error:
+            raise _missing("opensearch", error) from error
+        self._options = options
+        self._errors = opensearchpy.exceptions
+        more: dict[str, Any] = {"http_auth": (options.user, options.password or "")} if options.user else {}
+        if options.api_key:
+            more = {"headers": {"authorization": f"ApiKey {options.api_key}"}}
+        if options.ca:
+            more["ca_certs"] = options.ca
+        self._client = opensearchpy.OpenSearch(
+            hosts=list(options.urls), timeout=options.timeout_s, max_retries=0, verify_certs=True, **more
+        )
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        lines: bool = False,
+        fine: Sequence[int] = (),
+    ) -> tuple[int, Any]:
+        kind = "application/x-ndjson" if lines else "application/json"
+        try:
+            answer = self._client.transport.perform_request(
+                method,
+                path,
+                params={"ignore": list(fine)} if fine else None,
+                body=body,
+                headers={"content-type": kind} if body is not None else None,
+            )
+        except self._errors.SSLError as error:
+            raise no_answer(error, self._options, tls=True) from error
+        except self._errors.ConnectionError as error:
+            raise no_answer(error, self._options) from error
+        except self._errors.TransportError as error:
+            return int(error.status_code), error.info
+        # Of a status that is ignored, only the answer tells.
+        if answer is False:
+            return 404, {}
+        is_error = isinstance(answer, dict) and "error" in answer and "status" in answer
+        return int(answer["status"]) if is_error else 200, answer
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class ElasticsearchClient:
+    """Asks by elasticsearch-py."""
+
+    def __init__(self, options: SearchOptions) -> None:
+        try:
+            import elastic_transport
+            import elasticsearch
+        except ImportError as error:
+            raise _missing("elasticsearch", error) from error
+        self._options = options
+        self._transport = elastic_transport
+        self._errors = elasticsearch
+        more: dict[str, Any] = {"basic_auth": (options.user, options.password or "")} if options.user else {}
+        if options.api_key:
+            more = {"api_key": options.api_key}
+        if options.ca:
+            more["ca_certs"] = options.ca
+        self._client = elasticsearch.Elasticsearch(
+            hosts=list(options.urls), request_timeout=options.timeout_s, max_retries=0, **more
+        )
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        lines: bool = False,
+        fine: Sequence[int] = (),  # noqa: ARG002  it tells nobody anyway
+    ) -> tuple[int, Any]:
+        accepted = "application/vnd.elasticsearch+json; compatible-with=8"
+        headers = {"accept": accepted}
+        if body is not None:
+            headers["content-type"] = accepted.replace("+json", "+x-ndjson") if lines else accepted
+        try:
+            answer = self._client.perform_request(method, path, headers=headers, body=body)
+        except self._errors.ApiError as error:
+            return int(error.meta.status), error.body
+        except self._errors.UnsupportedProductError as error:
+            raise ConfigurationError(
+                f"the server {self._options.where} is no Elasticsearch",
+                next_step="use the format onceonly.opensearch",
+            ) from error
+        except self._transport.TlsError as error:
+            raise no_answer(error, self._options, tls=True) from error
+        except self._transport.TransportError as error:
+            raise no_answer(error, self._options) from error
+        return int(answer.meta.status), answer.body
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def no_answer(error: Exception, options: SearchOptions, *, tls: bool = False) -> OnceonlyError:
+    """Return what it means that a cluster has given no answer. Pure."""
+    if tls and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return ConfigurationError(
+            f"the certificate of {options.where} is not trusted: {error}",
+            next_step="name the file of its authority in the option tls.ca",
+        )
+    return UnavailableError(
+        f"{options.where} does not answer: {type(error).__name__}: {error}",
+        next_step="see whether it runs and can be reached; rows that it has are not written twice",
+    )
+
+
+def encoded(value: object) -> bytes:
+    """Return a body. Pure."""
+    return json.dumps(value).encode()
+
+
+def _missing(name: str, error: ImportError) -> SetupError:
+    return SetupError(
+        f"the sink {name} needs a package that is missing here: {error}",
+        next_step=f"pip install 'onceonly[{name}]' on driver and executors",
+    )

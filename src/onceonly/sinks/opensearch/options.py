@@ -1,0 +1,126 @@
+"""The options of the sinks for OpenSearch and Elasticsearch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from onceonly.errors import ConfigurationError
+from onceonly.families.keyed import KeyedSink
+from onceonly.options import Option, span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FORM = "https://host:9200, several of one cluster separated by commas"
+_INDEX = re.compile(r"[a-z0-9][a-z0-9._+-]*")
+
+
+def _seconds(text: str) -> float:
+    if not span(text):
+        raise ValueError(text)
+    return span(text)
+
+
+def _index(text: str) -> str:
+    if not _INDEX.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+DECLARED = (
+    Option(name="url", doc=f"where the cluster is: {_FORM}; certificates are verified", required=True),
+    Option(
+        name="index",
+        doc="the index that is written to; it exists, and is neither an alias nor a data stream",
+        required=True,
+        read=_index,
+        form="the name of one index",
+    ),
+    Option(name="user", doc="the user who writes"),
+    Option(name="password", doc="of that user", secret=True),
+    Option(
+        name="api.key",
+        doc="in place of user and password: a key as Elasticsearch gives it, encoded",
+        secret=True,
+    ),
+    Option(
+        name="tls.ca",
+        doc="a file with the certificates that are trusted, where the machine's own are not enough",
+    ),
+    Option(
+        name="books",
+        doc="the index in which the sink notes what it has committed; made where it is not there",
+        default="onceonly-books",
+        read=_index,
+        form="the name of one index",
+    ),
+    Option(
+        name="timeout",
+        doc="how long an answer is waited for, and how long a cluster that has too much to do",
+        default="60 seconds",
+        read=_seconds,
+        form="a time such as 60 seconds",
+    ),
+    *KeyedSink.declared,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """Where the cluster is, and who writes what."""
+
+    urls: tuple[str, ...]
+    index: str
+    books: str
+    timeout_s: float
+    tombstones_s: float
+    ca: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], who: str) -> SearchOptions:
+        """Read them. Raises ``ConfigurationError``."""
+        urls = tuple(each.strip().rstrip("/") for each in options["url"].split(","))
+        for url in urls:
+            # The address may hold a password.
+            try:
+                parts = urlsplit(url)
+                is_one = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
+            except ValueError:
+                is_one = False
+            if not is_one or parts.query or parts.username:
+                raise ConfigurationError(
+                    f"The option url of {who} cannot be used: it is not one of a cluster, or says who comes.",
+                    next_step=f"write it as {_FORM}; user and password are options of their own",
+                )
+        if options["api.key"] and (options["user"] or options["password"]):
+            raise ConfigurationError(
+                f"The option api.key of {who} is there, and so are user or password.",
+                next_step="leave one out",
+            )
+        if options["books"] == options["index"]:
+            raise ConfigurationError(
+                f"The option books of {who} is its index, too.",
+                next_step="name another index, or leave it out",
+            )
+        return cls(
+            urls=urls,
+            index=options["index"],
+            books=options["books"],
+            timeout_s=options["timeout"],
+            tombstones_s=options["tombstones"],
+            ca=options["tls.ca"],
+            user=options["user"],
+            password=options["password"],
+            api_key=options["api.key"],
+        )
+
+    @property
+    def where(self) -> str:
+        """The cluster, for people."""
+        return self.urls[0]

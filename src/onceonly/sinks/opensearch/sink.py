@@ -1,0 +1,190 @@
+"""The sinks for OpenSearch and Elasticsearch: a document for each row, whose version the cluster compares itself."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from onceonly.errors import ConfigurationError
+from onceonly.families.keyed import KeyedSink, Newer
+from onceonly.ports import Refused
+from onceonly.sinks.opensearch import types
+from onceonly.sinks.opensearch.books import Books
+from onceonly.sinks.opensearch.clients import ElasticsearchClient, OpenSearchClient
+from onceonly.sinks.opensearch.options import DECLARED, SearchOptions
+from onceonly.sinks.opensearch.target import Item, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.options import Option
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.opensearch.clients import Client
+
+log = logging.getLogger("onceonly")
+
+KEY_BYTES_MAX = 512
+_FIELD = "onceonly"
+_MISSING, _TOO_LARGE = 404, 413
+
+
+class OpenSearchSink(KeyedSink):
+    """Rows into an index of OpenSearch, exactly once by key."""
+
+    name: ClassVar[str] = "opensearch"
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+    client: ClassVar[Callable[[SearchOptions], Client]] = OpenSearchClient
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._search = SearchOptions.of(self.options, f"the sink {self.name}")
+        self._target = Target(self._search, type(self).client)
+        self._books = Books(self._target, index=self._search.books, of=self._search.index)
+        self._limited: tuple[str, ...] | None = None
+
+    def identity(self) -> Mapping[str, str | int]:
+        return {"cluster": ",".join(sorted(self._search.urls)), "index": self._search.index}
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
+        deleted = msgspec.json.encode({_FIELD: {"deleted": True, "at": round(time.time() * 1000)}})
+        documents = rows.rows.to_pylist()
+        items = []
+        for place, (key, is_deleted) in enumerate(zip(rows.keys, rows.deleted, strict=True)):
+            action = {"index": {"_id": key, "version": version, "version_type": "external_gte"}}
+            document = deleted if is_deleted else msgspec.json.encode(documents[place])
+            items.append(Item(place, msgspec.json.encode(action), document))
+        newer: Newer | None = None
+        refused: list[Refused] = []
+        for told in self._target.bulk(self._search.index, items):
+            if told.held is not None:
+                newer = newer or Newer(rows.keys[told.place], told.held)
+            else:
+                code = "TOO_LARGE" if told.status == _TOO_LARGE else "MAPPING"
+                refused.append(Refused(row=told.place, code=code, why=f"the index refuses it: {told.reason}"))
+        return sorted(refused, key=lambda each: each.row), newer
+
+    def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
+        for row, key in enumerate(rows.keys):
+            if len(key) * 4 > KEY_BYTES_MAX and len(key.encode()) > KEY_BYTES_MAX:
+                why = f"its key has {len(key.encode())} bytes, and an id has at most {KEY_BYTES_MAX}"
+                yield Refused(row=row, code="KEY_TOO_LONG", why=why)
+        found: dict[int, str] = {}
+        for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
+            found |= dict.fromkeys(
+                _not_finite(column), f"its {name} is a number that JSON has not: nan or infinite"
+            )
+        for row, why in found.items():
+            yield Refused(row=row, code="NOT_FINITE", why=why, next_step="make it null in the query")
+
+    def examine(self, rows: KeyedRows, version: int) -> Newer | None:
+        held = self._target.versions(self._search.index, rows.keys)
+        return next((Newer(key, each) for key, each in held.items() if each > version), None)
+
+    # --- the cluster ----------------------------------------------------------------------------------------
+
+    def look(self, context: QueryContext) -> None:
+        given, who = self._search, f"the sink {self.name}"
+        status, found = self._target.ask("GET", f"/{given.index}", fine=(_MISSING,))
+        if status == _MISSING:
+            raise ConfigurationError(
+                f"{given.where} has no index {given.index}.",
+                next_step=f"make it: PUT /{given.index}; fields that it lacks are added for the query's columns",
+            )
+        if given.index not in found:
+            names = sorted(found)
+            kind = "a data stream, which takes no rows by key" if names[0].startswith(".ds-") else "an alias"
+            raise ConfigurationError(
+                f"{given.index} is {kind}, of {', '.join(names)}: a key would be there once in each of its indices.",
+                next_step="name an index itself",
+            )
+        mapping, settings = found[given.index]["mappings"], found[given.index]["settings"]["index"]
+        if mapping.get("_routing", {}).get("required"):
+            raise ConfigurationError(
+                f"The index {given.index} asks for a routing, and the same key would be there once for each.",
+                next_step="write to an index without _routing.required",
+            )
+        if settings.get("translog", {}).get("durability", "request").lower() == "async":
+            log.warning(
+                "The index %s makes rows durable some seconds late (index.translog.durability async): a crash of the "
+                "cluster may take what was committed. Set it to request.", given.index,
+            )  # fmt: skip
+        self._add_fields(context, mapping.get("properties", {}), str(mapping.get("dynamic", "true")), who)
+        self._books.open()
+        self._books.forget(context.query, context.sink)
+        if self.columns.op is not None:
+            self._bury()
+
+    def _add_fields(
+        self, context: QueryContext, properties: Mapping[str, Any], dynamic: str, who: str
+    ) -> None:
+        """Give the index the fields that it lacks: what it would guess from a first row may refuse another."""
+        columns = [each for each in context.columns if each[0] != self.columns.op]
+        wanted = types.missing(columns, properties, who)
+        if self.columns.op is not None and _FIELD not in properties:
+            wanted[_FIELD] = types.DELETED
+        if not wanted:
+            return
+        body = {"properties": wanted}
+        if dynamic.lower() in {"strict", "strict_allow_templates"}:
+            raise ConfigurationError(
+                f"The index {self._search.index} is strict and has no field {next(iter(wanted))}.",
+                next_step=f"add it: PUT /{self._search.index}/_mapping {msgspec.json.encode(body).decode()}",
+            )
+        self._target.ask("PUT", f"/{self._search.index}/_mapping", body)
+
+    def _bury(self) -> None:
+        """Remove documents of keys that were deleted long ago; does not insist."""
+        before = round((time.time() - self._search.tombstones_s) * 1000)
+        gone = {"term": {f"{_FIELD}.deleted": True}}
+        old = {"bool": {"filter": [gone, {"range": {f"{_FIELD}.at": {"lt": before}}}]}}
+        self._target.remove(self._search.index, old)
+
+    # --- books ----------------------------------------------------------------------------------------------
+
+    def known(self, names: Collection[str]) -> Collection[str]:
+        return self._books.applied(names)
+
+    def void(self, names: Collection[str]) -> Collection[str]:
+        self._books.open()
+        return self._books.void(names)
+
+    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
+        return self._books.note(origin, names, since=since)
+
+    def newest(self, query: str, sink: str) -> int | None:
+        return self._books.newest(query, sink)
+
+    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
+        return self._books.generation(query, sink, above)
+
+    def generations(self) -> int:
+        return self._books.generations()
+
+    def close(self) -> None:
+        self._target.close()
+
+
+class ElasticsearchSink(OpenSearchSink):
+    """Rows into an index of Elasticsearch, exactly once by key."""
+
+    name: ClassVar[str] = "elasticsearch"
+    client: ClassVar[Callable[[SearchOptions], Client]] = ElasticsearchClient
+
+
+def _not_finite(column: pa.Array) -> Iterator[int]:
+    """Yield the places of floats that JSON has no number for."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(column.type):
+        for place, value in enumerate(column.to_pylist()):
+            if value is not None and not math.isfinite(value):
+                yield place

@@ -1,0 +1,258 @@
+"""One cluster: what it is asked, and what each of its answers means. Threads may share it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.sinks.opensearch.clients import encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.sinks.opensearch.clients import Client
+    from onceonly.sinks.opensearch.options import SearchOptions
+
+BULK_BYTES = 5 << 20
+BULK_ROWS = 2_000
+IDS_MAX = 5_000
+_OK, _CREATED, _CONFLICT, _TOO_MANY, _TOO_LARGE = 200, 201, 409, 429, 413
+_BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN = 400, 401, 403, 404, 500
+_DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
+_BLOCKED = "cluster_block_exception"
+_FLOOD = re.compile(r"read.only\W+allow.delete")
+_HELD = re.compile(r"current version \[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One document of a bulk request: what is to be done, and the place of its row."""
+
+    place: int
+    action: bytes
+    document: bytes
+
+    @property
+    def size(self) -> int:
+        """Its bytes in a request."""
+        return len(self.action) + len(self.document) + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a cluster said of a document that it did not take."""
+
+    place: int
+    status: int
+    reason: str
+
+    @property
+    def held(self) -> int | None:
+        """The version that it has, where that is greater."""
+        found = _HELD.search(self.reason) if self.status == _CONFLICT else None
+        return int(found[1]) if found else None
+
+
+class Target:
+    """A client that is made when it is first needed."""
+
+    def __init__(self, options: SearchOptions, client: Callable[[SearchOptions], Client]) -> None:
+        self._options = options
+        self._make = client
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        """Give back the connections. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, fine: Sequence[int] = ()
+    ) -> tuple[int, Any]:
+        """Return status and answer. Raises a typed error for a status that is an error, unless it is ``fine``."""
+        status, answer = self._asked(method, path, None if body is None else encoded(body), fine=fine)
+        if status >= _BAD and status not in fine:
+            raise self._meaning(status, answer)
+        return status, answer
+
+    def bulk(self, index: str, items: Sequence[Item]) -> list[Told]:
+        """Write documents; return those that were not taken. What is refused for now is asked again, for a time.
+
+        Raises a typed error; then a part is written, and the same again changes nothing.
+        """
+        told: list[Told] = []
+        for part in _parts(items):
+            told += self._patiently(index, part)
+        return told
+
+    def versions(self, index: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return the versions of the documents that are there, by their ids."""
+        found: dict[str, int] = {}
+        for first in range(0, len(ids), IDS_MAX):
+            some = list(ids[first : first + IDS_MAX])
+            _, answer = self.ask("POST", f"/{index}/_mget?_source=false", {"ids": some})
+            found |= {each["_id"]: each["_version"] for each in answer["docs"] if each.get("found")}
+        return found
+
+    def documents(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the documents that are there, by their ids, none where the index is not there."""
+        status, answer = self.ask("POST", f"/{index}/_mget", {"ids": list(ids)}, fine=(_MISSING,))
+        docs = answer["docs"] if status == _OK else []
+        return {each["_id"]: each for each in docs if each.get("found")}
+
+    def create(self, index: str, name: str, document: object) -> bool:
+        """Make a document unless it is there; say whether it was made."""
+        path = f"/{index}/_create/{quote(name, safe='')}"
+        return self.ask("PUT", path, document, fine=(_CONFLICT,))[0] != _CONFLICT
+
+    def replace(self, index: str, found: Mapping[str, Any], document: object) -> bool:
+        """Write over a document as it was found; say whether nobody else had."""
+        path = f"/{index}/_doc/{quote(found['_id'], safe='')}?if_seq_no={found['_seq_no']}"
+        path += f"&if_primary_term={found['_primary_term']}"
+        return self.ask("PUT", path, document, fine=(_CONFLICT,))[0] != _CONFLICT
+
+    def put(self, index: str, name: str, document: object, version: int) -> None:
+        """Write a document unless it has a greater version."""
+        path = f"/{index}/_doc/{quote(name, safe='')}?version={version}&version_type=external_gte"
+        self.ask("PUT", path, document, fine=(_CONFLICT,))
+
+    def remove(self, index: str, query: object) -> None:
+        """Remove some of the documents that a query finds, unless they have changed since. Best effort."""
+        search = {"size": BULK_ROWS, "_source": False, "seq_no_primary_term": True, "query": query}
+        status, found = self.ask("POST", f"/{index}/_search", search, fine=range(_BAD, 600))
+        if status != _OK:
+            return
+        lines = [
+            {
+                "delete": {
+                    "_id": hit["_id"],
+                    "if_seq_no": hit["_seq_no"],
+                    "if_primary_term": hit["_primary_term"],
+                }
+            }
+            for hit in found["hits"]["hits"]
+        ]
+        if lines:
+            body = b"".join(encoded(line) + b"\n" for line in lines)
+            self._asked("POST", f"/{index}/_bulk", body, lines=True)
+
+    # --- calls ----------------------------------------------------------------------------------------------
+
+    def _patiently(self, index: str, items: Sequence[Item]) -> list[Told]:
+        deadline = time.monotonic() + self._options.timeout_s
+        delay, told = _DELAY_FIRST_S, list[Told]()
+        left = {item.place: item for item in items}
+        while True:
+            wait: list[Told] = []
+            for each in self._once(index, list(left.values())):
+                (wait if each.status == _TOO_MANY or each.status >= _BROKEN else told).append(each)
+            if not wait:
+                return told
+            if time.monotonic() + delay > deadline:
+                raise UnavailableError(
+                    f"{self._options.where} has had too much to do for {self._options.timeout_s:g} s: {wait[0].reason}",
+                    next_step="nothing, if that passes; else more nodes, or fewer rows an epoch",
+                )
+            time.sleep(delay)
+            delay = min(2 * delay, _DELAY_MAX_S)
+            left = {each.place: left[each.place] for each in wait}
+
+    def _once(self, index: str, items: Sequence[Item]) -> list[Told]:
+        body = b"".join(b"%b\n%b\n" % (item.action, item.document) for item in items)
+        status, answer = self._asked("POST", f"/{index}/_bulk", body, lines=True)
+        if status == _TOO_MANY:
+            return [Told(item.place, status, _reason(answer)) for item in items]
+        if status == _TOO_LARGE:
+            if len(items) == 1:
+                return [
+                    Told(items[0].place, status, f"its {items[0].size} bytes are more than the cluster takes")
+                ]
+            middle = len(items) // 2
+            return [*self._once(index, items[:middle]), *self._once(index, items[middle:])]
+        if status >= _BAD:
+            raise self._meaning(status, answer)
+        if not answer["errors"]:
+            return []
+        told: list[Told] = []
+        for item, answered in zip(items, answer["items"], strict=True):
+            [result] = answered.values()
+            if result["status"] in {_FORBIDDEN, _MISSING} or _BLOCKED in _reason(result):
+                raise self._meaning(result["status"], result)  # it is not this document's fault
+            if result["status"] >= _BAD:
+                told.append(Told(item.place, result["status"], _reason(result)))
+        return told
+
+    def _asked(
+        self, method: str, path: str, body: bytes | None, *, lines: bool = False, fine: Sequence[int] = ()
+    ) -> tuple[int, Any]:
+        if self._client is None:
+            self._client = self._make(self._options)
+        return self._client.ask(method, path, body, lines=lines, fine=fine)
+
+    def _meaning(self, status: int, answer: object) -> OnceonlyError:
+        """Return what a status means that is no success."""
+        where, said, who = self._options.where, _reason(answer), self._options.user or "this one"
+        if status == _LOGIN:
+            return ConfigurationError(
+                f"{where} does not let the user {who} in: {said}",
+                next_step="see to the options user and password",
+            )
+        if _BLOCKED in said and _FLOOD.search(said):
+            return UnavailableError(
+                f"{where} has made an index read-only, as a disk is nearly full: {said}",
+                next_step="make room; the cluster lifts it then by itself, or set "
+                "index.blocks.read_only_allow_delete to null",
+            )
+        if _BLOCKED in said:
+            return ConfigurationError(
+                f"{where} takes no writes to an index that is blocked: {said}",
+                next_step="lift the block: set index.blocks.write and index.blocks.read_only to null",
+            )
+        if status == _FORBIDDEN:
+            return ConfigurationError(
+                f"{where} does not permit the user {who} what the sink does: {said}",
+                next_step="grant it reading and writing of documents, and the mapping, of the indices "
+                f"{self._options.index} and {self._options.books}",
+            )
+        if status == _MISSING:
+            return ConfigurationError(
+                f"{where} has no index {self._options.index}: {said}",
+                next_step=f"make it: PUT /{self._options.index}",
+            )
+        if status == _TOO_MANY or status >= _BROKEN:
+            return UnavailableError(
+                f"{where} cannot answer now: {status} {said}",
+                next_step="see to the cluster's health; the query goes on by itself",
+            )
+        return ConfigurationError(
+            f"{where} refuses: {status} {said}", next_step="see what it says, and its log"
+        )
+
+
+def _reason(answer: object) -> str:
+    """Return what an error says, with the word of its kind."""
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    if not isinstance(error, dict):
+        return str(error)
+    cause = error.get("caused_by") or {}
+    more = f": {cause['reason']}" if isinstance(cause, dict) and cause.get("reason") else ""
+    return f"{error.get('type', '')}: {error.get('reason', error)}{more}"
+
+
+def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    part: list[Item] = []
+    size = 0
+    for item in items:
+        if part and (size + item.size > BULK_BYTES or len(part) == BULK_ROWS):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += item.size
+    if part:
+        yield part

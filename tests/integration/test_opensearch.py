@@ -1,0 +1,385 @@
+"""The OpenSearch sink on a real server: late writers, deleted keys, crashes, mappings, and what each refusal says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import uuid
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from test_conformance_opensearch import ask, documents, make
+
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    RecordRefusedError,
+    TargetBehindError,
+    UnavailableError,
+    WriteFailedError,
+)
+from onceonly.model import AlreadyCommitted, Committed, Guarantee
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.sinks.opensearch import OpenSearchSink, target
+from onceonly_proof.conformance.world import wait_for
+from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from onceonly.model import Handle
+    from onceonly.sinks.opensearch.target import Item, Told
+
+pytestmark = pytest.mark.integration
+COLUMNS = (("key", "string"), ("value", "string"))
+CONTEXT = QueryContext(query="q", sink="opensearch", guarantee=Guarantee.EXACTLY_ONCE, columns=COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedOpenSearch]:
+    with EmbeddedOpenSearch() as server:
+        yield server
+
+
+class Bench:
+    """A query's sinks on one index of its own."""
+
+    def __init__(self, server: EmbeddedOpenSearch, folder: Path, **index: object) -> None:
+        self.server = server
+        self.index = f"t{uuid.uuid4().hex}"
+        make(server.url, self.index, **index)
+        self.options = {"url": server.url, "index": self.index, "key": "key", "staging": str(folder)}
+        self.made: list[OpenSearchSink] = []
+
+    def sink(self, **more: str) -> OpenSearchSink:
+        self.made.append(OpenSearchSink({**self.options, **more}))
+        return self.made[-1]
+
+    def context(self, epoch: int = 0, slot: int = 0, **more: Any) -> WriteContext:  # noqa: ANN401  fields of it
+        facts = more.pop("facts", None) or self.sink().check(replace(CONTEXT, columns=()))
+        context = WriteContext(
+            query="q", sink="opensearch", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
+            guarantee=Guarantee.EXACTLY_ONCE, facts=facts,
+        )  # fmt: skip
+        return replace(context, **more)
+
+    def staged(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
+        sink = self.sink()
+        attempt = sink.begin_transaction(self.context(**more))
+        sink.write(attempt, rows)
+        handle = sink.pre_commit(attempt)
+        assert handle is not None
+        return handle
+
+    def committed(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
+        handle = self.staged(rows, **more)
+        assert self.sink().commit(handle) == Committed()
+        return handle
+
+    def seen(self) -> dict[str, Any]:
+        return {key: row["value"] for key, row in documents(self.server.url, self.index).items()}
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401  JSON
+        return ask(self.server.url, method, path, body)
+
+
+@pytest.fixture
+def bench(server: EmbeddedOpenSearch, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(server, tmp_path)
+    yield made
+    for sink in made.made:
+        sink.close()
+
+
+def rows(**values: Any) -> pa.RecordBatch:  # noqa: ANN401  of one type
+    return pa.RecordBatch.from_pydict({"key": list(values), "value": list(values.values())})
+
+
+def ops(**values: str) -> pa.RecordBatch:
+    columns = {"key": list(values), "value": ["v"] * len(values), "op": list(values.values())}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def error_of(action: Callable[[], object]) -> OnceonlyError:
+    with pytest.raises(OnceonlyError) as raised:
+        action()
+    return raised.value
+
+
+# --- keys and versions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing(bench: Bench, early: bool) -> None:  # noqa: FBT001
+    late = bench.sink()
+    attempt = late.begin_transaction(bench.context(5, early=early))
+    if not early:
+        late.write(attempt, rows(a="of 5", c="of 5"))
+    waiting = None if early else late.pre_commit(attempt)
+    bench.committed(rows(a="of 6", b="of 6"), epoch=6, early=early)
+    if waiting is None:
+        with pytest.raises(WriteFailedError, match="later epoch"):
+            late.write(attempt, rows(a="of 5", c="of 5"))
+    else:
+        late.commit(waiting)
+    assert bench.seen() == {"a": "of 6", "b": "of 6", "c": "of 5"}
+
+
+def test_a_replay_changes_nothing_and_a_row_replaces_all_fields(bench: Bench) -> None:
+    bench.committed(rows(a="1", b="1"), epoch=1)
+    handle = bench.committed(rows(a=None, b="2"), epoch=2)
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    bench.committed(rows(b="2", a=None), epoch=2)
+    assert bench.seen() == {"a": None, "b": "2"}
+
+
+def test_a_deleted_key_refuses_who_is_late_also_after_the_cluster_has_forgotten_deletes(bench: Bench) -> None:
+    bench.options |= {"op": "op"}
+    bench.committed(ops(a="c", b="c"), epoch=1)
+    bench.committed(ops(a="d", b="u"), epoch=3)
+    bench.ask("PUT", f"/{bench.index}/_settings", {"index": {"gc_deletes": "0s"}})
+    bench.ask("POST", f"/{bench.index}/_flush")
+    late = bench.sink()
+    with pytest.raises(WriteFailedError, match="later epoch"):
+        late.write(late.begin_transaction(bench.context(2, early=True)), ops(a="u"))
+    assert set(bench.seen()) == {"b"}
+    bench.committed(ops(a="c"), epoch=4)
+    assert set(bench.seen()) == {"a", "b"}
+
+
+def test_what_is_left_of_a_deleted_key_is_removed_after_its_time(bench: Bench) -> None:
+    bench.options |= {"op": "op", "tombstones": "50 ms"}
+    bench.committed(ops(a="d", b="c"), epoch=1)
+
+    def is_gone() -> bool:
+        bench.ask("POST", f"/{bench.index}/_refresh")
+        bench.sink().check(replace(CONTEXT, columns=()))  # as the next start does
+        bench.ask("POST", f"/{bench.index}/_refresh")
+        count: int = bench.ask("GET", f"/{bench.index}/_count")["count"]
+        return count == 1
+
+    assert wait_for(is_gone)
+    assert set(bench.seen()) == {"b"}
+
+
+def test_a_key_of_a_query_that_came_later_is_found_before_the_decision(bench: Bench) -> None:
+    handle = bench.staged(rows(a="older", b="older"), epoch=3)
+    facts = bench.sink().check(replace(CONTEXT, query="newer"))
+    bench.committed(rows(a="newer"), query="newer", facts=facts)
+    with pytest.raises(ConfigurationError, match="was written by another query"):
+        bench.sink().rehearse([handle], {})
+
+
+def test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows(bench: Bench) -> None:
+    bench.options["books"] = f"books-{bench.index}"
+    for query in ("one", "two", "three"):
+        facts = bench.sink().check(replace(CONTEXT, query=query))
+        bench.committed(rows(a=query), epoch=5, query=query, facts=facts)
+    bench.ask("DELETE", f"/{bench.options['books']}")
+    handle = bench.staged(rows(a="four"))
+    with pytest.raises(UnavailableError, match=r"the books .* were lost"):
+        bench.sink().rehearse([handle], {})
+    bench.committed(rows(a="four"))
+    assert bench.seen() == {"a": "four"}
+
+
+def test_an_index_and_books_that_went_back_stop_the_next_start(bench: Bench) -> None:
+    bench.options["books"] = f"books-{bench.index}"
+    handles = [bench.committed(rows(a=str(epoch)), epoch=epoch) for epoch in range(2)]
+    bench.sink().look_back(CONTEXT, 1, handles[-1:])
+    bench.ask("DELETE", f"/{bench.options['books']}")
+    with pytest.raises(TargetBehindError, match="holds none of its epochs"):
+        bench.sink().look_back(CONTEXT, 1, handles[-1:])
+
+
+def test_large_epochs_go_in_several_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "BULK_BYTES", 2_000)
+    monkeypatch.setattr(target, "IDS_MAX", 70)
+    many = {f"k{number}": str(number) for number in range(500)}
+    handles = [bench.staged(rows(**dict(list(many.items())[slot::4])), slot=slot) for slot in range(4)]
+    sink = bench.sink()
+    sink.rehearse(handles, {})
+    assert set(sink.commit_many(handles)) == {Committed()}
+    assert bench.seen() == many
+
+
+# --- types ------------------------------------------------------------------------------------------------------
+
+
+def test_fields_are_added_for_every_type_and_take_every_value(bench: Bench) -> None:
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC)
+    columns = (
+        ("key", "string"), ("value", "string"), ("flag", "boolean"), ("tiny", "tinyint"), ("big", "bigint"),
+        ("real", "double"), ("price", "decimal(20,2)"), ("day", "date"), ("at", "timestamp"),
+        ("local", "timestamp_ntz"), ("raw", "binary"), ("tags", "array<string>"),
+        ("both", "struct<n:int,inner:array<struct<day:date>>>"),
+    )  # fmt: skip
+    values = {
+        "flag": pa.array([True]), "tiny": pa.array([-1], pa.int8()), "big": pa.array([2**62]),
+        "real": pa.array([1e300]), "price": pa.array([Decimal("10.50")]), "day": pa.array([at.date()]),
+        "at": pa.array([at], pa.timestamp("us", "UTC")),
+        "local": pa.array([at.replace(tzinfo=None)], pa.timestamp("us")), "raw": pa.array([b"\xff"]),
+        "tags": pa.array([["a", None]]), "both": pa.array([{"n": 1, "inner": [{"day": at.date()}]}]),
+    }  # fmt: skip
+    facts = bench.sink().check(replace(CONTEXT, columns=columns))
+    batch = pa.RecordBatch.from_pydict({"key": pa.array(["a"]), "value": pa.array(["2026-01-01"]), **values})
+    bench.committed(batch, facts=facts)
+    row = documents(bench.server.url, bench.index)["a"]
+    assert {name: row[name] for name in values} == {
+        "flag": True, "tiny": -1, "big": 2**62, "real": 1e300, "price": "10.50", "day": "2026-01-02",
+        "at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.000006", "raw": "/w==",
+        "tags": ["a", None], "both": {"n": 1, "inner": [{"day": "2026-01-02"}]},
+    }  # fmt: skip
+    fields = bench.ask("GET", f"/{bench.index}/_mapping")[bench.index]["mappings"]["properties"]
+    # A text that looks like a date stays a text for those that do not.
+    assert (fields["value"]["type"], fields["day"]["type"], fields["big"]["type"]) == ("text", "date", "long")
+    bench.committed(rows(b="no date"), epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "said"),
+    [
+        ({"type": "integer"}, "bigint", "larger numbers would be refused"),
+        ({"type": "float"}, "double", "larger numbers"),
+        ({"type": "long"}, "string", "might not fit"),
+        ({"type": "date"}, "string", "it takes times only"),
+        ({"type": "date", "format": "yyyy"}, "date", "its format is yyyy"),
+        ({"type": "ip"}, "string", "might not fit"),
+        ({"type": "keyword"}, "map<string,int>", "no single value"),
+        ({"type": "object"}, "string", "might not fit"),
+    ],
+)
+def test_a_column_that_its_field_may_refuse_is_refused_at_the_start(
+    server: EmbeddedOpenSearch, tmp_path: Path, field: dict[str, str], kind: str, said: str
+) -> None:
+    bench = Bench(server, tmp_path, mappings={"properties": {"odd": field}})
+    error = error_of(lambda: bench.sink().check(replace(CONTEXT, columns=(*COLUMNS, ("odd", kind)))))
+    assert isinstance(error, ConfigurationError)
+    assert "The column odd is" in error.what
+    assert said in error.what
+
+
+def test_what_no_field_takes_and_a_strict_index_are_refused_by_name(
+    server: EmbeddedOpenSearch, tmp_path: Path
+) -> None:
+    bench = Bench(
+        server, tmp_path, mappings={"dynamic": "strict", "properties": {"key": {"type": "keyword"}}}
+    )
+    error = error_of(lambda: bench.sink().check(CONTEXT))
+    assert "is strict and has no field value" in error.what
+    path, body = error.next_step.removeprefix("add it: PUT ").split(" ", 1)
+    import json
+
+    bench.ask("PUT", path, json.loads(body))
+    bench.sink().check(CONTEXT)
+    for kind in ("map<string,int>", "interval day to second"):
+        context = replace(CONTEXT, columns=(("key", "string"), ("x", kind)))
+        error = error_of(lambda context=context: bench.sink().check(context))  # type: ignore[misc]
+        assert "knows no field" in error.what
+
+
+def test_rows_that_no_document_can_hold_are_given_back(bench: Bench) -> None:
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(gives_back=True))
+    batch = pa.RecordBatch.from_pydict(
+        {"key": ["a", "b", "é" * 257, "d"], "value": [1.5, float("nan"), 2.5, float("inf")]}
+    )
+    given = sink.write(attempt, batch)
+    assert [(each.row, each.code) for each in given] == [
+        (1, "NOT_FINITE"), (2, "KEY_TOO_LONG"), (3, "NOT_FINITE"),
+    ]  # fmt: skip
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    sink.commit(handle)
+    assert bench.seen() == {"a": 1.5}
+
+
+def test_poison_is_given_back_early_and_names_its_row_after_a_decision(
+    server: EmbeddedOpenSearch, tmp_path: Path
+) -> None:
+    bench = Bench(server, tmp_path, mappings={"properties": {"value": {"type": "integer"}}})
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context(early=True, gives_back=True))
+    [refused] = sink.write(attempt, rows(a="1", b="no number", c="3"))
+    assert (refused.row, refused.code) == (1, "MAPPING")
+    assert "failed to parse field [value]" in refused.why
+    handle = bench.staged(rows(d="4", e="no number"), epoch=1)
+    with pytest.raises(RecordRefusedError, match="the key e"):
+        bench.sink().commit(handle)
+    assert bench.seen() == {"a": "1", "c": "3", "d": "4"}
+    bench.ask("POST", f"/{bench.index}/_refresh")
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_index_is_refused_by_name(bench: Bench) -> None:
+    def said(index: str) -> str:
+        return error_of(lambda: bench.sink(index=index).check(CONTEXT)).what
+
+    assert "has no index nowhere" in said("nowhere")
+    bench.ask("POST", "/_aliases", {"actions": [{"add": {"index": bench.index, "alias": "of-one"}}]})
+    assert "of-one is an alias" in said("of-one")
+    template = {"index_patterns": ["stream*"], "data_stream": {}}
+    bench.ask("PUT", "/_index_template/streams", template)
+    bench.ask("PUT", "/_data_stream/stream-one")
+    assert "stream-one is a data stream" in said("stream-one")
+
+
+def test_an_index_that_asks_for_a_routing_is_refused(server: EmbeddedOpenSearch, tmp_path: Path) -> None:
+    bench = Bench(server, tmp_path, mappings={"_routing": {"required": True}})
+    assert "asks for a routing" in error_of(lambda: bench.sink().check(CONTEXT)).what
+
+
+def test_an_index_that_is_blocked_says_whether_it_passes(bench: Bench) -> None:
+    handle = bench.staged(rows(a="1"))
+    for block, kind in (("read_only_allow_delete", UnavailableError), ("write", ConfigurationError)):
+        bench.ask("PUT", f"/{bench.index}/_settings", {f"index.blocks.{block}": True})
+        error = error_of(lambda: bench.sink().commit(handle))
+        assert isinstance(error, kind), error
+        assert ("disk is nearly full" in error.what) == (kind is UnavailableError)
+        bench.ask("PUT", f"/{bench.index}/_settings", {f"index.blocks.{block}": None})
+    assert bench.sink().commit(handle) == Committed()
+
+
+def test_a_translog_that_lags_is_told_of(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.ask("PUT", f"/{bench.index}/_settings", {"index.translog.durability": "async"})
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        bench.sink().check(CONTEXT)
+    assert "makes rows durable some seconds late" in caplog.text
+
+
+def test_a_cluster_that_is_killed_while_an_epoch_is_applied_gets_the_rest(
+    server: EmbeddedOpenSearch, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "BULK_ROWS", 100)
+    many = {f"k{number}": str(number) for number in range(1000)}
+    handle = bench.staged(rows(**many))
+    sink = bench.sink(timeout="5 seconds")
+    real, calls = sink._target._once, 0
+
+    def killed(index: str, items: list[Item]) -> list[Told]:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            server.kill()
+        return real(index, items)
+
+    monkeypatch.setattr(sink._target, "_once", killed)
+    try:
+        error = error_of(lambda: sink.commit(handle))
+    finally:
+        server.start()
+    assert error.restartable
+    assert "does not answer" in error.what
+    wait_for(
+        lambda: bench.ask("GET", f"/_cluster/health/{bench.index}?wait_for_status=green")["status"] == "green"
+    )
+    assert 0 < len(bench.seen()) < 1000
+    assert sink.commit(handle) == Committed()
+    assert bench.seen() == many
+    assert bench.sink().commit(handle) == AlreadyCommitted()

@@ -1,0 +1,234 @@
+"""What each answer of a cluster means, by both clients, and which columns fit which fields."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from tests.unit.http_double import served
+
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
+from onceonly.families.keyed import KeyedRows, Newer
+from onceonly.sinks.opensearch import ElasticsearchSink, OpenSearchSink, types
+from onceonly.sinks.opensearch.options import SearchOptions
+from onceonly.sinks.opensearch.target import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "opensearch-options.md"
+GIVEN = {"url": "http://localhost:9200", "index": "i", "key": "key"}
+
+
+class Cluster(BaseHTTPRequestHandler):
+    """Answers what a test has put into ``answers``, the last one again and again; keeps what it was asked."""
+
+    answers: ClassVar[list[tuple[int, Any]]] = []
+    asked: ClassVar[list[tuple[str, str, bytes, str]]] = []
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.asked.append((self.command, self.path, body, self.headers.get("authorization", "")))
+        status, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("x-elastic-product", "Elasticsearch")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = do_HEAD = _answer  # noqa: N815  the names that http.server calls
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Cluster.answers.clear()
+    Cluster.asked.clear()
+    yield from (f"http://{address}" for address in served(Cluster))
+
+
+@pytest.fixture(params=[OpenSearchSink, ElasticsearchSink])
+def sink(request: pytest.FixtureRequest, url: str) -> Iterator[OpenSearchSink]:
+    made = request.param({**GIVEN, "url": url, "timeout": "20 seconds", "user": "me", "password": "canary"})
+    yield made
+    made.close()
+
+
+def rows(count: int) -> KeyedRows:
+    keys = [f"k{number}" for number in range(count)]
+    return KeyedRows(keys=keys, deleted=[False] * count, rows=pa.RecordBatch.from_pydict({"key": keys}))
+
+
+def item(status: int, kind: str = "", reason: str = "") -> dict[str, Any]:
+    error = {"error": {"type": kind, "reason": reason}} if kind else {}
+    return {"index": {"status": status, **error}}
+
+
+def bulk(*items: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    return 200, {"errors": any("error" in each["index"] for each in items), "items": list(items)}
+
+
+BUSY = item(429, "es_rejected_execution_exception", "queue is full")
+
+
+def test_each_row_of_a_request_has_its_own_answer(sink: OpenSearchSink) -> None:
+    reason = "[k1]: version conflict, current version [9] is higher than the one provided [7]"
+    conflict = item(409, "version_conflict_engine_exception", reason)
+    Cluster.answers += [
+        bulk(item(200), conflict, item(400, "mapper_parsing_exception", "failed to parse"), BUSY),
+        bulk(item(201)),
+    ]
+    refused, newer = sink.put(rows(4), 7)
+    assert newer == Newer("k1", 9)
+    assert [(each.row, each.code) for each in refused] == [(2, "MAPPING")]
+    assert "failed to parse" in refused[0].why
+    again = Cluster.asked[1][2].decode().splitlines()
+    assert [json.loads(line)["index"]["_id"] for line in again[::2]] == ["k3"]
+    assert json.loads(again[0])["index"] == {"_id": "k3", "version": 7, "version_type": "external_gte"}
+
+
+def test_a_whole_request_that_is_refused_for_now_is_asked_again(sink: OpenSearchSink) -> None:
+    Cluster.answers += [(429, {"error": {"type": "x", "reason": "memory"}}), bulk(item(200), item(200))]
+    assert sink.put(rows(2), 7) == ([], None)
+    assert len(Cluster.asked) == 2
+
+
+def test_a_cluster_that_stays_busy_is_told_of_and_restartable(sink: OpenSearchSink) -> None:
+    sink._target._options = replace(sink._search, timeout_s=0.3)
+    Cluster.answers += [bulk(BUSY)]
+    with pytest.raises(UnavailableError, match="has had too much to do"):
+        sink.put(rows(1), 7)
+
+
+def test_a_request_that_is_too_large_is_halved_down_to_the_row_that_is(sink: OpenSearchSink) -> None:
+    large = (413, {"error": "too large"})
+    Cluster.answers += [large, bulk(item(200), item(200)), large, large, bulk(item(200))]
+    refused, _ = sink.put(rows(4), 7)
+    assert [(each.row, each.code) for each in refused] == [(2, "TOO_LARGE")]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "reason", "error", "said"),
+    [
+        (401, "security_exception", "no", ConfigurationError, "does not let the user me in"),
+        (403, "security_exception", "no permissions", ConfigurationError, "does not permit the user me"),
+        (403, "cluster_block_exception", "index [i] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)]",
+         UnavailableError, "disk is nearly full"),
+        (403, "cluster_block_exception", "index [i] blocked by: [FORBIDDEN/8/index write (api)]",
+         ConfigurationError, "an index that is blocked"),
+        (404, "index_not_found_exception", "no such index [i]", ConfigurationError, "has no index i"),
+        (503, "x", "no master", UnavailableError, "cannot answer now"),
+        (400, "illegal_argument_exception", "odd", ConfigurationError, "refuses: 400"),
+    ],
+)  # fmt: skip
+def test_each_status_has_its_sentence(
+    sink: OpenSearchSink, status: int, kind: str, reason: str, error: type[OnceonlyError], said: str
+) -> None:
+    Cluster.answers.append((status, {"error": {"type": kind, "reason": reason}, "status": status}))
+    with pytest.raises(error, match=said) as raised:
+        sink.put(rows(1), 7)
+    assert "canary" not in str(raised.value)
+
+
+def test_who_writes_says_so(url: str) -> None:
+    Cluster.answers += [bulk(item(200))]
+    key = {"api.key": "a2V5"}
+    for each in (
+        OpenSearchSink({**GIVEN, "url": url, **key}),
+        ElasticsearchSink({**GIVEN, "url": url, **key}),
+    ):
+        each.put(rows(1), 7)
+        each.close()
+    assert [authorization for *_, authorization in Cluster.asked] == ["ApiKey a2V5"] * 2
+
+
+def test_a_cluster_that_is_not_there_may_come_back(sink: OpenSearchSink, url: str) -> None:
+    gone = type(sink)({**GIVEN, "url": "http://127.0.0.1:1", "timeout": "1 second"})
+    with pytest.raises(UnavailableError, match="does not answer"):
+        gone.put(rows(1), 7)
+    gone.close()
+
+
+def test_requests_are_no_larger_than_they_may_be(
+    sink: OpenSearchSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceonly.sinks.opensearch.target.BULK_ROWS", 3)
+    Cluster.answers += [bulk(*[item(200)] * 3), bulk(*[item(200)] * 3), bulk(item(200))]
+    assert sink.put(rows(7), 7) == ([], None)
+    assert [body.count(b"_id") for _, _, body, _ in Cluster.asked] == [3, 3, 1]
+    monkeypatch.setattr("onceonly.sinks.opensearch.target.BULK_BYTES", Item(0, b"x" * 50, b"").size)
+    Cluster.answers += [bulk(item(200))] * 2
+    Cluster.asked.clear()
+    assert sink.put(rows(2), 7) == ([], None)
+    assert len(Cluster.asked) == 2
+
+
+# --- options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": "localhost:9200"}, "not one of a cluster"),
+        ({"url": "http://me:canary@localhost"}, "or says who comes"),
+        ({"url": "http://a:9200,ftp://b"}, "not one of a cluster"),
+        ({"index": "a*"}, "the name of one index"),
+        ({"index": "a,b"}, "the name of one index"),
+        ({"api.key": "canary", "user": "me"}, "leave one out"),
+        ({"books": "i"}, "is its index, too"),
+        ({"timeout": "0 s"}, "a time such as"),
+    ],
+)
+def test_wrong_options_are_refused_by_name_without_a_secret(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        OpenSearchSink({**GIVEN, **given})
+    assert said in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def test_certificates_are_verified_and_several_nodes_are_one_cluster() -> None:
+    sink = OpenSearchSink({**GIVEN, "url": "https://b:1/, https://a:2", "tls.ca": __file__})
+    assert sink.identity() == {"cluster": "https://a:2,https://b:1", "index": "i"}
+    client: Any = OpenSearchSink.client(sink._search)
+    for connection in client._client.transport.connection_pool.connections:
+        assert connection.pool.cert_reqs == "CERT_REQUIRED"
+    client.close()
+
+
+def test_options_do_not_show_secrets() -> None:
+    assert "canary" not in repr(
+        SearchOptions.of(OpenSearchSink({**GIVEN, "password": "canary"}).options, "x")
+    )
+
+
+def test_the_page_has_the_table_of_the_declared_options() -> None:
+    assert "```{onceonly-options} onceonly.sinks.opensearch.options\n" in PAGE.read_text(encoding="utf-8")
+
+
+# --- types ------------------------------------------------------------------------------------------------------
+
+
+def test_types_are_read_as_spark_writes_them() -> None:
+    text = "struct<a:int,b:array<struct<c:decimal(10,2)>>,d:string>"
+    inner = types.Kind("array", (("", types.Kind("struct", (("c", types.Kind("decimal(10,2)")),))),))
+    fields = (("a", types.Kind("int")), ("b", inner), ("d", types.Kind("string")))
+    assert types.parse(text) == types.Kind("struct", fields)
+    assert types.parse("interval day to second") == types.Kind("interval day to second")
+
+
+def test_only_fields_that_are_not_there_are_added() -> None:
+    have = {"a": {"properties": {"x": {"type": "long"}}}, "b": {"type": "keyword"}}
+    columns = [("a", "struct<x:int,y:boolean>"), ("b", "string"), ("c", "array<date>")]
+    assert types.missing(columns, have, "x") == {
+        "a": {"properties": {"y": {"type": "boolean"}}},
+        "c": {"type": "date"},
+    }
