@@ -1,4 +1,4 @@
-"""Spark's rows as files in a bucket of S3: killed at each step of a commit, each row is there once."""
+"""Spark's rows as files on S3 and HDFS: killed at each step of a commit, each row is there once; no key is written."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from stored_files_job import ROWS_PER_EPOCH
 from onceonly import files
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
+from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
 
 if TYPE_CHECKING:
@@ -33,70 +34,110 @@ POINTS = (
     "complete.before",
     "receipt.after_put",
     "link.after_put",
+    "slot.after_prepare",
 )
 
 
+class OnS3:
+    """A bucket, and how it is read without our code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = EmbeddedS3(folder)
+        self.server.start()
+        self.server.make_bucket(BUCKET)
+        self.root = f"s3a://{BUCKET}"
+        self.hadoop = self.server.hadoop()
+
+    def names(self, folder: str) -> list[str]:
+        return self.server.names(BUCKET, folder)
+
+    def read(self, name: str) -> bytes | None:
+        return self.server.read(BUCKET, name)
+
+
+class OnHdfs:
+    """The root of a file system, and how it is read without our code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = EmbeddedHdfs(folder)
+        self.server.start()
+        self.root = self.server.url
+        self.hadoop = self.server.hadoop()
+        self.names, self.read = self.server.names, self.server.read
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
-    with EmbeddedS3(tmp_path_factory.mktemp("s3")) as found:
-        found.make_bucket(BUCKET)
-        opened.tell(Hadoop(found.hadoop()))
-        yield found
-        opened.tell(Hadoop())
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, OnS3 | OnHdfs]]:
+    """Return what has been started, so that each server is started by the first test that needs it."""
+    found: dict[str, OnS3 | OnHdfs] = {}
+    yield found
+    for each in found.values():
+        each.server.close()
+    opened.tell(Hadoop())
 
 
-def run(way: str, epochs: int, folder: Path, server: EmbeddedS3, failpoints: str = "") -> tuple[int, str]:
+def run(way: str, epochs: int, folder: Path, place: OnS3 | OnHdfs, failpoints: str = "") -> tuple[int, str]:
     """Run the job; return its status and what it said."""
     environment = {
         **os.environ,
         "ONCEONLY_FAILPOINTS": failpoints,
         "ONCEONLY_FAILPOINTS_DIR": str(folder),
     }
-    target = f"s3a://{BUCKET}/{folder.name}"
+    target = f"{place.root}/{folder.name}"
     done = subprocess.run(
-        [sys.executable, str(JOB), way, str(epochs), str(folder), target, json.dumps(server.hadoop())],
+        [sys.executable, str(JOB), way, str(epochs), str(folder), target, json.dumps(place.hadoop)],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def rows(server: EmbeddedS3, folder: str) -> Counter[int]:
+def rows(place: OnS3 | OnHdfs, folder: str) -> Counter[int]:
     """Read what anybody sees who lists."""
     found: Counter[int] = Counter()
-    for name in server.names(BUCKET, folder):
+    for name in place.names(folder):
         if name[0] in "._":
             continue
-        for each in server.names(BUCKET, f"{folder}/{name.rstrip('/')}"):
-            content = server.read(BUCKET, f"{folder}/{name}{each}")
+        for each in place.names(f"{folder}/{name.rstrip('/')}"):
+            content = place.read(f"{folder}/{name}{each}")
             assert content is not None
             found.update(pq.ParquetFile(io.BytesIO(content)).read()["value"].to_pylist())
     return found
 
 
 @pytest.mark.parametrize(
-    ("way", "points"),
+    ("kind", "way", "points"),
     [
-        ("format", POINTS[:3]),
-        pytest.param("format", POINTS, marks=pytest.mark.long),
-        pytest.param("foreachBatch", POINTS, marks=pytest.mark.long),
+        ("s3", "format", POINTS[:2]),
+        pytest.param("s3", "format", POINTS, marks=pytest.mark.long),
+        pytest.param("s3", "foreachBatch", POINTS, marks=pytest.mark.long),
+        pytest.param("hdfs", "format", POINTS, marks=pytest.mark.long),
     ],
 )
-def test_rows_in_a_bucket_are_there_once_whatever_is_killed(
-    tmp_path: Path, server: EmbeddedS3, way: str, points: tuple[str, ...]
+def test_rows_on_a_store_are_there_once_whatever_is_killed(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    places: dict[str, OnS3 | OnHdfs],
+    kind: str,
+    way: str,
+    points: tuple[str, ...],
 ) -> None:
+    if kind not in places:
+        places[kind] = (OnS3 if kind == "s3" else OnHdfs)(tmp_path_factory.mktemp(kind))
+    place = places[kind]
+    opened.tell(Hadoop(place.hadoop))
     for point in points:
-        status, said = run(way, 1000, tmp_path, server, f"{point}=kill@2")
+        status, said = run(way, 1000, tmp_path, place, f"{point}=kill@2")
         assert status != 0, f"{point}: {said[-2000:]}"
     done = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
-    status, said = run(way, done + 3, tmp_path, server)
+    status, said = run(way, done + 3, tmp_path, place)
     assert status == 0, said[-4000:]
-    found = rows(server, tmp_path.name)
+    found = rows(place, tmp_path.name)
     epochs = len(found) // ROWS_PER_EPOCH
     assert epochs > len(points)
     assert found == Counter(range(epochs * ROWS_PER_EPOCH))
-    listed = files.committed(f"s3a://{BUCKET}/{tmp_path.name}")
+    listed = files.committed(f"{place.root}/{tmp_path.name}")
     assert sum(epoch.rows for epoch in listed) == len(found)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(path.parent.parent.name == "events" or path.parent.name == "events" for path in written)
+    assert any("events" in path.parts for path in written), "Spark's own log of its options"
     assert not [path for path in written if SECRET.encode() in path.read_bytes()]
     assert SECRET not in said

@@ -66,6 +66,8 @@ BROKER: Final = "tests/integration/test_kafka_sink.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
+FILE_BUCKETS: Final = "tests/unit/test_files_s3.py::"
+FILE_HDFS: Final = "tests/unit/test_files_hdfs.py::"
 FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
@@ -337,7 +339,7 @@ DEFECTS: Final = (
         name="rename-over-a-link",
         group=LOG,
         what="On HDFS a put replaces the link that stands: two runs both believe that they decided",
-        file="stores/hdfs.py",
+        file="stores/webhdfs.py",
         before='renameoptions="NONE"',
         after='renameoptions="OVERWRITE"',
         tests=(HDFS + "test_whatever_a_rename_is_answered_what_is_returned_is_what_stands",),
@@ -1766,6 +1768,63 @@ DEFECTS: Final = (
         before="        count = step if room is None else min(step, room())\n",
         after="        count = step\n",
         tests=("tests/unit/test_files_rows.py::test_no_file_has_more_rows_than_it_may",),
+    ),
+    Defect(
+        name="completed-without-a-mark",
+        group=FILES,
+        what="Whoever saw all uploads completes the others though one was ended and its transaction called lost",
+        file="sinks/files/targets/buckets.py",
+        before="            standing = self.files.put_once(mark, _VOID if gone else _BEGUN)\n",
+        after="            standing = _VOID if gone else _BEGUN\n",
+        tests=(FILE_BUCKETS + "test_an_upload_that_is_gone_after_the_commit_began_is_in_doubt",),
+        says="Lost",
+    ),
+    Defect(
+        name="taken-object-called-lost",
+        group=FILES,
+        what="Where everything that was noted of a transaction is gone, what a reader took is written again",
+        file="sinks/files/targets/buckets.py",
+        before="        if is_kept and not any(shown) and not listed and (newest is None or newest < epoch):\n",
+        after="        if not any(shown) and not listed and (newest is None or newest < epoch):\n",
+        tests=(FILE_BUCKETS + "test_without_all_notes_nothing_is_called_lost",),
+        says="Lost",
+    ),
+    Defect(
+        name="existence-taken-for-a-commit",
+        group=FILES,
+        what="Somebody's object of the same length is taken for the one that was prepared",
+        file="sinks/files/targets/buckets.py",
+        before="        if (found.bytes, found.token) != (file.bytes, token_of(prepared.transaction, file.path)):\n",
+        after="        if found.bytes != file.bytes:\n",
+        tests=(FILE_BUCKETS + "test_an_object_of_the_same_length_without_our_token_is_not_ours",),
+    ),
+    Defect(
+        name="strangers-upload-ended",
+        group=FILES,
+        what="A sweep ends uploads of others below the target",
+        file="sinks/files/targets/buckets.py",
+        before='            if unique in key.rpartition("/")[2]:\n',
+        after="            if unique:\n",
+        tests=(FILE_BUCKETS + "test_a_strangers_object_and_upload_are_never_touched",),
+    ),
+    Defect(
+        name="aborted-while-it-is-committed",
+        group=FILES,
+        what="A sweep ends the uploads of a transaction whose commit has begun",
+        file="sinks/files/targets/buckets.py",
+        before="            if standing != _VOID:\n                return\n",
+        after="",
+        tests=(FILE_BUCKETS + "test_what_is_being_committed_is_not_aborted",),
+    ),
+    Defect(
+        name="swept-attempt-on-hdfs-goes-on",
+        group=FILES,
+        what="A paused attempt whose folder was swept makes it anew and writes on",
+        file="stores/webhdfs.py",
+        before='        more = {"overwrite": "false", "createparent": "false"}\n',
+        after='        more = {"overwrite": "false"}\n',
+        tests=(FILE_HDFS + "test_a_swept_attempt_finds_no_place_for_another_file",),
+        says="DID NOT RAISE",
     ),
     Defect(
         name="both-names-missing-taken-for-lost",

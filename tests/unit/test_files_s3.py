@@ -248,6 +248,15 @@ def test_who_saw_all_uploads_before_one_was_ended_cannot_complete_the_others(
     assert bench.ids() == []
 
 
+def test_what_is_being_committed_is_not_aborted(bench: InBucket, double: S3Double) -> None:
+    handle = bench.prepared(rows(1, 2))
+    double.fault("COMPLETE", *[Fault()] * 2)
+    assert isinstance(bench.sink().commit(handle), RetryLater)
+    bench.sink().abort(handle)
+    assert bench.finish(0, handle) == ["Committed"]
+    assert bench.ids() == [1, 2]
+
+
 def test_an_upload_that_is_gone_after_the_commit_began_is_in_doubt(bench: InBucket, double: S3Double) -> None:
     handle = bench.prepared(rows(1, 2))
     double.fault("COMPLETE", *[Fault()] * 2)
