@@ -9,9 +9,10 @@ import pytest
 from tests.unit.test_campaign_matrix import one
 
 from onceonly.errors import UnavailableError
-from onceonly_proof.campaign.faults import KINDS, KillStore
+from onceonly_proof.campaign.faults import KINDS, KillStore, TakeFilesAt
 from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.stores import STORES, Folders, _Served
+from onceonly_proof.campaign.targets import StoredFiles
 from onceonly_proof.cli.verify import _STORES
 
 if TYPE_CHECKING:
@@ -106,3 +107,46 @@ def test_the_command_that_runs_a_round_again_names_the_store_where_it_is_not_a_f
     assert msgspec.structs.replace(one(), store="s3").command.endswith(" --checkpoint s3")
     assert "--checkpoint" not in msgspec.structs.replace(one(), store="folder").command
     assert "--checkpoint" not in one().command
+
+
+def test_files_are_written_on_the_store_of_the_checkpoints_and_read_as_anybody_lists_them() -> None:
+    unique = "a" * 32
+    held = {
+        f"files-out/third=1/part-00003-00001-{unique}-00000.json": b'{"key":"k","value":"v"}\n{"value":"w"}\n',
+        "files-out/_onceonly/epochs/q/files/0.manifest": b"books",
+        "files-out/third=1/.hidden": b'{"value":"undecided"}\n',
+    }
+
+    def listed(path: str) -> list[str]:
+        below = [name.removeprefix(f"{path}/") for name in held if name.startswith(f"{path}/")]
+        return list(dict.fromkeys(f"{name.split('/')[0]}/" if "/" in name else name for name in below))
+
+    target = StoredFiles("s3a://bucket/campaign", listed, held.get, lambda folder: [f"{folder}/upload"])
+    assert target.options("out") == {"path": "s3a://bucket/campaign/files-out", "format": "json"}
+    reader = target.reader("files", "out")
+    rows = list(reader.rows())
+    assert [(row.key, row.value, row.transaction) for row in rows] == [
+        (b"k", b"v", f"3-1-{unique}"),
+        (None, b"w", f"3-1-{unique}"),
+    ]
+    assert list(reader.rows()) == rows
+    assert [each.what for each in reader.orphans()] == ["staged files-out/upload"]
+    assert Folders().files() is None
+
+
+def test_a_store_that_is_down_is_read_later() -> None:
+    def refused(_: str) -> list[str]:
+        raise ConnectionRefusedError
+
+    reader = StoredFiles("s3a://bucket/campaign", refused, lambda _: None, refused).reader("files", "out")
+    with pytest.raises(UnavailableError, match="could not be read"):
+        list(reader.rows())
+    with pytest.raises(UnavailableError, match="could not be read"):
+        reader.orphans()
+
+
+def test_no_consumer_takes_files_where_they_are_on_a_store() -> None:
+    for is_served in (True, False):
+        rounds = [plan_round(7, number, "files", served=is_served) for number in range(1, 20)]
+        taking = [blow for each in rounds for blow in each.blows if isinstance(blow.fault, TakeFilesAt)]
+        assert bool(taking) is not is_served

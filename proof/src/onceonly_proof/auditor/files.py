@@ -18,7 +18,7 @@ Parse: TypeAlias = "Callable[[bytes], tuple[bytes | None, bytes]]"
 """Gives key and value of a line."""
 
 # part-{epoch}-{slot}-{attempt}-{number}: the documented name of a data file. Its transaction is epoch-slot-attempt.
-_NAME = re.compile(r"part-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.")
+NAME = re.compile(r"part-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.")
 
 
 def parse_line(line: bytes) -> tuple[bytes | None, bytes]:
@@ -92,7 +92,7 @@ class FilesReader:
         known = self._read.get(str(path))
         if known is not None and known[0] == state:
             return known[1]
-        match = _NAME.match(path.name)
+        match = NAME.match(path.name)
         transaction = f"{int(match[1])}-{int(match[2])}-{match[3]}" if match else ""
         rows = [
             Seen(self._sink, *self._parse(line), name, number, transaction)

@@ -390,7 +390,8 @@ class Kind:
     card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
     broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
     numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
-    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store that has servers.
+    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store that has servers, ``folder`` for
+    one in a folder, beside which files are in one.
     """
 
     draw: Draw
@@ -400,6 +401,7 @@ class Kind:
     later: bool = False
     query: str = ""
     served: bool = False
+    folder: bool = False
 
 
 def in_one_process(connector: str) -> bool:
@@ -479,6 +481,7 @@ KINDS: dict[str, Kind] = {
         points=_taking,
         dear=True,
         later=True,
+        folder=True,
     ),
     "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),
     "kill broker": Kind(

@@ -82,6 +82,7 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         for name, kind in kinds.items()
         if (dear or not kind.dear)
         and (served or not kind.served)
+        and not (served and kind.folder)
         and kind.query in {"", query}
         and kind.points(connector)
     }

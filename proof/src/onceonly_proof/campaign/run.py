@@ -102,6 +102,9 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
         for name in sorted(names & TARGETS.keys()):
             targets[name] = TARGETS[name](folder / name)
             close.callback(targets[name].close)
+        stored = store.files()
+        if stored is not None:
+            targets["files"] = stored
         points = Points(folder / "points")
         lives = Lives(
             folder / "lives", points.env, ClassArchive.of(str(done.machine["java"])), conf=store.conf

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from onceonly.errors import UnavailableError
 from onceonly.jars.locked import ensure_jars, spark_jars
+from onceonly_proof.campaign.targets import StoredFiles
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.hdfs import NODES, EmbeddedHdfs
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from onceonly_proof.campaign.targets import Target
 
 _BUCKET = "checkpoints"
 _AT = "campaign"
@@ -42,6 +45,10 @@ class CheckpointStore(Protocol):
 
     def copy(self, address: str, into: Path) -> None:
         """Copy a checkpoint into a folder, which is not there yet. Raises ``UnavailableError``."""
+        ...
+
+    def files(self) -> Target | None:
+        """Return where file sinks write on it; None for folders of this machine."""
         ...
 
     def kill(self, which: float) -> None:
@@ -79,6 +86,9 @@ class Folders:
 
     def copy(self, address: str, into: Path) -> None:
         """It is there already."""
+
+    def files(self) -> Target | None:
+        return None
 
     def kill(self, which: float) -> None:
         """There is no server."""
@@ -125,6 +135,13 @@ class _Served:
                 next_step="see whether the machine is too busy for its store, then run the same command again",
             ) from error
 
+    def files(self) -> Target | None:
+        return StoredFiles(self._root, self._names, self._read, self._left)
+
+    def _left(self, folder: str) -> list[str]:
+        """Name what waits for its commit in a folder of files."""
+        raise NotImplementedError
+
     def _copy(self, path: str, into: Path) -> None:
         into.mkdir()
         for name in self._names(path):
@@ -158,6 +175,9 @@ class OnS3(_Served):
             "spark.jars": ",".join([spark_jars(), *map(str, jars)]),
         }
 
+    def _left(self, folder: str) -> list[str]:
+        return self._server.uploads(_BUCKET, f"{_AT}/{folder}/")
+
     def kill(self, which: float) -> None:  # noqa: ARG002  there is one server
         self._server.kill()
 
@@ -180,6 +200,16 @@ class OnHdfs(_Served):
             lambda name: self._server.read(f"{_AT}/{name}"),
         )
         self.conf: Mapping[str, str] = _hadoop(self._server.hadoop())
+
+    def _left(self, folder: str) -> list[str]:
+        return [name for name in self._below(f"{folder}/_onceonly/staging") if name.endswith(".staged")]
+
+    def _below(self, folder: str) -> Iterator[str]:
+        for name in self._names(folder):
+            if name.endswith("/"):
+                yield from self._below(f"{folder}/{name.rstrip('/')}")
+            else:
+                yield f"{folder}/{name}"
 
     def kill(self, which: float) -> None:
         self._server.kill(NODES[int(which * len(NODES))])

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onceonly_proof.auditor import DatabaseReader, Orphan
+from onceonly_proof.auditor.stored import StoredFilesReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -147,6 +148,40 @@ class Postgres:
         import psycopg
 
         return psycopg.connect(self._server.url(), connect_timeout=5)
+
+
+class StoredFiles:
+    """Folders of files on the store of the checkpoints, which has faults of its own.
+
+    ``names``, ``read`` and ``left`` are of paths below ``root``: what is in a folder, in a file, and what waits there.
+    """
+
+    has_server = False
+
+    def __init__(
+        self,
+        root: str,
+        names: Callable[[str], list[str]],
+        read: Callable[[str], bytes | None],
+        left: Callable[[str], list[str]],
+    ) -> None:
+        self._root = root
+        self._names, self._read, self._left = names, read, left
+
+    def options(self, name: str) -> dict[str, str]:
+        return {"path": f"{self._root}/files-{name}", "format": "json"}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return StoredFilesReader(sink, f"files-{name}", names=self._names, read=self._read, left=self._left)
+
+    def kill(self) -> None:
+        """Its server is the checkpoints'."""
+
+    def start(self) -> None:
+        """Its server is the checkpoints'."""
+
+    def close(self) -> None:
+        """Its server is the checkpoints'."""
 
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {

@@ -118,6 +118,21 @@ class EmbeddedS3(Embedded):
                 return None
             raise
 
+    def uploads(self, bucket: str, prefix: str) -> list[str]:
+        """Return the keys of uploads that are neither completed nor ended. Raises ``OSError``."""
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = boto3.client(
+            "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id="all",
+            aws_secret_access_key=SECRET,
+        )  # fmt: skip
+        try:
+            found = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
+        except (BotoCoreError, ClientError) as error:
+            raise OSError(type(error).__name__) from error
+        return [str(each["Key"]) for each in found.get("Uploads", ())]
+
     def kill(self) -> None:
         """End it with SIGKILL; its objects stay. Idempotent."""
         if self._process is not None:
