@@ -33,6 +33,7 @@ row was before are passed over."""
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _INDEXED_BYTES = 800
+_YEAR_MICROS = 31_556_952_000_000
 _MEND = "mend the row, or filter it out"
 
 
@@ -154,6 +155,9 @@ def _wrong_texts(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
             _mask(pc.greater(pc.utf8_length(array), column.length)), "TOO_LONG",
             f"more than {column.length} characters",
         )  # fmt: skip
+    if column.octets is not None:
+        longer = pc.greater(pc.binary_length(array), column.octets)
+        yield _mask(longer), "TOO_LONG", f"more than {column.octets} bytes"
     if column.form:
         yield (
             _mask(pc.invert(pc.match_substring_regex(array, column.form))),
@@ -186,11 +190,15 @@ def _wrong_times(array: pa.Array, fit: Fit) -> Iterator[tuple[Mask, str, str]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_date, scale = fit.given.kind == "date", fit.column.scale
+    column, is_date, scale = fit.column, fit.given.kind == "date", fit.column.scale
     low, high = _DAYS if is_date else _MICROS
     numbers = array.cast(pa.int32()) if is_date else micros(array)
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     yield _mask(outside), "OUT_OF_RANGE", "it is not between the years 1 and 9999"
+    if not is_date and column.low is not None and column.high is not None:
+        outside = pc.or_(pc.less(numbers, column.low), pc.greater(numbers, column.high))
+        years = f"{1970 + column.low // _YEAR_MICROS} and {1970 + column.high // _YEAR_MICROS}"
+        yield _mask(outside), "OUT_OF_RANGE", f"the column keeps times between {years}"
     if not is_date and scale is not None and scale < 6:  # noqa: PLR2004
         counts = np.asarray(pc.fill_null(numbers, 0))
         yield counts % 10 ** (6 - scale) != 0, "TOO_FINE", f"it keeps {scale} digits of a second"

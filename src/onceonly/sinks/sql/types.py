@@ -83,8 +83,9 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A column of a table, as its dialect describes it.
 
     ``declared`` is its type as the server writes it, ``takes`` are the kinds that it holds as they are. What else it
-    says narrows these: whole numbers from ``low`` to ``high``, so many bits of a ``mantissa``, ``digits`` before the
-    point and ``scale`` after it (of a second, too), a ``length`` in letters or bytes, texts of a ``form``.
+    says narrows these: whole numbers from ``low`` to ``high``, or times by their microseconds, so many bits of a
+    ``mantissa``, ``digits`` before the point and ``scale`` after it (of a second, too), a ``length`` in letters or
+    bytes, ``octets`` of a text, texts of a ``form``.
     ``required`` takes no null, ``filled`` has a default, ``computed`` is written by nobody. ``doubt`` says why a value
     that fits may be refused all the same; of one that is ``indexed``, a long one may.
     """
@@ -98,6 +99,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digits: int | None = None
     scale: int | None = None
     length: int | None = None
+    octets: int | None = None
     form: str = ""
     no_nul: bool = False
     no_nan: bool = False

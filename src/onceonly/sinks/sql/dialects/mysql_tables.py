@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext", "char"})
-_COUNTED_IN_BYTES = frozenset({"tinytext", "text", "mediumtext"})
 _UUID = r"^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 _NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
 _REFERS = (
@@ -62,7 +61,7 @@ def described(ask: Ask, schema: str, name: str, *, deletes: bool) -> Table | Non
 
 _ASKED = (
     "COLUMN_NAME", "DATA_TYPE", "COLUMN_TYPE", "IS_NULLABLE", "COLUMN_DEFAULT", "EXTRA", "CHARACTER_MAXIMUM_LENGTH",
-    "CHARACTER_SET_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION",
+    "CHARACTER_OCTET_LENGTH", "CHARACTER_SET_NAME", "NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION",
 )  # fmt: skip
 
 
@@ -98,15 +97,26 @@ def _keys(ask: Ask, schema: str, name: str) -> tuple[set[tuple[str, ...]], list[
 
 
 def _checks(ask: Ask, schema: str, name: str) -> list[str]:
-    """Return the conditions of a table's checks; both servers have them, each in its own way."""
+    """Return the conditions of a table's checks.
+
+    MySQL gives a name once in a schema, MariaDB once in a table, which it tells then.
+    """
+    told = ask(
+        "SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'information_schema' "
+        "AND TABLE_NAME = 'CHECK_CONSTRAINTS' AND COLUMN_NAME = 'TABLE_NAME'"
+    )
+    same = "AND c.TABLE_NAME = t.TABLE_NAME " if told else ""
     return [
-        text for (text,) in ask(
+        text
+        for (text,) in ask(
             "SELECT c.CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS c JOIN "
             "information_schema.TABLE_CONSTRAINTS t ON t.CONSTRAINT_SCHEMA = c.CONSTRAINT_SCHEMA "
-            "AND t.CONSTRAINT_NAME = c.CONSTRAINT_NAME WHERE t.CONSTRAINT_TYPE = 'CHECK' AND t.TABLE_SCHEMA = %s "
-            "AND t.TABLE_NAME = %s", schema, name,
+            f"AND t.CONSTRAINT_NAME = c.CONSTRAINT_NAME {same}WHERE t.CONSTRAINT_TYPE = 'CHECK' "
+            "AND t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s",
+            schema,
+            name,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _json_of(check: str) -> str | None:
@@ -181,7 +191,7 @@ def _real(mantissa: int, *, unsigned: bool) -> dict[str, Any]:
 def _time(kind: str, scale: int) -> dict[str, Any]:
     if kind == "datetime":
         return {"takes": ("local",), "scale": scale}
-    return {"takes": ("instant",), "scale": scale, "doubt": "times of before 1970 and after 2037"}
+    return {"takes": ("instant",), "scale": scale, "low": 10**6, "high": 2**31 * 10**6 - 1}
 
 
 def _decimal(row: Mapping[str, Any], *, unsigned: bool) -> dict[str, Any]:
@@ -199,13 +209,13 @@ def _decimal(row: Mapping[str, Any], *, unsigned: bool) -> dict[str, Any]:
 
 def _text(row: Mapping[str, Any]) -> dict[str, Any]:
     kind, charset = row["DATA_TYPE"], row["CHARACTER_SET_NAME"]
-    found: dict[str, Any] = {"takes": ("text",), "length": row["CHARACTER_MAXIMUM_LENGTH"]}
-    if kind == "longtext":
-        found["length"] = None
+    found: dict[str, Any] = {"takes": ("text",)}
+    if kind in {"char", "varchar"}:
+        found["length"] = row["CHARACTER_MAXIMUM_LENGTH"]
+    elif kind != "longtext":
+        found["octets"] = row["CHARACTER_OCTET_LENGTH"]
     if kind == "char":
         found["form"] = _NO_END_SPACE
     if charset != "utf8mb4":
         found["doubt"] = f"letters that {charset} does not have"
-    elif kind in _COUNTED_IN_BYTES:
-        found["doubt"] = "a length that is counted in bytes"
     return found
