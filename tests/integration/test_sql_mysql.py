@@ -96,7 +96,7 @@ def test_a_change_feed_is_applied(bench: Bench, way: None) -> None:
 
 def test_a_check_of_another_table_is_no_matter(bench: Bench) -> None:
     bench.run("CREATE TABLE other (name JSON, id BIGINT CHECK (id > 5))")
-    bench.run("CREATE TABLE t (id BIGINT CHECK (id > 0), name LONGTEXT)")
+    bench.run("CREATE TABLE t (id BIGINT, name LONGTEXT CHECK (name <> ''))")
     bench.epoch(rows(id=[1], name=["no JSON"]))
     assert bench.run("SELECT * FROM t") == [(1, "no JSON")]
     with pytest.raises(ConfigurationError, match="it takes no nested"):
