@@ -14,7 +14,7 @@ from tests.unit.hostile_store import Answer, HostileStore
 from tests.unit.s3_double import BUCKET, S3Double
 from tests.unit.staged_double import StagedDouble, StagedSuite, StoredDouble
 
-from onceonly.errors import OnceonlyError, UnavailableError, WriteFailedError
+from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError, WriteFailedError
 from onceonly.families.staged import sink as family
 from onceonly.families.staged import stored
 from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Lost
@@ -301,6 +301,21 @@ def test_what_an_attempt_cannot_discard_the_next_sweep_takes(bench: Bench, store
 def test_others_names_in_the_folder_are_left_alone(bench: Bench, store: HostileStore) -> None:
     store.files["README"] = store.files["7.0.x.arrow"] = b""
     assert list(bench.sink().recover(CONTEXT)) == []
+
+
+def test_a_store_that_is_not_fit_for_staging_is_refused_before_the_first_record(
+    s3: S3Double, tmp_path: Path
+) -> None:
+    suite = TestOnS3()
+    suite.double = s3
+    sink = StoredDouble(suite.options(tmp_path))
+    assert sink.check(CONTEXT) == {}
+    s3.lies = True
+    try:
+        with pytest.raises(ConfigurationError, match="puts a file over another"):
+            sink.check(CONTEXT)
+    finally:
+        s3.reset()
 
 
 def test_on_hdfs_only_the_jobs_user_reads_what_waits(hdfs: HdfsDouble) -> None:

@@ -129,7 +129,7 @@ class MySql(Dialect):
     def _set_up(self, db: Any) -> None:  # noqa: ANN401
         [(text, loads)] = self.run(db, "SELECT VERSION(), @@local_infile")
         kind = "MariaDB" if "mariadb" in text.lower() else "MySQL"
-        version = tuple(map(int, re.findall(r"\d+", text)[:2]))
+        version = tuple(map(int, re.findall(r"\d+", text.removeprefix("5.5.5-"))[:2]))
         if version < _OLDEST[kind]:
             oldest = ".".join(map(str, _OLDEST[kind]))
             raise ConfigurationError(
