@@ -272,6 +272,7 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """See whether the target still holds what it was given, before the ``check`` of a start. Only looks.
 
+        Where it raises anything but ``TargetBehindError`` then, it is called once more after ``check``.
         ``epoch`` is the newest complete one by the log in which this sink has written, ``handles`` are its own, all of
         them committed; none where the target is another one since, elsewhere (``overlaps``). Driver, once a start, in a
         thread of its own. Raise ``TargetBehindError`` where the target went back (a backup was restored). What cannot

@@ -1580,8 +1580,8 @@ DEFECTS: Final = (
         group=FILES,
         what="A start makes folders where its target is not mounted, before it sees that it is another folder",
         file="coordinator/coordinator.py",
-        before="        if new:\n            # Before their checks",
-        after="        _ = [self._check(name) for name in new]\n        if new:\n            # Before their checks",
+        before="        unsure = look(targets, checked=False) if targets else ()\n",
+        after="        unsure = targets\n",
         tests=(
             "tests/unit/test_files_past.py::test_a_target_that_is_not_mounted_stops_the_next_start_and_the_one_after",
         ),
@@ -1592,8 +1592,8 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A start does not ask whether the targets hold what they were given",
         file="coordinator/coordinator.py",
-        before="        if new:\n            # Before their checks",
-        after="        if not new:\n            # Before their checks",
+        before="        unsure = look(targets, checked=False) if targets else ()\n",
+        after="        unsure: tuple[str, ...] = ()\n",
         tests=(PAST + "test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in",),
     ),
     Defect(

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.test_kafka_outcomes import BEFORE, OWN, PREPARED, Coordinators
 
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import TargetBehindError
+from onceonly.errors import ConfigurationError, TargetBehindError
 from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, Mode, Vote
 from onceonly.ports import QueryContext, WriteContext
@@ -225,6 +225,30 @@ def test_each_sink_is_asked_once_a_start_for_the_newest_epoch_it_has_written_in(
     assert lives.sink.asked == [(1, 1)], "chk-2 has written nothing"
     lives.start({4: 2, 5: 0})  # Spark has forgotten that it committed chk-4
     assert lives.sink.asked[1:] == [(4, 2)]
+
+
+def test_a_sink_that_cannot_tell_before_its_check_is_asked_again_after_it() -> None:
+    class Unmade(Asked):
+        """Cannot be asked for anything before its check has made it."""
+
+        made = True
+
+        def check(self, context: QueryContext) -> dict[str, str | int]:
+            self.made = True
+            return dict(super().check(context))
+
+        def identity(self) -> dict[str, str | int]:
+            if not self.made:
+                raise ConfigurationError("there is no such table", next_step="make it")
+            return super().identity()
+
+    MemorySink.stores.clear()
+    sink = Unmade({"store": "past"})
+    lives = Lives(sink=sink)
+    lives.start({0: 2})
+    sink.made = False
+    lives.start({1: 2})
+    assert sink.asked == [(0, 2)]
 
 
 def test_a_target_that_is_another_one_by_now_is_not_compared() -> None:

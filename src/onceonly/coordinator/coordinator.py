@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onceonly import events, failpoints, protocol
@@ -137,17 +138,14 @@ class Coordinator:
         taking_part = {name: self._participants[name] for name in names}
         reading = self._reader.look(epoch, owners=bool(self._application))
         new = [name for name in names if name not in self._facts]
-        if new:
-            # Before their checks, which make what is missing: below a mount point nothing must be made.
-            look_back(
-                self._log,
-                {name: taking_part[name].sink for name in new},
-                epoch,
-                reading.around,
-                context=self._context,
-            )
+        look = partial(look_back, self._log, epoch, reading.around, context=self._context)
+        targets = {name: taking_part[name].sink for name in new}
+        # Before their checks, which make what is missing: below a mount point nothing must be made.
+        unsure = look(targets, checked=False) if targets else ()
         for name in new:
             self._facts[name] = self._check(name)
+        if unsure:
+            look({name: targets[name] for name in unsure}, checked=True)
         if barrier is None and self._inputs is not None and reading.inputs is not None:
             barrier = self._inputs.barrier(epoch, reading.inputs)
         context = protocol.Context(

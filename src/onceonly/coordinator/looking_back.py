@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.coordinator import questions
+from onceonly.errors import TargetBehindError
 from onceonly.model import Guarantee, LinkKind, differing, handles_of
 
 if TYPE_CHECKING:
@@ -23,25 +24,36 @@ ANSWERS_S = 60.0
 
 def look_back(
     log: DecisionLog,
-    sinks: Mapping[str, Sink],
     epoch: int,
     around: Around,
+    sinks: Mapping[str, Sink],
     *,
     context: Callable[[str], QueryContext],
-) -> None:
+    checked: bool,
+) -> list[str]:
     """Have each sink compare its target with the newest epoch up to ``epoch`` that is complete by the log.
 
     ``around`` is what was read around it. Not where its target is another one by now: that is told elsewhere. Unless
-    it lies where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises.
+    it lies where the former one lay: so does what is there while a disk is not mounted. Raises what a sink raises;
+    before its check (``checked`` is false) only ``TargetBehindError``: what the check makes may be missing. Gives the
+    names of those that are to be asked again then.
     """
 
-    def look(name: str, link: Link, handles: Sequence[Handle]) -> None:
+    def look(name: str, link: Link, handles: Sequence[Handle]) -> bool:
         then, sink = link.settings.get(name, {}), sinks[name]
-        is_another = differing(then, sink.identity()) and not sink.overlaps(then)
-        sink.look_back(context(name), link.epoch, () if is_another else handles)
+        try:
+            is_another = differing(then, sink.identity()) and not sink.overlaps(then)
+            sink.look_back(context(name), link.epoch, () if is_another else handles)
+        except TargetBehindError:
+            raise
+        except Exception:
+            if checked:
+                raise
+            return False
+        return True
 
     known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}
-    asked: dict[str, Callable[[], None]] = {}
+    asked: dict[str, Callable[[], bool]] = {}
     for newest in range(epoch, max(epoch - EPOCHS_MAX, -1), -1):
         chain, receipt = known.get(newest) or background.at_once(
             log.abreast, partial(log.chain, newest), partial(log.receipt, newest)
@@ -54,9 +66,10 @@ def look_back(
                 asked[name] = partial(look, name, link, handles)
         if len(asked) == len(sinks):
             break
-    questions.ask(
+    told = questions.ask(
         asked, within_s=ANSWERS_S, about=f"Query {log.query}, chk-{epoch}: whether the targets have gone back"
     )
+    return [name for name, could in told.items() if not could]
 
 
 def _complete(chain: Sequence[Link], receipt: Receipt | None) -> Link | None:
