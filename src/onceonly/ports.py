@@ -166,6 +166,14 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """
         return {}
 
+    def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
+        """Return the facts of the next epoch of a run, where the target may be changed while it runs.
+
+        For one whose rows are looked at on executors by what it is like: a column that has become wider. Driver, once
+        an epoch but the first of a run, by the instance that has checked; only looks. Raises as ``check`` does.
+        """
+        return facts
+
     def identity(self) -> Mapping[str, str | int]:
         """Name the target, without secrets. Driver, twice an epoch; by the operator's commands without ``check``.
 

@@ -176,6 +176,30 @@ class WriteASink(Stage):
         assert "geheim" not in repr(values)
 
 
+class Databases(Stage):
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        self.checks = {"add": self.all_orders, "replace": self.all_totals, "changes": self.odd_orders}
+        rows = self.collection()
+        deleted = "CASE WHEN id % 2 = 0 THEN 'd' ELSE 'u' END AS op"
+        changes = rows.selectExpr(deleted, "id + 1 AS version", "id", "concat(app, '!') AS app")
+        return {"orders": rows, "totals": rows.groupBy("app").count(), "changes": changes}
+
+    def ask(self, sql: str) -> list[Any]:
+        with closing(sqlite3.connect(self.folder / "shop.db")) as db:
+            return db.execute(sql).fetchall()
+
+    def all_orders(self, names: Names) -> None:
+        assert Counter(self.ask("SELECT app, CAST(id AS TEXT) FROM orders")) == Counter(ROWS)
+
+    def all_totals(self, names: Names) -> None:
+        assert dict(self.ask("SELECT app, count FROM totals")) == TOTALS
+
+    def odd_orders(self, names: Names) -> None:
+        wanted = [(f"{key}!", int(value)) for key, value in ROWS if int(value) % 2]
+        assert Counter(self.ask("SELECT app, id FROM orders")) == Counter(wanted)
+
+
 class ProveASink(Stage):
     def names(self) -> Names:
         code = extract("docs/how-to/write-a-sink.md", "sink")
@@ -520,6 +544,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/when-stuck.md": WhenStuck,
     "docs/how-to/write-a-sink.md": WriteASink,
     "docs/how-to/write-to-opensearch.md": OpenSearch,
+    "docs/how-to/write-to-databases.md": Databases,
     "docs/how-to/write-to-redis.md": Redis,
     "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,

@@ -25,6 +25,7 @@ class CommitProxy:
         self._cut = ""
         self._then: Callable[[], None] = lambda: None
         self.cuts = 0
+        self._ending = threading.RLock()
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
     @property
@@ -67,7 +68,8 @@ class CommitProxy:
                 if self._cut == "after" and self._word in data:
                     self._cut = "answer"
                 server.sendall(data)
-        _close(client, server)
+        with self._ending:
+            _close(client, server)
 
     def _down(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -76,13 +78,15 @@ class CommitProxy:
                     self._end(client, server)
                     return
                 client.sendall(data)
-        _close(client, server)
+        with self._ending:
+            _close(client, server)
 
     def _end(self, client: socket.socket, server: socket.socket) -> None:
-        self._cut = ""
-        self.cuts += 1
-        self._then()
-        _close(client, server)
+        with self._ending:  # whatever ends the server, the client hears of it when that is over
+            self._cut = ""
+            self.cuts += 1
+            self._then()
+            _close(client, server)
 
 
 def _close(*sockets: socket.socket) -> None:

@@ -165,6 +165,19 @@ def test_the_next_value_of_a_wider_column_is_taken_after_the_table_has_changed(b
     assert bench.run("SELECT * FROM t") == [(2**40, "longer", "x")]
 
 
+def test_a_column_that_gets_wider_while_the_job_runs_is_taken_at_the_next_epoch(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id integer)")
+    some = rows(id=pa.array([2**40], pa.int64()))
+    planner = bench.sink()
+    facts = planner.check(bench.context([("id", "bigint")]))
+    bench.run("ALTER TABLE t ALTER id TYPE bigint")
+    again = dict(planner.refresh(facts))
+    assert not bench.stage(some, again, epoch=1)[1]
+    bench.run("ALTER TABLE t ADD must bigint NOT NULL")
+    with pytest.raises(ConfigurationError, match="no row without must"):
+        planner.refresh(again)
+
+
 def test_a_narrower_column_stops_before_the_decision(bench: Bench) -> None:
     bench.run("CREATE TABLE t (a numeric(10,4))")
     some = rows(a=pa.array([decimal.Decimal("1.2345")], pa.decimal128(8, 4)))

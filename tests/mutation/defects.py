@@ -71,6 +71,8 @@ FILE_HDFS: Final = "tests/unit/test_files_hdfs.py::"
 FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
+SQL: Final = "tests/unit/test_sql_sink.py::"
+SQL_TYPES: Final = "tests/unit/test_sql_types.py::"
 STAGED_STORES: Final = "tests/unit/test_staged_stores.py::"
 TABLES: Final = "tests/unit/test_conformance_loaded.py::"
 DELTA: Final = "tests/unit/test_delta_sink.py::"
@@ -1982,6 +1984,99 @@ DEFECTS: Final = (
         tests=(TORN + "test_a_torn_note_of_a_complete_epoch_is_taken_away_and_its_barrier_stays",),
     ),
     # --------------------------------------------------------------------------------------------- staged rows
+    Defect(
+        name="sql-no-look-for-newer-epochs",
+        group=STAGED,
+        what="A driver that slept until its epoch's books were forgotten writes its rows to the table again",
+        file="sinks/sql/books.py",
+        before="        if newest is not None and newest > ours:\n",
+        after="        if False:\n",
+        tests=(SQL + "test_a_driver_that_slept_through_many_epochs_applies_nothing",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-void-whatever-was-forgotten",
+        group=STAGED,
+        what="A handle of which the books no longer know anything counts as lost, and its rows are written again",
+        file="sinks/sql/books.py",
+        before="        if newest is not None and newest - EPOCHS_KEPT > oldest:\n",
+        after="        if False:\n",
+        tests=(SQL + "test_old_rows_leave_the_books_and_who_asks_for_them_is_in_doubt",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-books-forget-all",
+        group=STAGED,
+        what="The books forget an epoch as soon as the next one is applied, while somebody may still ask for it",
+        file="sinks/sql/books.py",
+        before="            (self.query, self.sink, epoch - EPOCHS_KEPT),\n",
+        after="            (self.query, self.sink, epoch),\n",
+        tests=(SQL + "test_old_rows_leave_the_books_and_who_asks_for_them_is_in_doubt",),
+        says="assert [(5,)] == ",
+    ),
+    Defect(
+        name="sql-constraint-not-rehearsed",
+        group=STAGED,
+        what="A row that a constraint of the table refuses is decided",
+        file="sinks/sql/target.py",
+        before="        doubts = found.table != then or bool(found.doubts)\n",
+        after="        doubts = found.table != then\n",
+        tests=(
+            SQL + "test_what_a_constraint_refuses_is_found_before_the_decision",
+            SQL + "test_what_a_trigger_refuses_is_found_before_the_decision",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-rehearsal-is-kept",
+        group=STAGED,
+        what="A rehearsal is committed: rows are visible before they are decided",
+        file="sinks/sql/target.py",
+        before="                    if keep:\n                        sql.commit(db)",
+        after="                    if True:\n                        sql.commit(db)",
+        tests=(SQL + "test_a_key_of_several_columns_and_nothing_else",),
+        says="already, and this is chk-",
+    ),
+    Defect(
+        name="sql-key-twice",
+        group=STAGED,
+        what="Of two rows with one key in an epoch, chance decides which is the newer one",
+        file="sinks/sql/shape.py",
+        before="    if twice.num_rows == 0:\n",
+        after="    if True:\n",
+        tests=(SQL + "test_a_key_twice_in_an_epoch_is_refused_before_the_decision",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-changed-table-not-looked-at",
+        group=STAGED,
+        what="Rows that were looked at by what the table was like are decided for one that no longer takes them",
+        file="sinks/sql/target.py",
+        before="            if found.table != self._trusted:\n",
+        after="            if False:\n",
+        tests=(SQL + "test_rows_are_looked_at_again_by_the_table_as_it_is_now",),
+        says="Expected regex",
+    ),
+    Defect(
+        name="sql-target-behind-unseen",
+        group=STAGED,
+        what="A database that was restored from a backup is gone on with, without the epochs that it lacks",
+        file="sinks/sql/sink.py",
+        before="        if newest is not None and newest >= epoch:\n",
+        after="        if newest is not None:\n",
+        tests=(SQL + "test_a_target_that_went_back_stops_the_query_and_names_what_is_missing",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-text-read-anew",
+        group=STAGED,
+        what="A text of digits goes into a column that makes a number of it",
+        file="sinks/sql/types.py",
+        before="        if given.kind not in self.takes:\n",
+        after="        if False:\n",
+        tests=(SQL_TYPES + "test_what_sqlite_would_make_another_value_is_refused_by_name",),
+        says="DID NOT RAISE",
+    ),
     Defect(
         name="staged-vote-without-a-look",
         group=STAGED,

@@ -686,6 +686,26 @@ def test_a_target_that_changes_under_a_living_coordinator_is_the_next_decisions(
 # --- sweeps -------------------------------------------------------------------------------------------------
 
 
+def test_facts_are_found_at_a_start_and_looked_at_again_for_each_later_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job()
+    seen: list[object] = []
+    monkeypatch.setattr(job.sinks["a"], "check", lambda _: {"looks": 0})
+    monkeypatch.setattr(job.sinks["a"], "refresh", lambda facts: {"looks": facts["looks"] + 1})
+    real = job.task
+
+    def task(plan: Plan, sink: str, slot: int, *, run: str) -> Vote:
+        if (sink, slot) == ("a", 0):
+            seen.append(plan.facts[sink]["looks"])
+        return real(plan, sink, slot, run=run)
+
+    monkeypatch.setattr(job, "task", task)
+    job.live(upto=2)
+    job.live(upto=3)
+    assert seen == [0, 1, 2, 0]
+
+
 def test_the_loser_of_two_attempts_is_swept_before_the_epoch_ends() -> None:
     job = Job()
     coordinator = job.coordinator()

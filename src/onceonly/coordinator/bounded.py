@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from onceonly.ports import Sink
 
-CALLS = frozenset({"check", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "complete"})
+CALLS = frozenset(
+    {"check", "refresh", "identity", "recover", "rehearse", "commit", "commit_many", "abort", "complete"}
+)
 """The calls of the driver that are bounded here. ``expiring`` and ``look_back`` are bounded by whoever asks
 (``questions.ask``), calls on executors by the limit of the epoch."""
 
 _AT_ONCE = (
     TwoPhaseCommitSink.check,
+    TwoPhaseCommitSink.refresh,
     TwoPhaseCommitSink.identity,
     TwoPhaseCommitSink.rehearse,
     TwoPhaseCommitSink.complete,

@@ -142,8 +142,9 @@ class Coordinator:
         targets = {name: taking_part[name].sink for name in new}
         # Before their checks, which make what is missing: below a mount point nothing must be made.
         unsure = look(targets, checked=False) if targets else ()
-        for name in new:
-            self._facts[name] = self._check(name)
+        for name in names:
+            known = self._facts.get(name)
+            self._facts[name] = self._check(name) if known is None else dict(self._sinks[name].refresh(known))
         if unsure:
             look({name: targets[name] for name in unsure}, checked=True)
         if barrier is None and self._inputs is not None and reading.inputs is not None:

@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -118,6 +120,13 @@ class EmbeddedPostgres(Embedded):
     def kill(self) -> None:
         """End it with SIGKILL, and with it the processes of its connections; its data stay. Idempotent."""
         if self._process is not None:
+            # One that has lost the main process may still commit. None is made while that one stands still.
+            pid = self._process.pid
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+            for child in _children(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
             self._process.kill()
             self._process = None
 
@@ -173,6 +182,14 @@ class EmbeddedPostgres(Embedded):
             f"the PostgreSQL in {self.directory} did not come up: {self._last_words()}",
             next_step="read its log there; usual are a full disk and too little memory",
         )
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that a process has made, as far as the system tells."""
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _binaries() -> Path:

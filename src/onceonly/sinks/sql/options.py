@@ -47,7 +47,7 @@ DECLARED = (
     Option(
         name="url", required=True,
         doc="where the database is, as SQLAlchemy writes it, without a password: postgresql://user@host:5432/db, "
-        "sqlite:////data/r.db, duckdb:////data/r.db",
+        "mysql://user@host:3306/db, sqlite:////data/r.db, duckdb:////data/r.db",
     ),
     Option(
         name="table", required=True, read=table_name, form="a table, or schema.table",

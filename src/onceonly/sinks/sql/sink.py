@@ -12,7 +12,7 @@ from onceonly.families.staged.names import epoch_of
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import refused
 from onceonly.sinks.sql.target import Target
-from onceonly.sinks.sql.types import Match, Table, columns_of, of_spark
+from onceonly.sinks.sql.types import Given, Match, Table, columns_of, of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,6 +48,7 @@ class SqlSink(StagedSink):
                 next_step=f"begin it with {self.schemes[0]}://, or take the format onceonly.sql",
             )
         self._target = Target(self._options)
+        self._columns: list[tuple[str, Given]] = []
         self._table: Table | None = None
         self._match: Match | None = None
         self._owner = ("", "")
@@ -57,11 +58,18 @@ class SqlSink(StagedSink):
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """See that the table takes the query's columns, and that all is allowed that an epoch does."""
         self._owner = (context.query, context.sink)
-        columns = [(name, of_spark(kind)) for name, kind in context.columns]
+        self._columns = columns = [(name, of_spark(kind)) for name, kind in context.columns]
         table = self._target.prepare(columns)
         if columns:
             self._target.try_out(self._target.matched(columns, table), self._books)
         return {**super().check(context), _TABLE: table.dumps()}
+
+    def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
+        """Look the table up anew: what it takes by now, the next epoch may have."""
+        table = self._target.table()
+        if self._columns:
+            self._target.matched(self._columns, table)
+        return {**facts, _TABLE: table.dumps()}
 
     def identity(self) -> Mapping[str, str | int]:
         """Name the target: server, database and table, whoever writes to it."""
@@ -77,8 +85,7 @@ class SqlSink(StagedSink):
         if not handles:
             return
         self._owner = (context.query, context.sink)
-        with self._target.transaction(keep=False) as db:
-            newest = self._books.newest(db)
+        newest = self._target.newest(self._books)
         if newest is not None and newest >= epoch:
             return
         begin = 0 if newest is None else newest + 1

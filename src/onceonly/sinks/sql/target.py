@@ -34,6 +34,11 @@ class Target:
         """Return the books of a query's sink."""
         return Books(self._sql, *owner)
 
+    def newest(self, books: Books) -> int | None:
+        """Return the newest epoch in the books; None where there is none, or no books."""
+        with self.transaction(keep=False) as db:
+            return None if self._sql.describe(db, self.options.books) is None else books.newest(db)
+
     # --- before the first record ----------------------------------------------------------------------------
 
     def prepare(self, columns: Sequence[tuple[str, Given]]) -> Table:
@@ -63,6 +68,10 @@ class Target:
             books.forget(db, -1)
             self._load(db, [nothing(found)], found)
 
+    def table(self) -> Table:
+        """Return what the table is like now. Raises a typed error."""
+        return self._there(self._described(self.options.table))
+
     def matched(self, columns: Iterable[tuple[str, Given]], table: Table) -> Match:
         """Match the columns of rows with a table's, by the options. Raises ``ConfigurationError``."""
         options = self.options
@@ -84,8 +93,6 @@ class Target:
         if found.key:
             refuse_twice(_batches(staged), found)
         doubts = found.table != then or bool(found.doubts)
-        for batch in _batches(staged) if found.table != then else ():
-            _require_taken(batch, found)
         if doubts or any(long_for_an_index(batch, found) for batch in _batches(staged)):
             self.apply(staged, epochs, books, keep=False)
         self._trusted = found.table
@@ -186,12 +193,15 @@ class Target:
             self._sql.run(db, f"CREATE TABLE {self._sql.path(options.table)} ({', '.join(parts)})")
 
     def _now(self, staged: Mapping[str, StagedRows], table: Table | None) -> Match:
+        first = next(_batches(staged))
+        return self.matched(columns_of(first.schema), self._there(table))
+
+    def _there(self, table: Table | None) -> Table:
         if table is None:
             raise ConfigurationError(
                 f"the table {self._sql.path(self.options.table)} is gone", next_step="bring it back"
             )
-        first = next(_batches(staged))
-        return self.matched(columns_of(first.schema), table)
+        return table
 
     def _taken(self, staged: Mapping[str, StagedRows], found: Match) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table takes them, looked at once more where it may have been changed."""

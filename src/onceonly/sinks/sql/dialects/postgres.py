@@ -59,31 +59,37 @@ _NEW_NUMBERS = {
     ("int", 8): "smallint", ("int", 16): "smallint", ("int", 32): "integer", ("int", 64): "bigint",
     ("float", 32): "real", ("float", 64): "double precision",
 }  # fmt: skip
-_COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), b.typname, a.attnotnull,
-       coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
-       a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
-       coalesce((SELECT NOT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation), false)
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+_DESCRIBED = """
+SELECT c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
+  (SELECT coalesce(json_agg(json_build_array(
+     a.attname, format_type(a.atttypid, a.atttypmod), b.typname, a.attnotnull,
+     coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
+     a.attgenerated <> '' OR a.attidentity = 'a', a.attgenerated <> '',
+     coalesce((SELECT NOT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), false)
+   ) ORDER BY a.attnum), '[]')
+   FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
      JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
-_KEYS = """
-SELECT array_agg(a.attname::text ORDER BY k.place), i.indexrelid::regclass::text,
-       i.indisunique, i.indpred IS NULL AND i.indimmediate AND i.indisvalid AND i.indexprs IS NULL
-FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
-     LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-WHERE i.indrelid = %s AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, i.indisunique, 4"""
-_DOUBTS = """
-SELECT CASE contype WHEN 'c' THEN 'the CHECK ' WHEN 'x' THEN 'the exclusion ' ELSE 'the foreign key ' END || conname
-FROM pg_constraint WHERE conrelid = %(id)s AND contype IN ('c', 'f', 'x')
-UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass
-FROM pg_constraint WHERE confrelid = %(id)s AND contype = 'f' AND %(op)s
-UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = %(id)s AND NOT tgisinternal
-UNION ALL SELECT 'the rule ' || rulename FROM pg_rewrite WHERE ev_class = %(id)s AND ev_type <> '1'
-UNION ALL SELECT 'policies of rows' WHERE row_security_active(%(id)s::oid)
-UNION ALL SELECT 'the partitions' FROM pg_class WHERE oid = %(id)s AND (relkind = 'p' OR relispartition)
-UNION ALL SELECT 'the encoding ' || pg_encoding_to_char(encoding) FROM pg_database
-WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8'"""
+   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+  (SELECT coalesce(json_agg(json_build_array(
+     i.indexrelid::regclass::text, i.indisunique,
+     i.indpred IS NULL AND i.indimmediate AND i.indisvalid AND i.indexprs IS NULL,
+     (SELECT json_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
+        LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.place <= i.indnkeyatts)
+   )), '[]') FROM pg_index i WHERE i.indrelid = c.oid),
+  (SELECT coalesce(json_agg(doubt), '[]') FROM (
+     SELECT CASE contype WHEN 'c' THEN 'the CHECK ' WHEN 'x' THEN 'the exclusion ' ELSE 'the foreign key ' END
+         || conname
+       FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x')
+     UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass
+       FROM pg_constraint WHERE confrelid = c.oid AND contype = 'f' AND %s
+     UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
+     UNION ALL SELECT 'the rule ' || rulename FROM pg_rewrite WHERE ev_class = c.oid AND ev_type <> '1'
+     UNION ALL SELECT 'policies of rows' WHERE row_security_active(c.oid)
+     UNION ALL SELECT 'the partitions' WHERE c.relkind = 'p' OR c.relispartition
+     UNION ALL SELECT 'the encoding ' || pg_encoding_to_char(encoding) FROM pg_database
+       WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8'
+   ) d(doubt))
+FROM pg_class c WHERE c.oid = to_regclass(%s)"""
 _WRONG = {
     "v": "is a view",
     "m": "is a materialized view",
@@ -208,27 +214,22 @@ class Postgres(Dialect):
         db.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
-        found = self.run(
-            db, "SELECT c.oid, c.relkind::text, c.relpersistence::text, row_security_active(c.oid) FROM pg_class c "
-            "WHERE c.oid = to_regclass(%s)", (self.path(name),),
-        )  # fmt: skip
+        found = self.run(db, _DESCRIBED, (bool(self.options.op), self.path(name)))
         if not found:
             return None
-        number, kind, persistence, has_policies = found[0]
-        columns, doubts = [], []
+        kind, persistence, has_policies, attributes, indexes, doubts = found[0]
         keys, indexed = set(), set[str]()
-        for names, index, is_unique, is_plain in self.run(db, _KEYS, (number,)):
+        for index, is_unique, is_plain, names in indexes:
             indexed.update(names)
             if is_unique and is_plain:
                 keys.add(tuple(names))
             elif is_unique or None in names:
                 doubts.append(f"the index {index}")
-        for row in self.run(db, _COLUMNS, (number,)):
+        columns = []
+        for row in attributes:
             columns.append(_column(row[:8], indexed=row[0] in indexed))
             doubts += [f"the generated column {row[0]}"] if row[8] else []
             doubts += [f"the collation of {row[0]}"] if row[9] else []
-        named = {"id": number, "op": bool(self.options.op)}
-        doubts += [text for (text,) in db.execute(_DOUBTS, named).fetchall()]
         wrong = _WRONG.get(kind, "")
         if persistence == "u":
             wrong = "is unlogged: after a crash of the server it would be empty, without a word"
@@ -299,7 +300,7 @@ def _hosts(text: str) -> tuple[str, str]:
     return ",".join(names), ",".join(ports) if any(ports) else ""
 
 
-def _column(row: tuple[Any, ...], *, indexed: bool) -> Column:
+def _column(row: list[Any], *, indexed: bool) -> Column:
     name, declared, base, required, modifier, kind, filled, computed = row
     known = dict(_TYPES.get(base, {}))
     if kind == "e":

@@ -1,0 +1,160 @@
+"""The SQL sinks under real Spark: by a format with the driver killed in its commit, and by foreachBatch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sql_job
+from harness import Run
+from pyspark.errors import StreamingQueryException
+
+import onceonly
+from ways import WAIT_S, spark  # noqa: F401  a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from onceonly_proof.embedded.postgres import EmbeddedPostgres
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
+
+TABLE = "CREATE TABLE results (id BIGINT PRIMARY KEY, name TEXT, amount {}, at TIMESTAMP{}, even BOOLEAN)"
+EPOCHS = 3
+
+
+def start(folder: Path, sink: str, options: dict[str, str], failpoints: str = "") -> Run:
+    """Start a life of the job."""
+    fired = folder / f"fired-{uuid.uuid4().hex}"
+    fired.mkdir()
+    log = folder / f"{fired.name}.log"
+    command = [
+        sys.executable, "-W", "ignore", str(Path(sql_job.__file__)), sink, str(EPOCHS), str(folder / "checkpoint"),
+        json.dumps(options),
+    ]  # fmt: skip
+    environment = {
+        **os.environ,
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
+            start_new_session=True,
+        )  # fmt: skip
+    return Run(process, log, fired)
+
+
+def survives(
+    folder: Path,
+    sink: str,
+    options: dict[str, str],
+    points: list[str],
+    read: Callable[[], list[tuple[Any, ...]]],
+) -> None:
+    """Kill a life at each point, let the last one end, and see each row of each whole epoch once."""
+    for point in points:
+        run = start(folder, sink, options, f"{point}=pause@2")
+        try:
+            run.wait_for(point)
+        finally:
+            run.kill_tree()
+        assert len(read()) % sql_job.ROWS_PER_EPOCH == 0
+    run = start(folder, sink, options)
+    try:
+        assert run.wait() == 0, run.tail()
+    finally:
+        run.kill_tree()
+    found = read()
+    assert [row[0] for row in found] == list(range(len(found)))
+    assert len(found) >= EPOCHS * sql_job.ROWS_PER_EPOCH
+    assert found[9][1:] == ("row 9", "1.125", 9, False)
+    assert not list((folder / "checkpoint" / "onceonly" / "staged").rglob("*.arrow"))
+
+
+def test_a_driver_killed_in_its_commit_to_sqlite_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    database = tmp_path / "r.db"
+
+    def read() -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(database, timeout=60)) as db:
+            found = db.execute("SELECT id, name, amount, at, even FROM results ORDER BY id").fetchall()
+        return [(id_, name, amount, int(at[20:26]), bool(even)) for id_, name, amount, at, even in found]
+
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute(TABLE.format("TEXT", ""))
+    options = {"url": f"sqlite:///{database}", "table": "results"}
+    survives(tmp_path, "sql", options, ["commit.after_handle"], read)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ["commit.before_handle", "commit.after_handle"],
+        pytest.param(["link.after_put", "receipt.before_put", "slot.after_prepare"], marks=pytest.mark.long),
+    ],
+)
+def test_a_driver_killed_in_its_commit_to_postgresql_loses_and_doubles_nothing(
+    postgres: EmbeddedPostgres, tmp_path: Path, points: list[str]
+) -> None:
+    name = f"t{uuid.uuid4().hex[:12]}"
+    with closing(psycopg.connect(postgres.url(), autocommit=True)) as db:
+        db.execute(f"CREATE DATABASE {name}")
+
+    def read() -> list[tuple[Any, ...]]:
+        with closing(psycopg.connect(postgres.url(database=name))) as db:
+            micros = "round(extract(epoch from at) * 1000000)::bigint"
+            sql = f"SELECT id, name, amount::text, {micros}, even FROM results ORDER BY id"  # noqa: S608
+            return db.execute(sql).fetchall()
+
+    with closing(psycopg.connect(postgres.url(database=name), autocommit=True)) as db:
+        db.execute(TABLE.format("NUMERIC(12,3)", "TZ"))
+    options = {"url": postgres.url(database=name), "table": "public.results", "key": "id"}
+    survives(tmp_path, "postgres", options, points, read)
+
+
+def test_totals_are_replaced_by_key_in_update_mode(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    rows = onceonly.collection(
+        spark, [(n, f"app{n % 3}") for n in range(60)], "id long, app string", rows_per_epoch=20, partitions=2
+    )
+    checkpoint = str(tmp_path / "checkpoint")
+    sink = onceonly.sink(
+        "onceonly.sqlite", url=f"sqlite:///{tmp_path / 'r.db'}", table="totals", key="app", create="true",
+        checkpointLocation=checkpoint,
+    )  # fmt: skip
+    query = (
+        rows.groupBy("app").count().writeStream.outputMode("update").trigger(availableNow=True)
+        .option("checkpointLocation", checkpoint).foreachBatch(sink).start()
+    )  # fmt: skip
+    assert query.awaitTermination(WAIT_S)
+    with closing(sqlite3.connect(tmp_path / "r.db")) as db:
+        assert db.execute("SELECT * FROM totals ORDER BY app").fetchall() == [
+            (f"app{n}", 20) for n in range(3)
+        ]
+
+
+def test_a_mistake_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    with closing(sqlite3.connect(tmp_path / "r.db")) as db, db:
+        db.execute("CREATE TABLE results (id BIGINT)")
+    rows = onceonly.collection(spark, [(1, "a")], "id long, app string", rows_per_epoch=1, partitions=1)
+    query = (
+        rows.writeStream.format("onceonly.sql").trigger(availableNow=True)
+        .options(url=f"sqlite:///{tmp_path / 'r.db'}", table="results", checkpointLocation=str(tmp_path / "chk"))
+        .start()
+    )  # fmt: skip
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(WAIT_S)
+    shown = onceonly.explain(raised.value)
+    assert "results has no column app" in shown
+    assert "Traceback" not in shown
