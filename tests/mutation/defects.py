@@ -2206,13 +2206,13 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
-        name="order-forgets-earlier-batches",
+        name="sequence-forgets-earlier-batches",
         group=KEYED,
-        what="The order of rows decides within a batch only, so that an older row of a later batch stays",
+        what="The sequence of rows decides within a batch only, so that an older row of a later batch stays",
         file="families/keyed/rows.py",
-        before="            if best is None or order > best:\n",
-        after="            if key not in chosen or order > best:\n",
-        tests=(ROWS + "test_the_greatest_order_of_a_key_stays_however_its_rows_come",),
+        before="            if best is None or number > best:\n",
+        after="            if key not in chosen or number > best:\n",
+        tests=(ROWS + "test_the_greatest_sequence_of_a_key_stays_however_its_rows_come",),
     ),
     Defect(
         name="keys-joined-without-escapes",

@@ -294,7 +294,7 @@ def test_different_keys_have_different_texts(keys: list[tuple[str, str]]) -> Non
 def test_a_row_that_has_no_place_is_refused_or_given_back(
     bench: Bench, row: tuple[Any, ...], said: str
 ) -> None:
-    bench.options |= {"op": "op", "order": "at"}
+    bench.options |= {"op": "op", "sequence": "at"}
     sink = bench.sink()
     attempt = sink.begin_transaction(bench.context())
     with pytest.raises(RecordRefusedError, match=said):
@@ -314,14 +314,14 @@ def test_a_key_twice_in_an_epoch_stops_it_before_the_decision(bench: Bench, earl
     one = bench.staged(("a", "1"), ("b", "1"), ("a", "2"), early=early)
     with pytest.raises(RecordRefusedError, match=r"the key a .* in slot 0") as raised:
         bench.sink().rehearse([one], {})
-    assert "option order" in raised.value.next_step
+    assert "option sequence" in raised.value.next_step
 
 
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("order", [False, True])
 def test_a_key_in_two_slots_stops_it_before_the_decision(bench: Bench, early: bool, order: bool) -> None:  # noqa: FBT001
     if order:
-        bench.options["order"] = "at"
+        bench.options["sequence"] = "at"
     sink = bench.sink()
     handles = []
     for slot in (2, 5):
@@ -335,12 +335,12 @@ def test_a_key_in_two_slots_stops_it_before_the_decision(bench: Bench, early: bo
 
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("batches", [[[3, 1, 2]], [[1], [3], [2]], [[2, 3], [1]], [[1, 2], [3]]])
-def test_the_greatest_order_of_a_key_stays_however_its_rows_come(
+def test_the_greatest_sequence_of_a_key_stays_however_its_rows_come(
     bench: Bench,
     early: bool,  # noqa: FBT001
     batches: list[list[int]],
 ) -> None:
-    bench.options["order"] = "at"
+    bench.options["sequence"] = "at"
     sink = bench.sink()
     attempt = sink.begin_transaction(bench.context(early=early))
     for some in batches:
@@ -354,8 +354,25 @@ def test_the_greatest_order_of_a_key_stays_however_its_rows_come(
     assert bench.seen()["a"] == "v3"
 
 
-def test_an_order_that_does_not_decide_is_refused(bench: Bench) -> None:
-    bench.options["order"] = "at"
+@pytest.mark.parametrize("early", [False, True])
+def test_rows_that_tell_how_a_row_was_before_are_passed_over(bench: Bench, early: bool) -> None:  # noqa: FBT001
+    bench.options |= {"op": "op"}
+    sink = bench.sink()
+    ready: list[Handle] = []
+    changed = batch(("a", "old", 1, "update_preimage"), ("a", "new", 1, "+U"))
+    for slot, some in enumerate((changed, batch((None, "x", 1, "-u")))):
+        attempt = sink.begin_transaction(bench.context(slot=slot, early=early))
+        sink.write(attempt, some)
+        handle = sink.pre_commit(attempt)
+        assert handle is not None
+        ready.append(handle)
+    sink.rehearse(ready, {})
+    assert list(sink.commit_many(ready)) == [Committed(), Committed()]
+    assert bench.seen() == {"a": "new"}
+
+
+def test_a_sequence_that_does_not_decide_is_refused(bench: Bench) -> None:
+    bench.options["sequence"] = "at"
     sink = bench.sink()
     attempt = sink.begin_transaction(bench.context())
     with pytest.raises(RecordRefusedError, match=r"the key a is there twice"):
@@ -369,9 +386,9 @@ def test_an_order_that_does_not_decide_is_refused(bench: Bench) -> None:
         ({"key": "key"}, {"key": "double"}, "double, which cannot be a key"),
         ({"key": "key"}, {"key": "binary"}, "binary, which cannot be a key"),
         ({"key": "key"}, {"key": "struct<a:int>"}, "cannot be a key"),
-        ({"key": "key", "order": "at"}, {"key": "int", "at": "float"}, "cannot be an order"),
+        ({"key": "key", "sequence": "at"}, {"key": "int", "at": "float"}, "cannot be a sequence"),
         ({"key": "key", "op": "op"}, {"key": "int", "op": "int"}, "cannot be an op"),
-        ({"key": "key", "op": "key"}, {"key": "string"}, "its key or order, too"),
+        ({"key": "key", "op": "key"}, {"key": "string"}, "its key or sequence, too"),
         ({"key": "key"}, {"key": "int", "onceonly.key": "int"}, "begins with onceonly."),
     ],
 )
@@ -380,7 +397,7 @@ def test_columns_that_cannot_mean_it_are_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigurationError) as raised:
         Columns.of(
-            {"key": (options["key"],), "order": None, "op": None, **_rest(options)}, "the sink x"
+            {"key": (options["key"],), "sequence": None, "op": None, **_rest(options)}, "the sink x"
         ).check(columns, "the sink x")
     assert said in raised.value.what
 

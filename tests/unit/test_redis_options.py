@@ -23,20 +23,32 @@ def read(**given: str) -> RedisOptions:
 def test_defaults() -> None:
     found = read()
     assert (found.where, found.database, found.tls) == ("localhost:6379", 0, False)
-    assert (found.user, found.password, found.books) == (None, None, "onceonly:books")
+    assert (found.user, found.password.read(), found.books) == (None, None, "onceonly:books")
     assert found.tombstones_ms == 7 * 24 * 3600 * 1000
 
 
 def test_an_address_says_where_who_and_how() -> None:
     found = read(url="rediss://me:p%40ss@cache.example:7000/3", prefix="order:")
     assert (found.where, found.database, found.tls) == ("cache.example:7000", 3, True)
-    assert (found.user, found.password, found.books) == ("me", "p@ss", "order:onceonly:books")
+    assert (found.user, found.password.read(), found.books) == ("me", "p@ss", "order:onceonly:books")
     assert "p@ss" not in repr(found)
 
 
 def test_options_of_their_own_go_before_the_address() -> None:
     found = read(url="redis://me:old@localhost", user="you", password="new")  # noqa: S106  of no server
-    assert (found.user, found.password) == ("you", "new")
+    assert (found.user, found.password.read()) == ("you", "new")
+
+
+def test_a_password_in_a_file_is_read_at_each_connect(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    found = read(**{"password.file": str(file)})
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        found.password.read()
+    for text in ("first", "second"):
+        file.write_text(f"{text}\n", encoding="utf-8")
+        assert found.password.read() == text
+    with pytest.raises(ConfigurationError, match="are both given"):
+        read(**{"password.file": str(file), "password": "x"})
 
 
 def test_certificates_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:

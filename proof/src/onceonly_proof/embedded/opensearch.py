@@ -55,6 +55,8 @@ class EmbeddedOpenSearch(Embedded):
     """
 
     name: ClassVar[str] = "opensearch"
+    own: ClassVar[Mapping[str, str]] = {}
+    """Settings of this kind of server."""
 
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
         self._is_temporary = directory is None
@@ -66,7 +68,7 @@ class EmbeddedOpenSearch(Embedded):
                 prefix=f"onceonly-{self.name}-", dir=memory if self._user and memory.is_dir() else None
             )
         )
-        self.settings = {**_SETTINGS, **(settings or {})}
+        self.settings = {**_SETTINGS, **self.own, **(settings or {})}
         self._ports: list[int] = []
         self._process: GuardedProcess | None = None
 
@@ -167,3 +169,4 @@ class EmbeddedElasticsearch(EmbeddedOpenSearch):
     """The same of Elasticsearch."""
 
     name: ClassVar[str] = "elasticsearch"
+    own: ClassVar[Mapping[str, str]] = {"xpack.security.enabled": "false"}

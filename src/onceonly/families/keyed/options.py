@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KEYS = re.compile(
     r"string|(?:var)?char\(\d+\)|tinyint|smallint|int|bigint|boolean|date|decimal\(.*\)|timestamp(?:_ntz)?"
 )
-_ORDERS = re.compile(r"string|tinyint|smallint|int|bigint|date|decimal\(.*\)|timestamp(?:_ntz)?")
+_SEQUENCES = re.compile(r"string|tinyint|smallint|int|bigint|date|decimal\(.*\)|timestamp(?:_ntz)?")
 _TEXTS = re.compile(r"string|(?:var)?char\(\d+\)")
 PREFIX = "onceonly."
 """Columns of ours that rows carry while they are staged begin so."""
@@ -44,14 +44,14 @@ DECLARED = (
         form="names of columns, separated by commas, none twice",
     ),
     Option(
-        name="order",
+        name="sequence",
         doc="the column whose greatest value decides between rows of one key in an epoch; without it, a key that is "
         "there twice stops the query",
     ),
     Option(
         name="op",
-        doc="the column that says what becomes of the key: i, c, r, u, insert, update or upsert put the row, d or "
-        "delete remove it; without it, every row is put",
+        doc="the column that says what becomes of a row: insert, update or delete, or a word of a change feed's; it is "
+        "not written. Without it, every row is put",
     ),
     Option(
         name="tombstones",
@@ -75,20 +75,20 @@ class Columns:
     """Which of a query's columns mean what."""
 
     key: tuple[str, ...]
-    order: str | None = None
+    sequence: str | None = None
     op: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any], who: str) -> Columns:
         """Read them. Raises ``ConfigurationError`` where one has two meanings that exclude each other."""
-        key, order, op = options["key"], options["order"], options["op"]
-        twice = {op} & {*key, order} - {None}
+        key, sequence, op = options["key"], options["sequence"], options["op"]
+        twice = {op} & {*key, sequence} - {None}
         if twice:
             raise ConfigurationError(
-                f"The option op of {who} is {op!r}, which is its key or order, too.",
+                f"The option op of {who} is {op!r}, which is its key or sequence, too.",
                 next_step="name a column of its own, or leave op out",
             )
-        return cls(key=key, order=order, op=op)
+        return cls(key=key, sequence=sequence, op=op)
 
     def check(self, columns: Mapping[str, str], who: str) -> None:
         """See that the query has them, with types that can mean it. Raises ``ConfigurationError``."""
@@ -100,7 +100,7 @@ class Columns:
             )
         for option, name, fit, what in (
             *(("key", name, _KEYS, "a key") for name in self.key),
-            ("order", self.order, _ORDERS, "an order"),
+            ("sequence", self.sequence, _SEQUENCES, "a sequence"),
             ("op", self.op, _TEXTS, "an op"),
         ):
             if name is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import RecordRefusedError
+from onceonly.families.changes import DELETE, OPS, PASS_OVER
 from onceonly.families.keyed.options import PREFIX
 from onceonly.ports import Refused
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 KEY, DELETED = f"{PREFIX}key", f"{PREFIX}deleted"
 SEPARATOR = ":"
 _ESCAPES = (("%", "%25"), (SEPARATOR, "%3A"))
-_OPS = {
-    **dict.fromkeys(("i", "c", "r", "u", "insert", "create", "read", "update", "upsert"), False),
-    **dict.fromkeys(("d", "delete"), True),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +33,13 @@ class KeyedRows:
     keys: list[str]
     deleted: list[bool]
     rows: pa.RecordBatch
+
+    @classmethod
+    def none(cls) -> KeyedRows:
+        """Return no rows."""
+        import pyarrow as pa
+
+        return cls(keys=[], deleted=[], rows=pa.RecordBatch.from_pydict({}))
 
     def without(self, places: Collection[int]) -> KeyedRows:
         """Return those at other places."""
@@ -87,7 +91,7 @@ class Newer:
 class Choice:
     """Chooses the rows of one attempt that go to the target.
 
-    Where ``columns`` has an order, the greatest of each key is remembered: when a later batch has a greater one, its
+    Where ``columns`` has a sequence, the greatest of each key is remembered: when a later batch has a greater one, its
     row is written behind the one that was written before.
     """
 
@@ -99,20 +103,22 @@ class Choice:
     ) -> tuple[KeyedRows, list[int], list[Refused]]:
         """Return the rows of a batch that are written, their places in it, and those that no target can take.
 
-        ``unfit`` names those that the sink's own target will not. Raises ``RecordRefusedError`` where the order does
+        ``unfit`` names those that the sink's own target will not. Raises ``RecordRefusedError`` where the sequence does
         not decide.
         """
         columns = self.columns
         keys = key_texts(batch, columns.key)
         ops = None if columns.op is None else [str(op).lower() for op in batch.column(columns.op).to_pylist()]
-        orders = None if columns.order is None else batch.column(columns.order).to_pylist()
-        refused = list(_refused(columns, keys, ops, orders))
+        numbers = None if columns.sequence is None else batch.column(columns.sequence).to_pylist()
+        refused = list(_refused(columns, keys, ops, numbers))
         rows = KeyedRows(
             keys=[key or "" for key in keys],
-            deleted=[False] * len(keys) if ops is None else [_OPS.get(op, False) for op in ops],
+            deleted=[False] * len(keys) if ops is None else [OPS.get(op) == DELETE for op in ops],
             rows=batch if columns.op is None else batch.drop_columns([columns.op]),
         )
         places = list(range(len(keys)))
+        if ops is not None:
+            places = [row for row in places if OPS.get(ops[row]) != PASS_OVER]
         if refused:
             wrong = {each.row for each in refused}
             places = [row for row in places if row not in wrong]
@@ -121,28 +127,28 @@ class Choice:
         if told:
             wrong = {each.row for each in told}
             places = [row for row in places if row not in wrong]
-        if orders is not None:
-            places = self._latest(places, rows.keys, orders)
+        if numbers is not None:
+            places = self._latest(places, rows.keys, numbers)
         return (
             rows if len(places) == len(keys) else rows.taken(places),
             places,
             sorted(refused + told, key=lambda each: each.row),
         )
 
-    def _latest(self, fit: Sequence[int], keys: Sequence[str], orders: Sequence[Any]) -> list[int]:
-        """Return the rows that have the greatest order of their key until now."""
+    def _latest(self, fit: Sequence[int], keys: Sequence[str], numbers: Sequence[Any]) -> list[int]:
+        """Return the rows that have the greatest sequence of their key until now."""
         chosen: dict[str, int] = {}
         for row in fit:
-            key, order = keys[row], orders[row]
+            key, number = keys[row], numbers[row]
             best = self._best.get(key)
-            if best is not None and order == best:
+            if best is not None and number == best:
                 raise RecordRefusedError(
-                    f"the key {key} is there twice in an epoch, both times with {self.columns.order} = {order}, so "
+                    f"the key {key} is there twice in an epoch, both times with {self.columns.sequence} = {number}, so "
                     "that nothing says which row stays",
-                    next_step="let order name a column that is different in all rows of a key, as an offset is",
+                    next_step="let sequence name a column that is different in all rows of a key, as an offset is",
                 )
-            if best is None or order > best:
-                self._best[key] = order
+            if best is None or number > best:
+                self._best[key] = number
                 chosen[key] = row
         return sorted(chosen.values())
 
@@ -167,9 +173,11 @@ def key_texts(batch: pa.RecordBatch, names: Sequence[str]) -> list[str | None]:
 
 
 def _refused(
-    columns: Columns, keys: Sequence[str | None], ops: Sequence[str] | None, orders: Sequence[Any] | None
+    columns: Columns, keys: Sequence[str | None], ops: Sequence[str] | None, numbers: Sequence[Any] | None
 ) -> Iterator[Refused]:
     for row, key in enumerate(keys):
+        if ops is not None and OPS.get(ops[row]) == PASS_OVER:
+            continue
         if not key:
             yield Refused(
                 row=row,
@@ -177,17 +185,17 @@ def _refused(
                 why=f"its key, {', '.join(columns.key)}, is {'null' if key is None else 'an empty text'}",
                 next_step="filter such rows out, or give them a key",
             )
-        elif ops is not None and ops[row] not in _OPS:
+        elif ops is not None and ops[row] not in OPS:
             yield Refused(
                 row=row,
-                code="UNKNOWN_OP",
+                code="NO_OP",
                 why=f"its {columns.op} is {ops[row]!r}, which neither puts nor deletes",
-                next_step=f"let {columns.op} be one of {', '.join(_OPS)}",
+                next_step=f"let {columns.op} be one of {', '.join(OPS)}",
             )
-        elif orders is not None and orders[row] is None:
+        elif numbers is not None and numbers[row] is None:
             yield Refused(
                 row=row,
-                code="NO_ORDER",
-                why=f"its {columns.order} is null, so that nothing says whether it is the newest of its key",
-                next_step="filter such rows out, or give them an order",
+                code="NO_SEQUENCE",
+                why=f"its {columns.sequence} is null, so that nothing says whether it is the newest of its key",
+                next_step="filter such rows out, or give them one",
             )

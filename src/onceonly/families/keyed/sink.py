@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onceonly.options import Option
     from onceonly.ports import QueryContext, Refused, WriteContext
 
-_NAME_ORDER = "name the column whose greatest value is the newest in the option order"
+_NAME_SEQUENCE = "name the column whose greatest value is the newest in the option sequence"
 _REPARTITION = "bring all rows of a key into one slot, by df.repartition of its columns"
 BOOKS_EPOCHS = 10
 """So many epochs back the books of a query keep the names of what was applied."""
@@ -53,6 +53,7 @@ class KeyedAttempt:
         self.choice = Choice(columns)
         self.is_staged = staged is not None
         self._staged = staged
+        self._is_empty = True
 
     @property
     def at_once(self) -> bool:
@@ -70,10 +71,15 @@ class KeyedAttempt:
     def write(self, batch: pa.RecordBatch) -> None:
         if self._staged is not None:
             self._staged.write(self.origin.marked(batch))
+            self._is_empty = False
 
     def finish(self) -> None:
-        if self._staged is not None:
-            self._staged.finish()
+        if self._staged is None:
+            return
+        if self._is_empty:  # all of its rows were passed over
+            none = KeyedRows.none().staged(keys_only=True)
+            self._staged.write(replace(self.origin, early=True).marked(none))
+        self._staged.finish()
 
     def discard(self) -> None:
         if self._staged is not None:
@@ -198,7 +204,7 @@ class KeyedSink(StagedSink):
                 if newer is not None:
                     raise self._overtaken(newer, origin)
             keys[name] = pa.chunked_array(mine, pa.string())
-            if self.columns.order is not None:  # it has decided within a slot
+            if self.columns.sequence is not None:  # it has decided within a slot
                 keys[name] = pa.chunked_array([pc.unique(keys[name])])
         self._require_once(keys)
 
@@ -306,11 +312,11 @@ class KeyedSink(StagedSink):
         names = [name.split(".") for name, mine in keys.items() if key in mine.to_pylist()]
         epoch, slots = names[0][0], sorted(int(name[1]) for name in names)
         if len(slots) == 1:
-            where, next_step = f"in slot {slots[0]}", _NAME_ORDER
+            where, next_step = f"in slot {slots[0]}", _NAME_SEQUENCE
         else:
             where, next_step = f"in slots {slots[0]} and {slots[1]}", _REPARTITION
-            if self.columns.order is None:
-                next_step += f"; and {_NAME_ORDER}"
+            if self.columns.sequence is None:
+                next_step += f"; and {_NAME_SEQUENCE}"
         raise RecordRefusedError(
             f"the key {key} of the sink {self.name} is twice in chk-{epoch}, {where}, and nothing says which row stays",
             next_step=next_step,

@@ -45,7 +45,9 @@ class OpenSearchClient:
             raise _missing("opensearch", error) from error
         self._options = options
         self._errors = opensearchpy.exceptions
-        more: dict[str, Any] = {"http_auth": (options.user, options.password or "")} if options.user else {}
+        more: dict[str, Any] = (
+            {"http_auth": (options.user, options.password.read() or "")} if options.user else {}
+        )
         if options.api_key:
             more = {"headers": {"authorization": f"ApiKey {options.api_key}"}}
         if options.ca:
@@ -100,7 +102,9 @@ class ElasticsearchClient:
         self._options = options
         self._transport = elastic_transport
         self._errors = elasticsearch
-        more: dict[str, Any] = {"basic_auth": (options.user, options.password or "")} if options.user else {}
+        more: dict[str, Any] = (
+            {"basic_auth": (options.user, options.password.read() or "")} if options.user else {}
+        )
         if options.api_key:
             more = {"api_key": options.api_key}
         if options.ca:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from onceonly.errors import ConfigurationError
+from onceonly.families import passwords
 from onceonly.families.keyed import KeyedSink
+from onceonly.families.passwords import Password
 from onceonly.options import Option, span
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ DECLARED = (
         form="the name of one index",
     ),
     Option(name="user", doc="the user who writes"),
-    Option(name="password", doc="of that user", secret=True),
+    *passwords.DECLARED,
     Option(
         name="api.key",
         doc="in place of user and password: a key as Elasticsearch gives it, encoded",
@@ -79,7 +81,7 @@ class SearchOptions:
     tombstones_s: float
     ca: str | None = None
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: Password = field(default_factory=Password)
     api_key: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -98,7 +100,8 @@ class SearchOptions:
                     f"The option url of {who} cannot be used: it is not one of a cluster, or says who comes.",
                     next_step=f"write it as {_FORM}; user and password are options of their own",
                 )
-        if options["api.key"] and (options["user"] or options["password"]):
+        password = Password.of(options, who)
+        if options["api.key"] and (options["user"] or password != Password()):
             raise ConfigurationError(
                 f"The option api.key of {who} is there, and so are user or password.",
                 next_step="leave one out",
@@ -116,7 +119,7 @@ class SearchOptions:
             tombstones_s=options["tombstones"],
             ca=options["tls.ca"],
             user=options["user"],
-            password=options["password"],
+            password=password,
             api_key=options["api.key"],
         )
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from onceonly.errors import ConfigurationError
+from onceonly.families import passwords
 from onceonly.families.keyed import KeyedSink
+from onceonly.families.passwords import Password
 from onceonly.options import Option, span
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ DECLARED = (
         required=True,
     ),
     Option(name="user", doc="the user who writes, where the server has several (ACL)"),
-    Option(name="password", doc="of that user, or of the server", secret=True),
+    *passwords.DECLARED,
     Option(
         name="tls.ca",
         doc="a file with the certificates that are trusted, where the machine's own are not enough",
@@ -60,7 +62,7 @@ class RedisOptions:
     tombstones_ms: int
     ca: str | None = None
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: Password = field(default_factory=Password)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> RedisOptions:
@@ -74,7 +76,9 @@ class RedisOptions:
             raise _wrong("it is not one of a server")
         if parse_qs(url.query) or url.fragment:
             raise _wrong("nothing may stand behind the number of the database")
-        password = options["password"] or (unquote(url.password) if url.password else None)
+        password = Password.of(options, "the sink redis")
+        if password == Password() and url.password:
+            password = Password(given=unquote(url.password))
         return cls(
             host=url.hostname,
             port=port,

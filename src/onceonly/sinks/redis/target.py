@@ -203,7 +203,7 @@ class Target:
                 port=given.port,
                 db=given.database,
                 username=given.user,
-                password=given.password,
+                password=given.password.read(),
                 socket_timeout=given.timeout_s,
                 socket_connect_timeout=min(given.timeout_s, 10),
                 # Whoever calls us tries again; a connection that was closed while it was idle needs no more than this.

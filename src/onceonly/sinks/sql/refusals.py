@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onceonly.families.changes import OPS, PASS_OVER, UPSERT
 from onceonly.ports import Refused
 
 if TYPE_CHECKING:
@@ -19,16 +20,7 @@ if TYPE_CHECKING:
 
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-PASS_OVER, UPSERT, DELETE, _UNKNOWN = 0, 1, 2, -1
-OPS = {
-    **dict.fromkeys(
-        ("insert", "update", "upsert", "i", "u", "c", "r", "+i", "+u", "update_postimage"), UPSERT
-    ),
-    **dict.fromkeys(("delete", "d", "-d"), DELETE),
-    **dict.fromkeys(("update_preimage", "-u"), PASS_OVER),
-}
-"""What the column ``op`` may say, in any case: as Debezium, Flink and Delta's change feed say it. Rows that tell how a
-row was before are passed over."""
+_UNKNOWN = -1
 # Years 1 to 9999, which Spark and every server know: in days, and in microseconds since 1970.
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)

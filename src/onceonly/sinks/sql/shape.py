@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceonly.errors import RecordRefusedError
-from onceonly.sinks.sql.refusals import DELETE, PASS_OVER, micros, ops
+from onceonly.families.changes import DELETE, PASS_OVER
+from onceonly.sinks.sql.refusals import micros, ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
