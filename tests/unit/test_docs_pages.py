@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 import onceonly
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
+from onceonly.settings.registry import BUILT_IN
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "acceptance"))
 
@@ -150,6 +151,15 @@ def test_every_public_name_is_in_the_reference() -> None:
     found = re.findall(r"^\.\. auto\w+:: ([\w.]+)", text("docs/reference/api.md"), re.MULTILINE)
     documented = {name.removeprefix("onceonly.").split(".")[0] for name in found} - {"spark"}
     assert documented == set(dir(onceonly))
+
+
+@pytest.mark.parametrize(
+    "page", ["explanation/guarantees", "how-to/choose-a-sink", "reference/where-it-runs"]
+)
+def test_every_sink_is_named_where_sinks_are_compared(page: str) -> None:
+    shown = text(f"docs/{page}.md").lower()
+    missing = [name for name in sorted(set(BUILT_IN) - {"console"}) if not re.search(rf"\b{name}\b", shown)]
+    assert not missing
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/when-stuck.md"])
