@@ -132,6 +132,48 @@ def test_what_the_server_refuses_is_found_before_the_decision(
     assert said in error.what
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("53100", UnavailableError),  # disk full
+        ("53200", UnavailableError),
+        ("57P01", UnavailableError),
+        ("40001", UnavailableError),
+        ("40P01", UnavailableError),
+        ("55P03", UnavailableError),
+        ("58030", UnavailableError),
+        ("XX000", UnavailableError),
+        ("22003", RecordRefusedError),
+        ("23514", RecordRefusedError),
+        ("54000", RecordRefusedError),
+        ("P0001", RecordRefusedError),
+        ("42501", ConfigurationError),
+        ("25006", ConfigurationError),
+        ("0A000", ConfigurationError),
+    ],
+)
+def test_what_the_server_answers_may_pass_or_is_a_row_s_or_somebody_s(
+    bench: Bench, code: str, kind: type[OnceonlyError]
+) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    bench.run(
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE 'it says no' USING ERRCODE = '{code}'; END $$"
+    )
+    bench.run("CREATE TRIGGER no BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no()")
+    error = rehearsed(bench, rows(id=[1]))
+    assert type(error) is kind
+    assert f"it says no [{code}]" in error.what
+    assert error.next_step
+
+
+def test_a_server_that_is_too_old_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceonly.sinks.sql.dialects.postgres._OLDEST", 990_000)
+    with pytest.raises(ConfigurationError, match="is a PostgreSQL 18") as raised:
+        bench.check(rows(id=[1]))
+    assert "12 or newer" in raised.value.next_step
+
+
 def test_a_value_too_long_for_an_index_is_found_before_the_decision(bench: Bench) -> None:
     bench.run("CREATE TABLE t (name text PRIMARY KEY)")
     noise = "".join(uuid.uuid4().hex for _ in range(400))

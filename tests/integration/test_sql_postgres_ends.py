@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import TargetBehindError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed
+from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.postgres import EmbeddedPostgres
 from onceonly_proof.handover import until
 
@@ -142,6 +145,44 @@ def test_a_commit_is_durable_where_the_server_would_not_wait_for_its_disk(bench:
     with bench.sink(table="t")._target.transaction(keep=False) as db:
         assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
         assert db.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="pgbouncer is not installed")
+def test_behind_a_pooler_that_gives_each_transaction_another_connection(
+    postgres: EmbeddedPostgres, bench: Bench
+) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text CHECK (name <> ''))")
+    [port] = free_ports(1)
+    folder = postgres.directory / "pooler"
+    folder.mkdir()
+    (folder / "users").write_text('"postgres" ""\n')
+    (folder / "settings").write_text(
+        f"[databases]\n* = host=127.0.0.1 port={postgres.port}\n[pgbouncer]\nlisten_addr=127.0.0.1\n"
+        f"listen_port={port}\nauth_type=trust\nauth_file={folder}/users\npool_mode=transaction\n"
+        f"default_pool_size=2\nunix_socket_dir=\nlogfile={folder}/log\n"
+    )
+    postgres.own(folder)
+    user = ["-u", "nobody"] if os.geteuid() == 0 else []
+    command = ["pgbouncer", *user, str(folder / "settings")]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as pooler:
+        try:
+            url = bench.url.replace(f":{postgres.port}", f":{port}")
+            assert until(lambda: answers(url), 20)
+            bench.url = url
+            for number in range(3):
+                bench.epoch(rows(id=[1, 2 + number], name=["a", "b"]), number=number, key="id")
+            assert ask(url, "SHOW statement_timeout") == [("0",)]
+        finally:
+            pooler.kill()
+    assert bench.run("SELECT id FROM t ORDER BY id") == [(1,), (2,), (3,), (4,)]
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(ask(url, "SELECT 1"))
+    except psycopg.OperationalError:
+        return False
 
 
 # ---------------------------------------------------------------------------------------- servers that end

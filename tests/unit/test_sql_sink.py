@@ -18,7 +18,7 @@ from onceonly.errors import (
     TargetBehindError,
     UnavailableError,
 )
-from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.model import AlreadyCommitted, Committed, Handle, Lost
 from onceonly.sinks.sql import books
 
 if TYPE_CHECKING:
@@ -231,6 +231,18 @@ def test_a_table_is_made_where_the_option_says_so(bench: Bench) -> None:
     assert bench.run("SELECT * FROM t") == [(1, "a", "1970-01-01 00:00:00.000000+00:00")]
     bench.epoch(some, number=1, create="true", key="id", op="op")
     assert len(bench.run("SELECT * FROM t")) == 1
+
+
+def test_a_file_is_made_by_the_check_and_never_by_a_look(bench: Bench) -> None:
+    path = bench.folder / "new.db"
+    sink = bench.sink(url=f"sqlite:///{path}", create="true")
+    with pytest.raises(ConfigurationError, match="unable to open"):
+        sink.look_back(bench.context([]), 1, [Handle(transaction="0.0.x.arrow")])
+    assert not path.exists()
+    sink.check(bench.context([("id", "bigint")]))
+    assert path.exists()
+    with pytest.raises(ConfigurationError, match="unable to open"):
+        bench.check(rows(id=[1]), url=f"sqlite:///{bench.folder}/no/new.db", create="true")
 
 
 def test_names_are_found_whatever_their_case_where_only_one_is_meant(bench: Bench) -> None:

@@ -43,8 +43,11 @@ class Target:
 
     def prepare(self, columns: Sequence[tuple[str, Given]]) -> Table:
         """See that the tables are there, and make those that may be made. Raises a typed error. Idempotent."""
+        makes = self.options.create and bool(columns)
+        if makes:
+            self._make_place()
         table = self._described(self.options.table)
-        if table is None and self.options.create and columns:
+        if table is None and makes:
             self._make_table(columns)
             table = self._described(self.options.table)
         if table is None:
@@ -156,6 +159,12 @@ class Target:
     def _described(self, name: tuple[str, ...]) -> Table | None:
         with self.transaction(keep=False) as db:
             return self._sql.describe(db, name)
+
+    def _make_place(self) -> None:
+        try:
+            self._sql.make()
+        except self._sql.errors as error:
+            raise self._sql.told(error) from error
 
     def _make_books(self) -> Table:
         statement = self._sql.books(self._sql.path(self.options.books))

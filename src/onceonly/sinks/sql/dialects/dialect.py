@@ -70,6 +70,9 @@ class Dialect(ABC):
 
     # --- what most do alike ---------------------------------------------------------------------------------
 
+    def make(self) -> None:  # noqa: B027  servers have theirs
+        """Make the database, where it is a file that is not there."""
+
     def begin(self, db: Any) -> None:  # noqa: ANN401
         """Begin a transaction in which each statement sees what is committed by then, and whose commit is durable."""
         db.execute("BEGIN")

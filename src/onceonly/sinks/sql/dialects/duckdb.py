@@ -105,7 +105,7 @@ class DuckDb(Dialect):
 
     def connect(self) -> Any:  # noqa: ANN401
         driver, path = _driver(), self.options.url.path
-        if not self.options.create and not _is_there(path):
+        if not _is_there(path):
             raise ConfigurationError(
                 f"there is no file {path}", next_step="correct the url, mount its folder, or set create=true"
             )
@@ -117,6 +117,10 @@ class DuckDb(Dialect):
                 if _LOCKED not in str(error).lower() or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL_S)
+
+    def make(self) -> None:
+        if not _is_there(self.options.url.path):
+            _driver().connect(self.options.url.path).close()
 
     def describe(self, db: Any, name: tuple[str, ...]) -> Table | None:  # noqa: ANN401
         place = (name[0] if len(name) > 1 else "main", name[-1])

@@ -139,10 +139,11 @@ class Postgres(Dialect):
             db = driver.connect(**self._settings(), autocommit=True, prepare_threshold=None)
         except driver.Error as error:
             raise self._kept_out(error) from error
-        if db.info.server_version < _OLDEST:
+        version = db.info.server_version
+        if version < _OLDEST:
             db.close()
             raise ConfigurationError(
-                f"{self.options.url} is a PostgreSQL {db.info.server_version // 10_000}",
+                f"{self.options.url} is a PostgreSQL {version // 10_000}",
                 next_step="upgrade it to 12 or newer",
             )
         return db

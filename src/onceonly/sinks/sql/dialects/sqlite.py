@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -76,14 +77,18 @@ class Sqlite(Dialect):
         return getattr(error, "sqlite_errorname", "") in _TWICE
 
     def connect(self) -> Any:  # noqa: ANN401
-        mode = "rwc" if self.options.create else "rw"
+        # Never made by looking: a file that is not there may be one that is not mounted.
         db = sqlite3.connect(
-            f"file:{quote(self.options.url.path)}?mode={mode}",
+            f"file:{quote(self.options.url.path)}?mode=rw",
             timeout=self.options.connect_s, isolation_level=None, check_same_thread=False, uri=True,
         )  # fmt: skip
         db.execute("PRAGMA synchronous = EXTRA")
         db.execute("PRAGMA foreign_keys = ON")
         return db
+
+    def make(self) -> None:
+        with closing(sqlite3.connect(self.options.url.path)) as db:
+            db.execute("PRAGMA user_version").fetchall()
 
     def begin(self, db: Any) -> None:  # noqa: ANN401
         # Who begins to read and then writes may find that another one has written meanwhile.
