@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.unit import hdfs_double, s3_double
 from tests.unit.hdfs_double import HdfsDouble
@@ -105,8 +107,10 @@ class Bench:
         assert path == "staging/q/staged"
         return self.store
 
-    def sink(self) -> Sink:
-        return build(settings_of(self.options, "staged", StagedDouble).sink, StagedDouble)
+    def sink(self) -> StagedDouble:
+        made = build(settings_of(self.options, "staged", StagedDouble).sink, StagedDouble)
+        assert isinstance(made, StagedDouble)
+        return made
 
     def begun(self, sink: Sink, slot: int = 0) -> stored.StoredAttempt:
         context = WriteContext(
@@ -163,6 +167,27 @@ def test_a_slot_is_put_in_parts_so_that_its_memory_is_bounded(
     assert bench.sink().commit(handle) == Committed()
     assert bench.visible() == ["row 1", "row 2", "row 3"]
     assert store.files == {}
+
+
+def test_neither_slot_nor_driver_holds_more_than_a_few_parts(
+    bench: Bench, store: HostileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "PART_BYTES", 1 << 20)
+    sink, before, held = bench.sink(), pa.total_allocated_bytes(), []
+    attempt = bench.begun(sink)
+    for _ in range(40):
+        raw = pa.array([os.urandom(1 << 10) for _ in range(500)])
+        sink.write(attempt, pa.RecordBatch.from_arrays([raw], names=["raw"]))
+        held.append(pa.total_allocated_bytes() - before)
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    rows = 0
+    for batch in sink.staged([handle])[handle.transaction].batches():
+        rows += batch.num_rows
+        held.append(pa.total_allocated_bytes() - before)
+    assert rows == 40 * 500
+    assert sum(map(len, store.files.values())) > 19 << 20
+    assert max(held) < 6 << 20
 
 
 def test_parts_of_ordinary_size_hold_many_batches_compressed(bench: Bench, store: HostileStore) -> None:
