@@ -185,6 +185,30 @@ def answers(url: str) -> bool:
         return False
 
 
+def test_a_reader_sees_whole_epochs_at_every_moment(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint PRIMARY KEY, epoch bigint)")
+    seen: set[tuple[int, ...]] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        with closing(psycopg.connect(bench.url, autocommit=True)) as db:
+            while not ended.is_set():
+                found = db.execute("SELECT count(*), min(epoch), max(epoch) FROM t").fetchone()
+                seen.add(tuple(found or ()))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for number in range(10):
+            slots = [rows(id=range(first, first + 100), epoch=[number] * 100) for first in (0, 100, 200)]
+            bench.epoch(*slots, number=number, key="id")
+    finally:
+        ended.set()
+        reader.join()
+    assert len(seen) > 1
+    assert all(count in {0, 300} and first == last for count, first, last in seen)
+
+
 # ---------------------------------------------------------------------------------------- servers that end
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[tuple[EmbeddedPostgres, Bench]]:

@@ -2019,8 +2019,8 @@ DEFECTS: Final = (
         group=STAGED,
         what="A row that a constraint of the table refuses is decided",
         file="sinks/sql/target.py",
-        before="        doubts = found.table != then or bool(found.doubts)\n",
-        after="        doubts = found.table != then\n",
+        before="        told, in_doubt = [], found.table != then or bool(found.doubts)\n",
+        after="        told, in_doubt = [], found.table != then\n",
         tests=(
             SQL + "test_what_a_constraint_refuses_is_found_before_the_decision",
             SQL + "test_what_a_trigger_refuses_is_found_before_the_decision",

@@ -62,10 +62,8 @@ def long_for_an_index(batch: pa.RecordBatch, match: Match) -> bool:
     """Say whether a value may be longer than an index takes, which depends on how it packs it."""
     import pyarrow.compute as pc
 
-    indexed = [
-        fit.source for fit in match.fits if fit.column.indexed and fit.given.kind in {"text", "binary"}
-    ]
-    return any((pc.max(pc.binary_length(batch[name])).as_py() or 0) > _INDEXED_BYTES for name in indexed)
+    lengths = (pc.max(pc.binary_length(batch[name])).as_py() or 0 for name in match.indexed)
+    return any(length > _INDEXED_BYTES for length in lengths)
 
 
 def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:

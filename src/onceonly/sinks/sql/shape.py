@@ -15,7 +15,7 @@ from onceonly.families.changes import DELETE, PASS_OVER
 from onceonly.sinks.sql.refusals import micros, ops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -72,22 +72,28 @@ def nothing(match: Match) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 
 
-def refuse_twice(batches: Iterable[pa.RecordBatch], match: Match) -> None:
-    """See that no row of an epoch leaves open which of two with one key is the newer one.
+def told_apart(batch: pa.RecordBatch, match: Match) -> pa.RecordBatch:
+    """Return what tells rows apart, of those that are not passed over: copied, as a part holds all that was read."""
+    import numpy as np
+    import pyarrow as pa
+
+    places = np.flatnonzero(ops(batch[match.op]) != PASS_OVER) if match.op else np.arange(batch.num_rows)
+    names = [*match.key, *([match.sequence] if match.sequence else [])]
+    return batch.select(list(dict.fromkeys(names))).take(pa.array(places))
+
+
+def refuse_twice(some: Sequence[pa.RecordBatch], match: Match) -> None:
+    """See that no row of an epoch leaves open which of two with one key is the newer one, by what tells them apart.
 
     Raises ``RecordRefusedError`` that names the key.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = [*match.key, *([match.sequence] if match.sequence else [])]
-    some = []
-    for batch in batches:
-        kept = batch.filter(pa.array(ops(batch[match.op]) != PASS_OVER)) if match.op else batch
-        some.append(kept.select(list(dict.fromkeys(names))))
     if not some:
         return
-    counted = pa.Table.from_batches(some).group_by(some[0].schema.names).aggregate([([], "count_all")])
+    names = some[0].schema.names
+    counted = pa.Table.from_batches(some).group_by(names).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1))
     if twice.num_rows == 0:
         return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.refusals import long_for_an_index, refused
-from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped
+from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 
 if TYPE_CHECKING:
@@ -92,11 +93,13 @@ class Target:
         with self.transaction(keep=False) as db:
             newest, table = books.newest(db), self._sql.describe(db, self.options.table)
         _refuse_older(newest, max(epochs.values()), books, self.options)
-        found = self._now(staged, table)
-        if found.key:
-            refuse_twice(_batches(staged), found)
-        doubts = found.table != then or bool(found.doubts)
-        if doubts or any(long_for_an_index(batch, found) for batch in _batches(staged)):
+        found, batches = self._now(staged, table)
+        told, in_doubt = [], found.table != then or bool(found.doubts)
+        for batch in batches if found.key or found.indexed else ():
+            in_doubt = in_doubt or long_for_an_index(batch, found)
+            told += [told_apart(batch, found)] if found.key else []
+        refuse_twice(told, found)
+        if in_doubt:
             self.apply(staged, epochs, books, keep=False)
         self._trusted = found.table
 
@@ -108,8 +111,8 @@ class Target:
             books.note(db, epochs)
             books.forget(db, max(epochs.values()))
             self._sql.hold(db)
-            found = self._now(staged, self._sql.describe(db, self.options.table))
-            self._load(db, self._taken(staged, found), found)
+            found, batches = self._now(staged, self._sql.describe(db, self.options.table))
+            self._load(db, self._taken(batches, found), found)
             if not keep:
                 self._sql.settle(db)
 
@@ -201,9 +204,13 @@ class Target:
         with self.transaction() as db:
             self._sql.run(db, f"CREATE TABLE {self._sql.path(options.table)} ({', '.join(parts)})")
 
-    def _now(self, staged: Mapping[str, StagedRows], table: Table | None) -> Match:
-        first = next(_batches(staged))
-        return self.matched(columns_of(first.schema), self._there(table))
+    def _now(
+        self, staged: Mapping[str, StagedRows], table: Table | None
+    ) -> tuple[Match, Iterator[pa.RecordBatch]]:
+        """Return how staged rows meet the table as it is now, and the rows."""
+        batches = (batch for each in staged.values() for batch in each.batches())
+        first = next(batches)
+        return self.matched(columns_of(first.schema), self._there(table)), chain([first], batches)
 
     def _there(self, table: Table | None) -> Table:
         if table is None:
@@ -212,9 +219,9 @@ class Target:
             )
         return table
 
-    def _taken(self, staged: Mapping[str, StagedRows], found: Match) -> Iterator[pa.RecordBatch]:
+    def _taken(self, batches: Iterable[pa.RecordBatch], found: Match) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table takes them, looked at once more where it may have been changed."""
-        for batch in _batches(staged):
+        for batch in batches:
             if found.table != self._trusted:
                 _require_taken(batch, found)
             yield shaped(batch, found)
@@ -233,11 +240,6 @@ class Target:
             sql.run(db, sql.insert(found))
             if sql.unstage():
                 sql.run(db, sql.unstage())
-
-
-def _batches(staged: Mapping[str, StagedRows]) -> Iterator[pa.RecordBatch]:
-    for each in staged.values():
-        yield from each.batches()
 
 
 def _require_taken(batch: pa.RecordBatch, found: Match) -> None:

@@ -191,6 +191,13 @@ class Match:
         return [fit.column.name for fit in self.fits]
 
     @property
+    def indexed(self) -> list[str]:
+        """The query's columns of which a long value may be refused."""
+        return [
+            fit.source for fit in self.fits if fit.column.indexed and fit.given.kind in {"text", "binary"}
+        ]
+
+    @property
     def doubts(self) -> list[str]:
         """What could refuse a row whose values fit: then an epoch is tried before it is decided."""
         found = [*self.table.doubts, *(fit.column.doubt for fit in self.fits if fit.column.doubt)]
