@@ -78,6 +78,8 @@ TABLES: Final = "tests/unit/test_conformance_loaded.py::"
 DELTA: Final = "tests/unit/test_delta_sink.py::"
 DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 MYSQL: Final = "tests/integration/test_sql_mysql.py::"
+ICEBERG: Final = "tests/unit/test_iceberg_sink.py::"
+ICEBERG_INPUT: Final = "tests/unit/test_iceberg_bad_input.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
 SEARCH: Final = "tests/integration/test_opensearch.py::"
@@ -2423,5 +2425,32 @@ DEFECTS: Final = (
         after='        return ""\n',
         tests=(SEARCH + "test_a_column_that_its_field_may_refuse_is_refused_at_the_start",),
         says="DID NOT RAISE",
+    ),
+    Defect(
+        name="iceberg-client-retries-by-itself",
+        group=LOADED,
+        what="pyiceberg retries a commit that another one has overtaken, and puts the same files there twice",
+        file="sinks/iceberg/target.py",
+        before='    table.metadata.properties[_RETRIES] = "0"\n',
+        after="",
+        tests=(ICEBERG + "test_two_drivers_with_the_same_handle_in_hand_make_one_snapshot",),
+    ),
+    Defect(
+        name="iceberg-second-entry-forgets-the-first",
+        group=LOADED,
+        what="What an Iceberg table notes of an epoch is written over where rows that were lost are written again",
+        file="sinks/iceberg/target.py",
+        before="json.loads(table.properties[app]) if newest(table, app) == epoch else {",
+        after="{",
+        tests=(ICEBERG + "test_a_second_entry_of_an_epoch_keeps_what_the_first_has_noted",),
+    ),
+    Defect(
+        name="iceberg-partition-without-bounds",
+        group=LOADED,
+        what="A partition column without bounds is written to, and every partition is that of null",
+        file="sinks/iceberg/target.py",
+        before='        if statistics[field.source_id].mode.type.name in {"NONE", "COUNTS"}:\n',
+        after="        if False:\n",
+        tests=(ICEBERG_INPUT + "test_partition_columns_without_bounds",),
     ),
 )

@@ -93,8 +93,8 @@ class IcebergSink(LoadedSink):
     def standing(self, app: str) -> int | None:
         return target.standing(self._open(), app)
 
-    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  a property is not cut
-        return target.books_of(self._open(), app, epoch)
+    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
+        return target.books_of(self._open(), app)
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))

@@ -190,8 +190,8 @@ def newest(table: Table, app: str) -> int | None:
     return None if app not in table.properties else int(json.loads(table.properties[app])["epoch"])
 
 
-def books_of(table: Table, app: str, epoch: int) -> Books:
-    """Return what the table's property says of an epoch; of older ones than the newest it says nothing. Pure."""
+def books_of(table: Table, app: str) -> Books:
+    """Return what the table's property says: of the newest epoch, and of no older one. Pure."""
     if app not in table.properties:
         return Books(at=table)
     note = json.loads(table.properties[app])
@@ -199,7 +199,6 @@ def books_of(table: Table, app: str, epoch: int) -> Books:
         committed=frozenset(note["attempts"]),
         void=frozenset(note["void"]),
         newest=note["epoch"],
-        is_whole=epoch >= note["epoch"],
         at=table,
     )
 
