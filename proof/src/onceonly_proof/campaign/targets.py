@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from onceonly_proof.auditor import DatabaseReader, Orphan
+from onceonly_proof.auditor import DatabaseReader, Orphan, tables
 from onceonly_proof.auditor.stored import StoredFilesReader
 
 if TYPE_CHECKING:
@@ -150,6 +150,70 @@ class Postgres:
         return psycopg.connect(self._server.url(), connect_timeout=5)
 
 
+class Delta:
+    """Delta tables in a folder."""
+
+    has_server = False
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+
+    def options(self, name: str) -> dict[str, str]:
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        DeltaTable.create(self._folder / name, pa.schema([("key", pa.string()), ("value", pa.string())]))
+        return {"path": str(self._folder / name)}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return tables.delta(sink, self._folder / name)
+
+    def kill(self) -> None:
+        """There is no server."""
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def close(self) -> None:
+        """There is no server."""
+
+
+class Iceberg:
+    """Iceberg tables in a folder, with a catalogue in a file."""
+
+    has_server = False
+
+    def __init__(self, folder: Path) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        folder.mkdir(parents=True)
+        self._place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        with SqlCatalog("default", **self._place) as catalog:
+            catalog.create_namespace("rows")
+
+    def options(self, name: str) -> dict[str, str]:
+        import pyarrow as pa
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        with SqlCatalog("default", **self._place) as catalog:
+            catalog.create_table(f"rows.{name}", pa.schema([("key", pa.string()), ("value", pa.string())]))
+        properties = {f"catalog.{each}": value for each, value in self._place.items()}
+        return {"table": f"rows.{name}", "catalog.type": "sql", **properties}
+
+    def reader(self, sink: str, name: str) -> Reader:
+        return tables.iceberg(sink, self._place, f"rows.{name}")
+
+    def kill(self) -> None:
+        """There is no server."""
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def close(self) -> None:
+        """There is no server."""
+
+
 class StoredFiles:
     """Folders of files on the store of the checkpoints, which has faults of its own.
 
@@ -188,6 +252,8 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
     "mysql": MySql,
     "postgres": Postgres,
+    "delta": Delta,
+    "iceberg": Iceberg,
 }
 """By the name of the sink."""
 SERVED: Final = frozenset({"mysql", "postgres"})

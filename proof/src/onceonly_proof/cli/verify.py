@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _CONNECTORS = ("kafka", "files", "kafka+files")
 _DATABASES = ("sqlite", "mysql", "postgres", "kafka+postgres+mysql")
-_SINKS = (*_CONNECTORS, *_DATABASES)
+_TABLES = ("delta", "iceberg", "kafka+delta")
+_SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES)
 _STORES = ("folder", "s3", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
