@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 from tests.unit.loaded_bench import Bench
 
-from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
 from onceonly.sinks.delta import DeltaSink
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ def refused(bench: Bench, match: str) -> None:
         bench.check()
     assert raised.value.next_step
     assert "Traceback" not in str(raised.value)
+
+
+def test_a_client_that_is_missing_on_driver_or_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = made(tmp_path)
+    facts = bench.check()
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    for ask in (bench.check, lambda: bench.sink().layout(facts)):  # type: ignore[attr-defined]
+        with pytest.raises(SetupError, match="deltalake") as raised:
+            ask()
+        assert "onceonly[delta]" in raised.value.next_step
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:

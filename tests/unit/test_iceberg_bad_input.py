@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
-from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
 from onceonly.sinks.iceberg import IcebergSink, target
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ def refused(bench: Bench, match: str) -> None:
         bench.check()
     assert raised.value.next_step
     assert "Traceback" not in str(raised.value)
+
+
+def test_a_client_that_is_missing_on_driver_or_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(made(tmp_path))
+    facts = bench.check()
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    for ask in (bench.check, lambda: bench.sink().layout(facts)):  # type: ignore[attr-defined]
+        with pytest.raises(SetupError, match="pyiceberg") as raised:
+            ask()
+        assert "onceonly[iceberg]" in raised.value.next_step
 
 
 def test_a_table_or_a_namespace_that_is_not_there(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ refuses an entry that was begun before another one of the same sink was made.
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,17 @@ _HARMLESS = frozenset(
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
+def require() -> None:
+    """See that the client is there. Driver and executor. Raises ``SetupError``."""
+    try:
+        importlib.import_module("deltalake")
+    except ImportError as error:
+        raise SetupError(
+            f"the sink delta needs the package deltalake, which cannot be used here: {error}",
+            next_step="pip install 'onceonly[delta]' on driver and executors",
+        ) from error
+
+
 def open_table(path: Path) -> DeltaTable:
     """Read the newest version. Driver. Raises ``UnavailableError`` where there is none, or it cannot be read."""
     table = find_table(path)
@@ -52,14 +64,10 @@ def open_table(path: Path) -> DeltaTable:
 
 def find_table(path: Path) -> DeltaTable | None:
     """Read the newest version; None where there is no table. Driver. Raises ``UnavailableError``, ``SetupError``."""
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError as error:
-        raise SetupError(
-            f"the sink delta needs the package deltalake, which cannot be used here: {error}",
-            next_step="pip install 'onceonly[delta]' on driver and executors",
-        ) from error
+    require()
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
     try:
         return DeltaTable(str(path))
     except TableNotFoundError:
@@ -145,7 +153,8 @@ def columns_of(table: DeltaTable, names: Sequence[str]) -> str:
 
 
 def arrow_of(columns: str) -> tuple[pa.Schema, list[str]]:
-    """Return the columns of that JSON, and the partition columns among them. Executor."""
+    """Return the columns of that JSON, and the partition columns among them. Executor. Raises ``SetupError``."""
+    require()
     import pyarrow as pa
     from deltalake import Schema
 

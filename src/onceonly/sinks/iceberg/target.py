@@ -8,6 +8,7 @@ turned off.
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +35,23 @@ _RETRIES = "commit.retry.num-retries"
 _LINEAR = ("identity", "year", "month", "day", "hour", "truncate")
 
 
-def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Connect. Raises ``SetupError``, ``ConfigurationError``, ``UnavailableError``; shows no property."""
+def require() -> None:
+    """See that the client is there. Driver and executor. Raises ``SetupError``."""
     try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NotInstalledError
+        importlib.import_module("pyiceberg")
     except ImportError as error:
         raise SetupError(
             f"the sink iceberg needs the package pyiceberg, which cannot be used here: {error}",
             next_step="pip install 'onceonly[iceberg]' on driver and executors",
         ) from error
+
+
+def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+    """Connect. Raises ``SetupError``, ``ConfigurationError``, ``UnavailableError``; shows no property."""
+    require()
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NotInstalledError
+
     try:
         return load_catalog(name, **properties)
     except NotInstalledError as error:
@@ -158,7 +166,8 @@ def columns_of(table: Table, names: Sequence[str]) -> str:
 
 
 def told(columns: str) -> tuple[Schema, Any]:
-    """Return the columns of that JSON, and the partitions. Executor."""
+    """Return the columns of that JSON, and the partitions. Executor. Raises ``SetupError``."""
+    require()
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
