@@ -80,6 +80,17 @@ def test_a_key_of_several_columns_and_nothing_else(bench: Bench) -> None:
     assert sorted(bench.run("SELECT * FROM t")) == [(1, "x"), (1, "y")]
 
 
+def test_keys_that_the_server_takes_for_one_are_refused_or_decided_by_their_sequence(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (name VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY, n BIGINT)")
+    some = rows(name=["a", "A"], n=[2, 1])
+    facts = bench.check(some, key="name")
+    handle, _ = bench.stage(some, facts, key="name")
+    with pytest.raises(RecordRefusedError, match="as the table compares them"):
+        bench.sink(key="name").rehearse([handle], facts)
+    bench.epoch(some, number=1, key="name", sequence="n")
+    assert bench.run("SELECT * FROM t") == [("a", 2)]
+
+
 def test_a_change_feed_is_applied(bench: Bench, way: None) -> None:
     bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(200) NOT NULL)")
     bench.options.update(key="id", op="op", sequence="seq")

@@ -2044,7 +2044,7 @@ DEFECTS: Final = (
         group=STAGED,
         what="Of two rows with one key in an epoch, chance decides which is the newer one",
         file="sinks/sql/shape.py",
-        before="    if twice.num_rows == 0:\n",
+        before="    if several.num_rows == 0:\n",
         after="    if True:\n",
         tests=(SQL + "test_a_key_twice_in_an_epoch_is_refused_before_the_decision",),
         says="DID NOT RAISE",

@@ -117,7 +117,7 @@ def test_a_key_twice_in_an_epoch_is_refused_before_the_decision(bench: Bench) ->
     bench.run(IDS)
     error = refused(bench, rows(id=[1, 2], name=["a", "b"]), rows(id=[2], name=["c"]), key="id")
     assert isinstance(error, RecordRefusedError)
-    assert "2 rows of this epoch have id 2" in error.what
+    assert "several rows of this epoch have id 2," in error.what
     assert "sequence" in error.next_step
 
 
@@ -169,6 +169,11 @@ def test_rows_that_the_table_never_takes_are_given_back_each_with_its_reason(ben
             "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)",
             {"key": "id,name"},
             "id, name and nothing else",
+        ),
+        (
+            "CREATE TABLE t (id BIGINT, name TEXT COLLATE NOCASE PRIMARY KEY)",
+            {"key": "name"},
+            "no primary key",
         ),
         (IDS, {"key": "no"}, "key names the column no"),
         (IDS, {"key": "id", "op": "id"}, "which says what becomes of a row"),

@@ -94,14 +94,17 @@ def refuse_twice(some: Sequence[pa.RecordBatch], match: Match) -> None:
         return
     names = some[0].schema.names
     counted = pa.Table.from_batches(some).group_by(names).aggregate([([], "count_all")])
-    twice = counted.filter(pc.greater(counted["count_all"], 1))
-    if twice.num_rows == 0:
+    several = counted.filter(pc.greater(counted["count_all"], 1))
+    if several.num_rows == 0:
         return
-    first = twice.slice(0, 1).to_pylist()[0]
-    shown = ", ".join(f"{name} {first[name]!r}" for name in names)
-    raise RecordRefusedError(
-        f"{match.table.name}: {first['count_all']} rows of this epoch have {shown}, {twice.num_rows} such keys in all, "
-        "and nothing says which is the newest",
+    first = several.slice(0, 1).to_pylist()[0]
+    raise twice(match, ", ".join(f"{name} {first[name]!r}" for name in names))
+
+
+def twice(match: Match, shown: str) -> RecordRefusedError:
+    """Make the error for a key, or a key with what says how new a row is, that an epoch has more than once."""
+    return RecordRefusedError(
+        f"{match.table.name}: several rows of this epoch have {shown}, and nothing says which is the newest",
         next_step="keep one row of a key (dropDuplicates, groupBy), or name by the option sequence a column that "
         "differs, such as a version or an offset: the greatest wins",
     )

@@ -10,7 +10,7 @@ from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableE
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
 from onceonly.sinks.sql.refusals import long_for_an_index, refused
-from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart
+from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Target:
             books.forget(db, max(epochs.values()))
             self._sql.hold(db)
             found, batches = self._now(staged, self._sql.describe(db, self.options.table))
-            self._load(db, self._taken(batches, found), found)
+            self._load(db, self._taken(batches, found), found, tries=not keep)
             if not keep:
                 self._sql.settle(db)
 
@@ -226,7 +226,14 @@ class Target:
                 _require_taken(batch, found)
             yield shaped(batch, found)
 
-    def _load(self, db: Any, batches: Iterable[pa.RecordBatch], found: Match) -> None:  # noqa: ANN401
+    def _load(
+        self,
+        db: Any,  # noqa: ANN401
+        batches: Iterable[pa.RecordBatch],
+        found: Match,
+        *,
+        tries: bool = False,
+    ) -> None:
         sql = self._sql
         waits = bool(found.key) or not found.table.streams
         into = sql.staging if waits else sql.path(self.options.table)
@@ -234,6 +241,11 @@ class Target:
             sql.run(db, sql.stage(found))
         for batch in batches:
             sql.load(db, into, batch, found)
+        if tries and found.key and not found.sequence:
+            for key in sql.run(db, sql.twice(found)):
+                raise twice(
+                    found, f"{', '.join(found.keys)} {', '.join(map(repr, key))}, as the table compares them"
+                )
         if waits:
             if found.op:
                 sql.run(db, sql.delete(found))

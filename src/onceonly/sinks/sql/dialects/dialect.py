@@ -129,6 +129,11 @@ class Dialect(ABC):
         """Return the statement that drops the staging table; empty where the end of the transaction does."""
         return f"DROP TABLE {self.staging}"
 
+    def twice(self, match: Match) -> str:
+        """Return the statement that finds a key that waits twice, by the table's own equality."""
+        listed = self.listed(match.keys)
+        return f"SELECT {listed} FROM {self.staging} GROUP BY {listed} HAVING COUNT(*) > 1 LIMIT 1"
+
     def newest(self, match: Match, columns: Sequence[str]) -> str:
         """Return the newest row of each key that waits, as a table in SQL."""
         if not match.sequence:

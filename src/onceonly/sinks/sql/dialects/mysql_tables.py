@@ -82,12 +82,16 @@ def _wrong(kind: str, engine: str | None, transactions: str | None) -> str:
 def _keys(ask: Ask, schema: str, name: str) -> tuple[set[tuple[str, ...]], list[str]]:
     """Return the sets of columns that are unique together, and indexes that are unique in another way."""
     indexes: dict[str, list[tuple[str | None, int | None]]] = {}
-    for index, column, part in ask(
-        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s "
-        "AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX", schema, name,
+    keys, doubts = set(), list[str]()
+    for index, column, part, collation in ask(
+        "SELECT s.INDEX_NAME, s.COLUMN_NAME, s.SUB_PART, c.COLLATION_NAME FROM information_schema.STATISTICS s "
+        "LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME "
+        "AND c.COLUMN_NAME = s.COLUMN_NAME WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s AND s.NON_UNIQUE = 0 "
+        "ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX", schema, name,
     ):  # fmt: skip
         indexes.setdefault(index, []).append((column, part))
-    keys, doubts = set(), []
+        if collation and not collation.endswith("_bin"):
+            doubts.append(f"the key {column}, which compares by {collation}")
     for index, parts in indexes.items():
         if any(column is None or part is not None for column, part in parts):
             doubts.append(f"the index {index}, of parts of columns")

@@ -116,8 +116,10 @@ class Sqlite(Dialect):
                 _column(column, declared, required=bool(notnull), filled=filled, computed=bool(hidden))
             )
         keys, doubts = self._keys(db, table)
-        if primary:
-            keys.add(tuple(column for _, column in sorted(primary)))
+        if len(primary) == 1 and not self.run(
+            db, "SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (table,)
+        ):
+            keys.add((primary[0][1],))  # the row's own number needs no index
         return Table(
             name=table,
             columns=tuple(columns),
@@ -131,11 +133,12 @@ class Sqlite(Dialect):
         doubts = []
         for _, index, unique, _, partial in self.run(db, "SELECT * FROM pragma_index_list(?)", (table,)):
             parts = self.run(db, 'SELECT name, coll FROM pragma_index_xinfo(?) WHERE "key" = 1', (index,))
-            if partial or any(column is None for column, _ in parts):
+            # What waits for its key's newest row is compared by bytes.
+            is_plain = all(column is not None and by == "BINARY" for column, by in parts)
+            if partial or (unique and not is_plain) or any(column is None for column, _ in parts):
                 doubts.append(f"the index {index}")
             elif unique:
                 keys.add(tuple(column for column, _ in parts))
-                doubts += [f"the index {index}, which compares by {by}" for _, by in parts if by != "BINARY"]
         return keys, doubts
 
     def _doubts(self, db: Any, table: str, sql: str, columns: list[Column]) -> list[str]:  # noqa: ANN401
