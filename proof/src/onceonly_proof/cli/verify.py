@@ -61,7 +61,7 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
 )  # fmt: skip
 @click.option(
     "--checkpoint", type=click.Choice(_STORES), default=_STORES[0], show_default=True,
-    help="Where checkpoints are: on an S3 server or an HDFS that is started for it, whose servers die, too.",
+    help="Where checkpoints and files are: on an S3 server or an HDFS started for it, whose servers die, too.",
 )  # fmt: skip
 @click.option(
     "--query", type=click.Choice(_QUERIES),
