@@ -425,6 +425,7 @@ def test_at_most_once_the_manifest_has_what_is_there(bench: InBucket, double: S3
     sink.complete(bench.context, 0, [handle])
     ledger = Ledger(bench.store, manifest_folder(bench.target, "q-1", "files"))
     assert [len(each.files) for each in ledger.manifests()] == [1]
+    assert double.open_uploads == [], "what failed then is dropped"
 
 
 @pytest.mark.parametrize(

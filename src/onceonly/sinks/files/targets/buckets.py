@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
@@ -36,7 +36,7 @@ from onceonly.sinks.files.targets.port import UnsureError
 from onceonly.stores.uploads import Completion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from onceonly.model import Handle
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.options import FilesOptions
     from onceonly.stores.uploads import S3Uploads
+
+T = TypeVar("T")
 
 log = logging.getLogger("onceonly")
 
@@ -102,11 +104,14 @@ class BucketTarget:
     def published(self, prepared: Prepared) -> list[DataFile]:
         begun = self.files.read(_mark(prepared.staging)) == _BEGUN
 
-        def is_shown(file: DataFile, upload: Upload) -> bool:
+        def is_shown(_: Prepared, file: DataFile, upload: Upload) -> bool:
             key = self._key(prepared, file)
-            return self._is_ours(prepared, file) or (begun and not self._uploads.stands(key, upload.id))
+            if self._is_ours(prepared, file) or (begun and not self._uploads.stands(key, upload.id)):
+                return True
+            self._uploads.end(key, upload.id)
+            return False
 
-        shown = self._each(prepared, lambda _prepared, file, upload: is_shown(file, upload))
+        shown = self._each(prepared, is_shown)
         return [file for file, is_there in zip(prepared.files, shown, strict=True) if is_there]
 
     def recover(self, context: QueryContext) -> list[Leftover]:
@@ -161,10 +166,10 @@ class BucketTarget:
     def _key(self, prepared: Prepared, file: DataFile) -> str:
         return key_of(prepared.target / file.path)
 
-    def _each(self, prepared: Prepared, work: Any) -> list[bool]:  # noqa: ANN401  of prepared, file, upload
+    def _each(self, prepared: Prepared, work: Callable[[Prepared, DataFile, Upload], T]) -> list[T]:
         pairs = list(zip(prepared.files, prepared.uploads, strict=True))
         return background.spread(
-            "onceonly-upload", lambda pair: bool(work(prepared, *pair)), pairs, threads_max=_THREADS_MAX
+            "onceonly-upload", lambda pair: work(prepared, *pair), pairs, threads_max=_THREADS_MAX
         )
 
     def _gone(self, prepared: Prepared) -> bool:

@@ -88,7 +88,7 @@ class Target(Protocol):
         ...
 
     def published(self, prepared: Prepared) -> list[DataFile]:
-        """List the files that have, or had, their final names; for what is tried once."""
+        """List the files that have, or had, their final names; for what is tried once: the others never will."""
         ...
 
     def recover(self, context: QueryContext) -> list[Leftover]:
