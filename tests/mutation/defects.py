@@ -2186,6 +2186,17 @@ DEFECTS: Final = (
         tests=(ROWS + "test_a_later_try_at_an_epoch_wins_whichever_comes_last",),
     ),
     Defect(
+        name="try-not-told",
+        group=KEYED,
+        what="A sink is not told which try at an epoch this is, so that all of them have one version",
+        file="spark/task.py",
+        before="        index=plan.index,\n",
+        after="",
+        tests=(
+            "tests/unit/test_spark_task.py::test_a_sink_is_told_which_try_this_is_and_when_its_rows_are_seen",
+        ),
+    ),
+    Defect(
         name="version-without-the-query",
         group=KEYED,
         what="Versions begin anew with a checkpoint, so that all rows of a second query are refused in silence",

@@ -10,7 +10,7 @@ import pytest
 from onceonly.coordinator.query import Assignment
 from onceonly.errors import CheckpointChangedError, ConfigurationError, ProtocolError
 from onceonly.log import identity_token, open_log
-from onceonly.model import Guarantee, Mode, Plan
+from onceonly.model import Guarantee, Mode, Plan, Visible
 from onceonly.settings.query import SinkSettings
 from onceonly.settings.registry import find
 from onceonly.spark import task
@@ -64,6 +64,17 @@ def test_a_task_whose_offsets_another_driver_has_changed_refuses_and_a_restart_s
     with pytest.raises(CheckpointChangedError, match="another driver") as caught:
         task.write_slot(assignment(tmp_path, None), [])
     assert caught.value.restartable
+
+
+@pytest.mark.parametrize("visible", Visible)
+def test_a_sink_is_told_which_try_this_is_and_when_its_rows_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: Visible
+) -> None:
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context("5", "q"))
+    given = assignment(tmp_path, None)
+    settings = replace(given.settings, guarantee=Guarantee.EXACTLY_ONCE, visible=visible)
+    context = task._context(replace(given, plan=replace(given.plan, index=7), settings=settings))
+    assert (context.index, context.early) == (7, visible is Visible.EARLY)
 
 
 def test_an_executor_that_does_not_share_the_checkpoint_refuses_and_names_it(
