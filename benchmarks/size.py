@@ -87,6 +87,7 @@ def modules_of_an_epoch() -> tuple[str, ...]:
 
     class Subject:
         sink = Sink
+        early = False
 
         def columns_given(self) -> tuple[tuple[str, str], ...]:
             return (("id", "bigint"),)
