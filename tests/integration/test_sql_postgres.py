@@ -48,6 +48,14 @@ def test_the_identity_names_the_table_and_no_user(bench: Bench) -> None:
     }
 
 
+def test_the_identity_has_a_host_that_stands_behind_the_question_mark(bench: Bench) -> None:
+    found = {
+        bench.sink(url=f"postgresql:///shop?host={host}&sslmode=require").identity()["url"]
+        for host in ("a", "b")
+    }
+    assert found == {"postgresql:///shop?host=a", "postgresql:///shop?host=b"}
+
+
 # ---------------------------------------------------------------------------------------- rows
 def test_rows_are_added_replaced_and_deleted(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAME = re.compile(r'(?:(?P<quoted>"(?:[^"]|"")+")|(?P<plain>[^".]+))(?:\.(?P<rest>.+))?')
+_WHERE = ("host", "hostaddr", "port", "dbname", "service", "unix_socket")
+"""What of an address's query says where the target is."""
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
 
 
@@ -119,7 +121,8 @@ class Url:
         return cls(scheme=scheme, user=unquote(login), hosts=hosts, path=path, query=query)
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.hosts}/{self.path}"
+        where = "&".join(f"{name}={self.query[name]}" for name in _WHERE if name in self.query)
+        return f"{self.scheme}://{self.hosts}/{self.path}{'?' if where else ''}{where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
