@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -191,3 +193,37 @@ def test_no_flipped_bit_goes_unnoticed() -> None:
             changed[position] ^= 1 << bit
             with pytest.raises(LogError):
                 read(bytes(changed))
+
+
+FIRST = """
+import sys
+import threading
+from dataclasses import make_dataclass
+
+import msgspec
+
+from onceonly.durable.sealed import decoder
+
+sys.setswitchinterval(1e-6)
+for _ in range(60):
+    inner = make_dataclass("Inner", [(f"f{n}", int) for n in range(30)])
+    outer = make_dataclass("Outer", [("a", inner), ("b", list[inner]), *[(f"g{n}", str, "") for n in range(30)]])
+    data = msgspec.json.encode(outer(inner(*range(30)), [inner(*range(30))] * 2))
+    together = threading.Barrier(8)
+
+    def read():
+        together.wait()
+        decoder(outer).decode(data)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_many_threads_may_be_the_first_to_read_a_type() -> None:
+    # With msgspec.json.decode(data, type=outer) it ends by SIGSEGV.
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

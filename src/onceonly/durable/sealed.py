@@ -12,7 +12,10 @@ decision log and the manifests of the file sink are written so.
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +23,26 @@ from onceonly.errors import LogError
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """What decoding raises; msgspec lets a wrong byte inside a string through to Python."""
+
+
+T = TypeVar("T")
+
+_learning = threading.Lock()
+
+
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Return what decodes JSON into a type. Any thread.
+
+    msgspec learns a type when it is first asked for it. A second thread that asks meanwhile finds it half learned, and
+    the process ends by SIGSEGV.
+    """
+    with _learning:
+        return _made(kind)
+
+
+@cache
+def _made(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
 
 
 class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +82,7 @@ class Format:
             raise self.refuse(f"{where} is empty or torn: damaged on its way to or on the disk")
         self._check_version(line, where)
         try:
-            header = msgspec.json.decode(line, type=_Header)
+            header = decoder(_Header).decode(line)
         except UNREADABLE as error:
             raise self.refuse(f"{where} has a damaged header: {error}") from None
         if header.kind != kind:
@@ -78,7 +101,7 @@ class Format:
 
     def _check_version(self, line: bytes, where: str) -> None:
         try:
-            header = msgspec.json.decode(line, type=_Version)
+            header = decoder(_Version).decode(line)
         except UNREADABLE as error:
             raise self.refuse(f"{where} has a damaged header: {error}") from None
         if header.format != self.name:

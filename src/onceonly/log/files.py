@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from onceonly.durable.sealed import UNREADABLE, Format
+from onceonly.durable.sealed import UNREADABLE, Format, decoder
 
 if TYPE_CHECKING:
     from onceonly.stores.port import Store
@@ -91,7 +91,7 @@ def decode(data: bytes, *, kind: str, into: type[T], where: str) -> T:
     """
     body = _FORMAT.unseal(data, kind=kind, where=where)
     try:
-        value = msgspec.json.decode(body, type=into)
+        value = decoder(into).decode(body)
     except UNREADABLE as error:
         raise _FORMAT.refuse(f"{where} does not hold a valid {kind}: {error}") from None
     if not _holds(msgspec.json.decode(msgspec.json.encode(value)), msgspec.json.decode(body)):

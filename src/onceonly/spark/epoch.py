@@ -12,6 +12,7 @@ from onceonly import background
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator import repeats
 from onceonly.coordinator.query import QueryCoordinator
+from onceonly.durable.sealed import decoder
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
@@ -270,7 +271,7 @@ def _abort(coordinator: QueryCoordinator, plan: Plan, ballots: list[Ballot], run
 
 def _run_tasks(df: DataFrame, assignment: Assignment) -> list[Ballot]:
     rows = df.mapInArrow(_task(assignment), f"{_BALLOT} binary").collect()
-    ballots = [msgspec.json.decode(row[_BALLOT], type=Ballot) for row in rows]
+    ballots = [decoder(Ballot).decode(row[_BALLOT]) for row in rows]
     require_all_slots(assignment.plan, [ballot.vote.slot for ballot in ballots], slots=None)
     return ballots
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import InDoubtError
 from onceonly.model import Handle
 from onceonly.sinks.files.manifests.manifest import DataFile
@@ -85,10 +86,10 @@ class Prepared:
                 target=place(data["target"]),
                 staging=place(data["staging"]),
                 layout=str(data["layout"]),
-                files=msgspec.json.decode(str(data["files"]), type=tuple[DataFile, ...]),
+                files=decoder(tuple[DataFile, ...]).decode(str(data["files"])),
                 token=str(data.get("token", "")),
                 linked=data["version"] == _LINKED,
-                uploads=msgspec.json.decode(str(data["uploads"]), type=tuple[Upload, ...])
+                uploads=decoder(tuple[Upload, ...]).decode(str(data["uploads"]))
                 if data["version"] == _UPLOADED
                 else (),
             )

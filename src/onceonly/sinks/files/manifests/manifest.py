@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import xxhash
 
-from onceonly.durable.sealed import UNREADABLE, Format
+from onceonly.durable.sealed import UNREADABLE, Format, decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,6 +121,6 @@ def decode_layout(data: bytes, *, where: str) -> Layout:
 
 def _value(data: bytes, kind: type[S], where: str) -> S:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoder(kind).decode(data)
     except UNREADABLE as error:
         raise _FORMAT.refuse(f"{where} is damaged: {error}") from None
