@@ -152,7 +152,9 @@ def test_behind_a_pooler_that_gives_each_transaction_another_connection(
     postgres: EmbeddedPostgres, bench: Bench
 ) -> None:
     if shutil.which("pgbouncer") is None:
-        pytest.fail("pgbouncer is needed and was not found; install it (Debian, Ubuntu: apt install pgbouncer)")
+        pytest.fail(
+            "pgbouncer is needed and was not found; install it (Debian, Ubuntu: apt install pgbouncer)"
+        )
     bench.run("CREATE TABLE t (id bigint PRIMARY KEY, name text CHECK (name <> ''))")
     [port] = free_ports(1)
     folder = postgres.directory / "pooler"
