@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from dataclasses import dataclass
-from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +27,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 T = TypeVar("T")
 
 _learning = threading.Lock()
+_learnt: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
@@ -37,12 +37,9 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     the process ends by SIGSEGV.
     """
     with _learning:
-        return _made(kind)
-
-
-@cache
-def _made(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind)
+        if kind not in _learnt:
+            _learnt[kind] = msgspec.json.Decoder(kind)
+        return _learnt[kind]
 
 
 class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
