@@ -112,12 +112,14 @@ class Bench:
         assert isinstance(made, StagedDouble)
         return made
 
-    def begun(self, sink: Sink, slot: int = 0) -> stored.StoredAttempt:
-        context = WriteContext(
+    def context(self, slot: int = 0) -> WriteContext:
+        return WriteContext(
             query="q", sink="staged", run="r", epoch=7, plan="p", slot=slot, attempt="0",
             guarantee=Guarantee.EXACTLY_ONCE,
         )  # fmt: skip
-        attempt: stored.StoredAttempt = sink.begin_transaction(context)
+
+    def begun(self, sink: Sink, slot: int = 0) -> stored.StoredAttempt:
+        attempt: stored.StoredAttempt = sink.begin_transaction(self.context(slot))
         return attempt
 
     def prepared(self, *numbers: int, slot: int = 0) -> Handle:
@@ -305,6 +307,64 @@ def test_a_part_that_goes_while_it_is_applied_is_told_and_asked_again(
         bench.sink().commit(handle)
     store.hook = None
     assert isinstance(bench.sink().commit(handle), Lost)
+
+
+def in_a_folder(bench: Bench, folder: Path) -> StagedDouble:
+    sink = build(
+        settings_of({**bench.options, "staging": str(folder)}, "staged", StagedDouble).sink, StagedDouble
+    )
+    assert isinstance(sink, StagedDouble)
+    return sink
+
+
+@pytest.fixture
+def moved(tmp_path: Path, bench: Bench, store: HostileStore, monkeypatch: pytest.MonkeyPatch) -> Handle:
+    """Return a handle that was prepared on a store, whose objects were copied into a folder."""
+    monkeypatch.setattr(stored, "PART_BYTES", 1)
+    handle = bench.prepared(1, 2)
+    folder = tmp_path / "moved" / "q" / "staged"
+    folder.mkdir(parents=True)
+    for name, data in store.files.items():
+        (folder / name).write_bytes(data)
+    return handle
+
+
+def test_what_was_staged_on_a_store_is_applied_from_a_folder(
+    bench: Bench, moved: Handle, tmp_path: Path
+) -> None:
+    assert in_a_folder(bench, tmp_path / "moved").commit(moved) == Committed()
+    assert bench.visible() == ["row 1", "row 2"]
+    assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
+
+
+def test_of_what_was_moved_without_a_part_nothing_is_applied(
+    bench: Bench, moved: Handle, tmp_path: Path
+) -> None:
+    (tmp_path / "moved" / "q" / "staged" / f"{moved.transaction}.1").unlink()
+    assert isinstance(in_a_folder(bench, tmp_path / "moved").commit(moved), Lost)
+    assert bench.visible() == []
+
+
+def test_a_sweep_of_what_was_moved_removes_all_of_it(bench: Bench, moved: Handle, tmp_path: Path) -> None:
+    sink = in_a_folder(bench, tmp_path / "moved")
+    [leftover] = sink.recover(CONTEXT)
+    assert (leftover.transaction, leftover.epoch) == (moved.transaction, 7)
+    sink.abort(leftover.handle)
+    assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
+
+
+def test_what_was_staged_in_a_folder_is_applied_from_a_store(
+    bench: Bench, store: HostileStore, tmp_path: Path
+) -> None:
+    sink = in_a_folder(bench, tmp_path / "before")
+    attempt = sink.begin_transaction(bench.context(3))
+    sink.write(attempt, bench.suite.batch([1, 2]))
+    handle = sink.pre_commit(attempt)
+    [file] = [path for path in (tmp_path / "before").rglob("*") if path.is_file()]
+    store.files[file.name] = file.read_bytes()
+    assert bench.sink().commit(handle) == Committed()
+    assert bench.visible() == ["row 1", "row 2"]
+    assert store.files == {}
 
 
 def test_what_an_attempt_cannot_discard_the_next_sweep_takes(bench: Bench, store: HostileStore) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.durable import disk
 from onceonly.errors import UnavailableError, WriteFailedError
-from onceonly.families.staged.names import epoch_of, new_name
+from onceonly.families.staged.names import grouped, new_name, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,23 +82,29 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """What a staged file holds; fulfils ``StagedRows``."""
+    """What staged files hold; fulfils ``StagedRows``. ``parts`` are those that came from a store."""
 
     path: Path
+    parts: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def is_whole(self) -> bool:
+        return all(path.exists() for path in (self.path, *self.parts))
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import ipc
 
-        try:
-            with pa.OSFile(str(self.path)) as file:
-                yield from ipc.open_stream(file)
-        except OSError as error:
-            raise UnavailableError(f"{self.path} could not be read: {error}", next_step=_SEE_TO_IT) from error
+        for path in self.parts or (self.path,):
+            try:
+                with pa.OSFile(str(path)) as file:
+                    yield from ipc.open_stream(file)
+            except OSError as error:
+                raise UnavailableError(f"{path} could not be read: {error}", next_step=_SEE_TO_IT) from error
 
 
 class StagingFolder:
@@ -112,8 +118,13 @@ class StagingFolder:
         return StagedFile(self._folder, context, self._data)
 
     def standing(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:
-        files = [FileRows(self._folder / handle.transaction) for handle in handles]
-        return {file.name: file for file in files if file.path.exists()}
+        found = [
+            FileRows(
+                self._folder / handle.transaction, tuple(self._folder / part for part in parts_of(handle))
+            )
+            for handle in handles
+        ]
+        return {rows.name: rows for rows in found if rows.is_whole}
 
     def listed(self) -> dict[str, Mapping[str, str | int]]:
         try:
@@ -124,11 +135,12 @@ class StagingFolder:
             raise UnavailableError(
                 f"{self._folder} could not be listed: {error}", next_step=_SEE_TO_IT
             ) from error
-        return {name: self._data for name in sorted(names) if epoch_of(name) is not None}
+        return grouped(names, self._data)
 
     def remove(self, handles: Sequence[Handle]) -> None:
         for handle in handles:
-            _remove(self._folder / handle.transaction)
+            for name in (handle.transaction, *parts_of(handle)):
+                _remove(self._folder / name)
 
 
 def swept(place: str) -> WriteFailedError:

@@ -10,14 +10,21 @@ vote of before counts, and the name is never given again. The next sweep removes
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.families.staged.files import swept
-from onceonly.families.staged.names import epoch_of, new_name
+from onceonly.families.staged.names import (
+    PARTS,
+    grouped,
+    new_name,
+    owner_of,
+    part_name,
+    parts_of,
+    rows_of,
+)
 from onceonly.model import Handle
 from onceonly.stores.port import put_once
 
@@ -34,7 +41,6 @@ PART_BYTES: Final = 8 << 20
 """When a part is put: what an attempt holds in memory, and what the driver reads at a time."""
 _BEGUN = b"begun"
 _COMPRESSION = "zstd"
-_OBJECT = re.compile(r"(?P<name>.+\.arrow)(?:\.(?P<part>\d{1,9}))?")
 
 
 class StoredAttempt:
@@ -50,7 +56,7 @@ class StoredAttempt:
 
     @property
     def data(self) -> Mapping[str, str | int]:
-        return {**self._data, "rows": self._rows, "parts": self._parts}
+        return {**self._data, "rows": self._rows, PARTS: self._parts}
 
     def write(self, batch: pa.RecordBatch) -> None:
         import pyarrow as pa
@@ -82,7 +88,7 @@ class StoredAttempt:
         writer.close()
         self._part = None
         self._parts += 1  # also where it is not clear whether it was put
-        self._put(_part(self.name, self._parts - 1), memory.getvalue().to_pybytes())
+        self._put(part_name(self.name, self._parts - 1), memory.getvalue().to_pybytes())
 
     def _put(self, name: str, data: bytes) -> None:
         if put_once(self._store, name, data) != data:
@@ -95,18 +101,14 @@ class StoredRows:
 
     store: Store
     name: str
-    parts: int
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        """All that must be there, first what a sweep removes first."""
-        return (self.name, *_parts(self.name, self.parts))
+    objects: tuple[str, ...]
+    """Those that hold the rows, in their order."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import ipc
 
-        for name in _parts(self.name, self.parts):
+        for name in self.objects:
             data = self.store.get(name)
             if data is None:
                 raise UnavailableError(
@@ -130,21 +132,16 @@ class StagingStore:
         listed = set(self._store.list_names(""))
 
         def stands(rows: StoredRows) -> bool:
-            # What a list does not tell yet is asked for.
-            return all(name in listed or self._store.get(name) is not None for name in rows.objects)
+            # First what a sweep removes first. What a list does not tell yet is asked for.
+            wanted = dict.fromkeys((rows.name, *rows.objects))
+            return all(name in listed or self._store.get(name) is not None for name in wanted)
 
-        found = [StoredRows(self._store, handle.transaction, _parts_of(handle)) for handle in handles]
+        found = [StoredRows(self._store, handle.transaction, rows_of(handle)) for handle in handles]
         told = background.spread("onceonly-staged", stands, found, threads_max=self._store.abreast)
         return {rows.name: rows for rows, is_there in zip(found, told, strict=True) if is_there}
 
     def listed(self) -> dict[str, Mapping[str, str | int]]:
-        parts: dict[str, int] = {}
-        for each in sorted(self._store.list_names("")):
-            match = _OBJECT.fullmatch(each)
-            if match is not None and epoch_of(match["name"]) is not None:
-                many = 0 if match["part"] is None else int(match["part"]) + 1
-                parts[match["name"]] = max(parts.get(match["name"], 0), many)
-        return {name: {**self._data, "parts": many} for name, many in parts.items()}
+        return grouped(self._store.list_names(""), self._data)
 
     def remove(self, handles: Sequence[Handle]) -> None:
         remove(self._store, handles)
@@ -153,25 +150,8 @@ class StagingStore:
 def remove(store: Store, handles: Sequence[Handle]) -> None:
     """Remove what is staged, first that by which its attempt sees it. Idempotent. Raises a typed error."""
     names = [handle.transaction for handle in handles]
-    parts = [part for handle in handles for part in _parts(handle.transaction, _parts_of(handle))]
+    parts = [part for handle in handles for part in parts_of(handle)]
     for some in (names, parts):
         background.spread("onceonly-staged", store.delete, some, threads_max=store.abreast)
     gone = set(names)
-
-    def is_gone(name: str) -> bool:
-        match = _OBJECT.fullmatch(name)
-        return match is not None and match["name"] in gone
-
-    store.drop_leftovers(is_gone)
-
-
-def _part(name: str, number: int) -> str:
-    return f"{name}.{number}"
-
-
-def _parts(name: str, many: int) -> Iterator[str]:
-    return (_part(name, number) for number in range(many))
-
-
-def _parts_of(handle: Handle) -> int:
-    return int(handle.data.get("parts", 0))
+    store.drop_leftovers(lambda name: owner_of(name) in gone)
