@@ -227,3 +227,14 @@ def test_many_threads_may_be_the_first_to_read_a_type() -> None:
     # With msgspec.json.decode(data, type=outer) it ends by SIGSEGV.
     done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_product_learns_types_in_one_place_only() -> None:
+    source = Path(files.__file__).parents[1]
+    learnt = [
+        f"{path.relative_to(source)}:{number}"
+        for path in source.rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if "msgspec.json.Decoder(" in line or ("msgspec.json.decode(" in line and "type=" in line)
+    ]
+    assert [each.partition(":")[0] for each in learnt] == ["durable/sealed.py"], learnt

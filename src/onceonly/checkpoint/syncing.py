@@ -28,6 +28,7 @@ import msgspec
 
 from onceonly import background
 from onceonly.durable import disk
+from onceonly.durable.sealed import decoder
 from onceonly.log.heartbeat import lives
 from onceonly.log.identity import FOLDER
 
@@ -281,7 +282,7 @@ class _Note:
 
     def _read(self) -> _Noted | None:
         try:
-            noted = msgspec.json.decode(self._path.read_bytes(), type=_Noted)
+            noted = decoder(_Noted).decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
         return noted if noted.plan == self._plan else None

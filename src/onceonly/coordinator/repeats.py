@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import FOLDER
 
@@ -51,6 +52,6 @@ def note(checkpoint: CheckpointFiles, why: str | None) -> None:
 def noted(checkpoint: CheckpointFiles) -> bool:
     """Say whether the plan promises the same rows; False where nobody knows. Planner process or driver."""
     try:
-        return msgspec.json.decode(checkpoint.text(f"{FOLDER}/{_NAME}") or "", type=_Word).repeats
+        return decoder(_Word).decode(checkpoint.text(f"{FOLDER}/{_NAME}") or "").repeats
     except (OnceonlyError, msgspec.DecodeError):
         return False

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceonly import background, events
+from onceonly.durable.sealed import decoder
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import log_store
 
@@ -181,7 +182,7 @@ def present(checkpoint: str) -> str | None:
 
 def _read(store: RewritableStore, name: str) -> Beat | None:
     try:
-        return msgspec.json.decode(store.get(name) or b"", type=Beat)
+        return decoder(Beat).decode(store.get(name) or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

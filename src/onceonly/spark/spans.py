@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.model import Span
 
 if TYPE_CHECKING:
@@ -60,10 +61,15 @@ def ask(address: str, query: str) -> Span | None:
             line.connect(_place(address))
             line.sendall(f"{query}\n".encode())
             with line.makefile("rb") as answer:
-                return msgspec.json.decode(answer.read(), type=Span | None)
+                return _span_decoder().decode(answer.read())
     except (OSError, msgspec.DecodeError) as error:
         log.debug("The driver does not say what Spark reads: %s", error)
         return None
+
+
+def _span_decoder() -> msgspec.json.Decoder[Span | None]:
+    kind: Any = Span | None
+    return decoder(kind)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import InDoubtError
 from onceonly.model import Handle
 
@@ -70,7 +71,7 @@ class Load:
             load = cls(
                 name=handle.transaction,
                 folder=str(data["folder"]),
-                files=msgspec.json.decode(str(data.get("files", "[]")), type=tuple[DataFile, ...]),
+                files=decoder(tuple[DataFile, ...]).decode(str(data.get("files", "[]"))),
                 table=str(data.get("table", "")),
                 columns=str(data.get("columns", "")),
                 since=int(data.get("since", 0)),

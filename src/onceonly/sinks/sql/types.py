@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def loads(cls, text: str) -> Table:
         """Read what ``dumps`` gave."""
-        return msgspec.json.decode(text, type=cls)
+        return decoder(cls).decode(text)
 
 
 @dataclass(frozen=True, slots=True)
