@@ -26,6 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMariaDb
         yield found
 
 
+@pytest.mark.long
 class TestMariaDb(SinkConformance):
     sink = MySqlSink
     every_pass = False

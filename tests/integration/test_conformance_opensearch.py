@@ -28,6 +28,7 @@ def server() -> Iterator[EmbeddedOpenSearch]:
         yield server
 
 
+@pytest.mark.long
 class TestDecided(SinkConformance):
     sink = OpenSearchSink
     every_pass = False
@@ -66,6 +67,7 @@ class TestDecided(SinkConformance):
         return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
 
 
+@pytest.mark.long
 class TestEarly(TestDecided):
     early = True
 

@@ -74,6 +74,7 @@ class TestDecided(SinkConformance):
         self.server.start()
 
 
+@pytest.mark.long
 class TestEarly(TestDecided):
     early = True
 

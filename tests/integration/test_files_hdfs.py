@@ -58,6 +58,7 @@ def shown(server: EmbeddedHdfs, folder: str) -> Iterator[str]:
             yield name
 
 
+@pytest.mark.long
 class TestHdfs(SinkConformance):
     sink = FilesSink
     every_pass = False

@@ -30,6 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS3]:
         yield found
 
 
+@pytest.mark.long
 class TestOnSeaweed(StagedSuite):
     sink = StoredDouble
     every_pass = False
