@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from onceonly_proof.auditor import DatabaseReader, Orphan, tables
 from onceonly_proof.auditor.stored import StoredFilesReader
+from onceonly_proof.embedded.mariadb import PASSWORD, EmbeddedMariaDb
+from onceonly_proof.embedded.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from onceonly_proof.auditor import Reader, Seen
+    from onceonly_proof.embedded.process import EmbeddedServer
 
+S = TypeVar("S", bound="EmbeddedServer")
 STAGED: Final = "onceonly/staged"
 """Where rows wait in a checkpoint, below it a folder for each query and one for each of its sinks."""
 
@@ -51,10 +55,42 @@ class Target(Protocol):
         ...
 
 
-class Sqlite:
-    """Databases in a file."""
+class _Unserved:
+    """A target without a server of its own that could be killed."""
 
     has_server = False
+
+    def kill(self) -> None:
+        """There is no server."""
+
+    def start(self) -> None:
+        """There is no server."""
+
+    def close(self) -> None:
+        """There is no server."""
+
+
+class _Served(Generic[S]):
+    """A target on a server of its own. Made by starting it."""
+
+    has_server = True
+
+    def __init__(self, server: S) -> None:
+        self._server = server
+        server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class Sqlite(_Unserved):
+    """Databases in a file."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -72,59 +108,29 @@ class Sqlite:
             f'SELECT "key", "value" FROM "{name}"',  # noqa: S608
         )
 
-    def kill(self) -> None:
-        """There is no server."""
 
-    def start(self) -> None:
-        """There is no server."""
-
-    def close(self) -> None:
-        """There is no server."""
-
-
-class MySql:
+class MySql(_Served[EmbeddedMariaDb]):
     """A MariaDB."""
 
-    has_server = True
-
     def __init__(self, folder: Path) -> None:
-        from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
-
-        self._server = EmbeddedMariaDb(folder)
-        self._server.start()
+        super().__init__(EmbeddedMariaDb(folder))
 
     def options(self, name: str) -> dict[str, str]:
-        from onceonly_proof.embedded.mariadb import PASSWORD
-
         self._server.sql(f"CREATE TABLE `{name}` (`key` LONGTEXT, `value` LONGTEXT)")
         return {"url": self._server.url, "table": f'"{name}"', "password": PASSWORD}
 
     def reader(self, sink: str, name: str) -> Reader:
         return DatabaseReader(sink, self._connect, f"SELECT `key`, `value` FROM `{name}`")  # noqa: S608
 
-    def kill(self) -> None:
-        self._server.kill()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.close()
-
     def _connect(self) -> Any:  # noqa: ANN401  the client's own
         return self._server.connect()
 
 
-class Postgres:
+class Postgres(_Served[EmbeddedPostgres]):
     """A PostgreSQL."""
 
-    has_server = True
-
     def __init__(self, folder: Path) -> None:  # noqa: ARG002  it chooses one that its user can reach
-        from onceonly_proof.embedded.postgres import EmbeddedPostgres
-
-        self._server = EmbeddedPostgres()
-        self._server.start()
+        super().__init__(EmbeddedPostgres())
 
     def options(self, name: str) -> dict[str, str]:
         with closing(self._connect()) as db:
@@ -135,25 +141,14 @@ class Postgres:
     def reader(self, sink: str, name: str) -> Reader:
         return DatabaseReader(sink, self._connect, f'SELECT "key", "value" FROM "{name}"')  # noqa: S608
 
-    def kill(self) -> None:
-        self._server.kill()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.close()
-
     def _connect(self) -> Any:  # noqa: ANN401  as above
         import psycopg
 
         return psycopg.connect(self._server.url(), connect_timeout=5)
 
 
-class Delta:
+class Delta(_Unserved):
     """Delta tables in a folder."""
-
-    has_server = False
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -169,20 +164,9 @@ class Delta:
     def reader(self, sink: str, name: str) -> Reader:
         return tables.delta(sink, self._folder / name)
 
-    def kill(self) -> None:
-        """There is no server."""
 
-    def start(self) -> None:
-        """There is no server."""
-
-    def close(self) -> None:
-        """There is no server."""
-
-
-class Iceberg:
+class Iceberg(_Unserved):
     """Iceberg tables in a folder, with a catalogue in a file."""
-
-    has_server = False
 
     def __init__(self, folder: Path) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
@@ -204,23 +188,12 @@ class Iceberg:
     def reader(self, sink: str, name: str) -> Reader:
         return tables.iceberg(sink, self._place, f"rows.{name}")
 
-    def kill(self) -> None:
-        """There is no server."""
 
-    def start(self) -> None:
-        """There is no server."""
-
-    def close(self) -> None:
-        """There is no server."""
-
-
-class StoredFiles:
+class StoredFiles(_Unserved):
     """Folders of files on the store of the checkpoints, which has faults of its own.
 
     ``names``, ``read`` and ``left`` are of paths below ``root``: what is in a folder, in a file, and what waits there.
     """
-
-    has_server = False
 
     def __init__(
         self,
@@ -237,15 +210,6 @@ class StoredFiles:
 
     def reader(self, sink: str, name: str) -> Reader:
         return StoredFilesReader(sink, f"files-{name}", names=self._names, read=self._read, left=self._left)
-
-    def kill(self) -> None:
-        """Its server is the checkpoints'."""
-
-    def start(self) -> None:
-        """Its server is the checkpoints'."""
-
-    def close(self) -> None:
-        """Its server is the checkpoints'."""
 
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {

@@ -17,7 +17,6 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from onceonly.errors import SetupError
 from onceonly.jars.locked import cache_folder
 from onceonly_proof.embedded.jars import mariadb_jar
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import Embedded, GuardedProcess
+from onceonly_proof.embedded.process import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,18 +55,20 @@ _SETTINGS = {
 }
 
 
-class EmbeddedMariaDb(Embedded):
+class EmbeddedMariaDb(EmbeddedServer):
     """One server with a database and a user of its own. Not shared between threads.
 
     ``settings`` are the server's own, over those chosen here, as ``{"local-infile": "OFF"}``.
     """
 
+    title = "the MariaDB server"
+    lines_shown = 15
+    usual = "a full disk and a library that is missing"
+
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
-        self._is_temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-mariadb-"))
+        super().__init__(directory, prefix="mariadb")
         self._settings = {**_SETTINGS, **(settings or {})}
         self._ports: list[int] = []
-        self._process: GuardedProcess | None = None
 
     @property
     def port(self) -> int:
@@ -105,8 +106,8 @@ class EmbeddedMariaDb(Embedded):
             f"--socket={self.directory / 's'}",
             f"--pid-file={self.directory / 'pid'}",
         ]
-        self._process = GuardedProcess([*_server(found, self._data), *own, *self._given()], self._log)
-        self._wait()
+        self._process = self._launch([*_server(found, self._data), *own, *self._given()])
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
         if is_new:
             self._make_user()
 
@@ -125,31 +126,15 @@ class EmbeddedMariaDb(Embedded):
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
-    def kill(self) -> None:
-        """End it with SIGKILL; its data stay. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
     def stop(self) -> None:
         """Let it shut down in order; its data stay. Idempotent; bounded by 30 s."""
         if self._process is not None:
             self._process.stop(_STOP_S)
             self._process = None
 
-    def close(self) -> None:
-        """End it, and remove its folder, unless that was given. Idempotent."""
-        self.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
     @property
     def _data(self) -> Path:
         return self.directory / "data"
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "server.log"
 
     def _given(self) -> list[str]:
         return [f"--{name}={value}" for name, value in self._settings.items()]
@@ -182,28 +167,14 @@ class EmbeddedMariaDb(Embedded):
             database=None,
         )
 
-    def _wait(self) -> None:
+    def _answers(self) -> bool:
         import pymysql
 
-        deadline = time.monotonic() + _READY_S
-        while time.monotonic() < deadline:
-            if self._process is None or self._process.has_ended(_POLL_S):
-                raise self._failure("ended while it was starting")
-            with (
-                contextlib.suppress(pymysql.Error),
-                self.connect(None),
-            ):  # not there yet; the deadline bounds it
-                return
-        raise self._failure(f"did not answer within {_READY_S:g} s")
-
-    def _failure(self, what: str) -> SetupError:
-        self.kill()
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        last = "\n  ".join(lines[-15:])
-        return SetupError(
-            f"the MariaDB server in {self.directory} {what}. Its last words:\n  {last}\n",
-            next_step="read them; usual are a full disk and a library that is missing",
-        )
+        try:
+            self.connect(None).close()
+        except pymysql.Error:
+            return False
+        return True
 
 
 def unpacked() -> Path:

@@ -10,22 +10,16 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
-import shutil
-import tempfile
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.request import urlopen
 
-from onceonly.errors import SetupError
 from onceonly.jars.java import find_java
 from onceonly.jars.locked import ensure_jars
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import Embedded, GuardedProcess
+from onceonly_proof.embedded.process import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +28,6 @@ _READY_S = 180.0
 _CALL_S = 10.0
 _POLL_S = 0.1
 _OLDEST_JAVA = 11
-_NOT_ROOT = "nobody"
 _SETTINGS = {
     "cluster.name": "onceonly",
     "node.name": "one",
@@ -47,30 +40,19 @@ _OPTIONS = ("-Xms384m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1
 _NOT_OURS = re.compile(r"G1|Xlog:gc|InitiatingHeapOccupancy|HeapDumpPath|ErrorFile|^-Xm[sx]")
 
 
-class EmbeddedOpenSearch(Embedded):
-    """One node without plug-ins: no users, no TLS. Not shared between threads. ``settings`` are lines of its own.
+class EmbeddedOpenSearch(EmbeddedServer):
+    """One node without plug-ins: no users, no TLS. Not shared between threads. ``settings`` are lines of its own."""
 
-    Started by root, whom the server refuses, it runs as the user nobody, and needs a folder that this one can reach: by
-    default one in memory.
-    """
-
-    name: ClassVar[str] = "opensearch"
-    own: ClassVar[Mapping[str, str]] = {}
+    title = name = "opensearch"
+    refuses_root = True
+    lines_shown = 5
+    kinds_own: ClassVar[Mapping[str, str]] = {}
     """Settings of this kind of server."""
 
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
-        self._is_temporary = directory is None
-        self._user = pwd.getpwnam(_NOT_ROOT) if os.geteuid() == 0 else None
-        # What pytest gives is its user's alone.
-        memory = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
-        self.directory = directory or Path(
-            tempfile.mkdtemp(
-                prefix=f"onceonly-{self.name}-", dir=memory if self._user and memory.is_dir() else None
-            )
-        )
-        self.settings = {**_SETTINGS, **self.own, **(settings or {})}
+        super().__init__(directory, prefix=self.name)
+        self.settings = {**_SETTINGS, **self.kinds_own, **(settings or {})}
         self._ports: list[int] = []
-        self._process: GuardedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -106,36 +88,12 @@ class EmbeddedOpenSearch(Embedded):
             *(f"{name}={value}" for name, value in told.items()),
             str(self._home / "bin" / self.name),
         ]
-        self._process = GuardedProcess(command, self._log, user=self._user and self._user.pw_uid)
-        deadline = time.monotonic() + _READY_S
-        while not self._answers():
-            if self._process.has_ended(_POLL_S) or time.monotonic() > deadline:
-                self.kill()
-                words = self._log.read_text(errors="replace").splitlines()[-5:] if self._log.exists() else []
-                raise SetupError(
-                    f"{self.name} in {self.directory} did not come up: {' '.join(words) or 'it said nothing'}",
-                    next_step="read its log there; usual are a full disk and too little memory",
-                )
-
-    def kill(self) -> None:
-        """End it with SIGKILL; its documents stay. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def close(self) -> None:
-        """End it, and remove its folder, unless that was given. Idempotent."""
-        self.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._process = self._launch(command)
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
 
     @property
     def _home(self) -> Path:
         return next(self.directory.glob(f"{self.name}-*"))
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "server.log"
 
     def _unpack(self) -> None:
         [archive] = ensure_jars(used_by=f"search-{self.name}")
@@ -153,9 +111,7 @@ class EmbeddedOpenSearch(Embedded):
         options.write_text("\n".join(kept) + "\n")
         for name in ("data", "logs", "tmp"):
             (self.directory / name).mkdir()
-        if self._user is not None:
-            for path in (self.directory, *self.directory.rglob("*")):
-                os.chown(path, self._user.pw_uid, self._user.pw_gid)
+        self.own(self.directory)
 
     def _answers(self) -> bool:
         try:
@@ -168,5 +124,5 @@ class EmbeddedOpenSearch(Embedded):
 class EmbeddedElasticsearch(EmbeddedOpenSearch):
     """The same of Elasticsearch."""
 
-    name: ClassVar[str] = "elasticsearch"
-    own: ClassVar[Mapping[str, str]] = {"xpack.security.enabled": "false"}
+    title = name = "elasticsearch"
+    kinds_own: ClassVar[Mapping[str, str]] = {"xpack.security.enabled": "false"}

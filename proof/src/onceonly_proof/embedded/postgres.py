@@ -13,28 +13,23 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import pwd
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import Embedded, GuardedProcess
+from onceonly_proof.embedded.process import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 USER = "postgres"
 """The one user that a new server has; on this machine it needs no password, others need theirs."""
-_NOT_ROOT = "nobody"
 _READY_S = 60.0
 _POLL_S = 0.02
-_LINES_SHOWN = 5
 _HBA = (
     f"local all all trust\nhost all {USER} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
     "local replication all trust\n"
@@ -51,26 +46,17 @@ _SETTINGS = {
 }
 
 
-class EmbeddedPostgres(Embedded):
-    """One server. Not shared between threads. ``settings`` are some of its own, over those chosen here.
+class EmbeddedPostgres(EmbeddedServer):
+    """One server. Not shared between threads. ``settings`` are some of its own, over those chosen here."""
 
-    Started by root, whom the server refuses, it runs as the user nobody, and needs a folder that this one can reach:
-    by default one in memory.
-    """
+    title = "the PostgreSQL"
+    refuses_root = True
+    lines_shown = 5
 
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
-        self._is_temporary = directory is None
-        self._user = pwd.getpwnam(_NOT_ROOT) if os.geteuid() == 0 else None
-        # What pytest gives is its user's alone.
-        memory = Path("/dev/shm")  # noqa: S108
-        self.directory = directory or Path(
-            tempfile.mkdtemp(
-                prefix="onceonly-postgres-", dir=memory if self._user and memory.is_dir() else None
-            )
-        )
+        super().__init__(directory, prefix="postgres")
         self._settings = {**_SETTINGS, **(settings or {})}
         self._port = 0
-        self._process: GuardedProcess | None = None
 
     def url(self, user: str = USER, database: str = "postgres") -> str:
         """Return its address, the same through restarts. Known once it was started."""
@@ -105,7 +91,7 @@ class EmbeddedPostgres(Embedded):
             command += ["-c", f"{name}={value}"]
         deadline = time.monotonic() + _READY_S
         while True:
-            process = GuardedProcess(command, self._log, user=self._user and self._user.pw_uid)
+            process = self._launch(command)
             while not process.has_ended(_POLL_S):
                 if self._is_ready(process.pid):
                     self._process = process
@@ -127,20 +113,7 @@ class EmbeddedPostgres(Embedded):
             for child in _children(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
-            self._process.kill()
-            self._process = None
-
-    def close(self) -> None:
-        """End it, and remove its folder, unless that was given. Idempotent."""
-        self.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
-    def own(self, path: Path) -> None:
-        """Give a file or a folder with all in it to the user that the server runs as."""
-        if self._user is not None:
-            for each in (path, *path.rglob("*")):
-                os.chown(each, self._user.pw_uid, self._user.pw_gid)
+            super().kill()
 
     def _initialize(self) -> None:
         command = [
@@ -168,20 +141,6 @@ class EmbeddedPostgres(Embedded):
         except OSError:
             return False
         return lines[0].strip() == str(pid) and lines[-1].strip() == "ready"
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "server.log"
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        return " ".join(lines[-_LINES_SHOWN:]) or "it said nothing"
-
-    def _failure(self) -> SetupError:
-        return SetupError(
-            f"the PostgreSQL in {self.directory} did not come up: {self._last_words()}",
-            next_step="read its log there; usual are a full disk and too little memory",
-        )
 
 
 def _children(pid: int) -> list[int]:

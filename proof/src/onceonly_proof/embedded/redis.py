@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import shutil
 import socket
-import tempfile
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceonly.errors import SetupError
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import Embedded, GuardedProcess
+from onceonly_proof.embedded.process import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _READY_S = 30.0
 _POLL_S = 0.02
@@ -31,18 +29,19 @@ _BESIDE = 10_000
 _ANSWERS = (b"+PONG", b"-NOAUTH")
 
 
-class EmbeddedRedis(Embedded):
+class EmbeddedRedis(EmbeddedServer):
     """One server that keeps its keys through a SIGKILL. Not shared between threads.
 
     ``settings`` are lines of its configuration, such as ``{"requirepass": "…"}``.
     """
 
+    title = "the Redis server"
+    usual = "a full disk and a setting that it does not know"
+
     def __init__(self, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
-        self._is_temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-redis-"))
+        super().__init__(directory, prefix="redis")
         self.settings = {"appendonly": "yes", "save": '""', **(settings or {})}
         self._port = 0
-        self._process: GuardedProcess | None = None
 
     @property
     def port(self) -> int:
@@ -74,32 +73,8 @@ class EmbeddedRedis(Embedded):
         own = {"bind": "127.0.0.1", "port": str(self._port), "dir": f'"{self.directory}"', "daemonize": "no"}
         lines = [f"{name} {value}\n" for name, value in {**own, **self.settings}.items()]
         (self.directory / "server.conf").write_text("".join(lines))
-        self._process = GuardedProcess([_binary(), str(self.directory / "server.conf")], self._log)
-        deadline = time.monotonic() + _READY_S
-        while not self._answers():
-            if self._process.has_ended(_POLL_S) or time.monotonic() > deadline:
-                self.kill()
-                words = self._log.read_text(errors="replace").splitlines()[-3:] if self._log.exists() else []
-                raise SetupError(
-                    f"the Redis server in {self.directory} did not come up: {' '.join(words) or 'it said nothing'}",
-                    next_step="read its log there; usual are a full disk and a setting that it does not know",
-                )
-
-    def kill(self) -> None:
-        """End it with SIGKILL; its keys stay. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def close(self) -> None:
-        """End it, and remove its folder, unless that was given. Idempotent."""
-        self.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "server.log"
+        self._process = self._launch([_binary(), str(self.directory / "server.conf")])
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
 
     def _answers(self) -> bool:
         try:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -24,7 +22,7 @@ from urllib.request import Request, urlopen
 
 from onceonly.errors import SetupError
 from onceonly_proof.embedded.ports import free_ports
-from onceonly_proof.embedded.process import Embedded, GuardedProcess
+from onceonly_proof.embedded.process import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,21 +39,21 @@ _IS_FOLDER = 1 << 31
 _PAGE = 1000
 
 
-class EmbeddedS3(Embedded):
+class EmbeddedS3(EmbeddedServer):
     """One server with all its parts. Not shared between threads.
 
     ``rights`` are what each of its users may do, by the user's name, which is the access key, too: see SeaweedFS's
     ``s3.json``. By default there is one, ``all``.
     """
 
+    title = "the S3 server"
+
     def __init__(
         self, directory: Path | None = None, *, rights: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        self._is_temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="onceonly-s3-"))
+        super().__init__(directory, prefix="s3")
         self._rights = {"all": ["Admin", "Read", "List", "Tagging", "Write"], **(rights or {})}
         self._ports: list[int] = []
-        self._process: GuardedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -91,15 +89,8 @@ class EmbeddedS3(Embedded):
             for name, actions in self._rights.items()
         ]
         (self.directory / "s3.json").write_text(json.dumps({"identities": users}))
-        self._process = GuardedProcess(self._command(), self._log)
-        deadline = time.monotonic() + _READY_S
-        while not self._answers():
-            if self._process.has_ended(_POLL_S) or time.monotonic() > deadline:
-                self.kill()
-                raise SetupError(
-                    f"the S3 server in {self.directory} did not come up: {self._last_words()}",
-                    next_step="read its log there; usual are a full disk and too little memory",
-                )
+        self._process = self._launch(self._command())
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
 
     def make_bucket(self, name: str) -> None:
         """Make a bucket, by the server's own interface, which asks for no login. Idempotent."""
@@ -133,25 +124,9 @@ class EmbeddedS3(Embedded):
             raise OSError(type(error).__name__) from error
         return [str(each["Key"]) for each in found.get("Uploads", ())]
 
-    def kill(self) -> None:
-        """End it with SIGKILL; its objects stay. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def close(self) -> None:
-        """End it, and remove its folder, unless that was given. Idempotent."""
-        self.kill()
-        if self._is_temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
     @property
     def _files(self) -> str:
         return f"http://127.0.0.1:{self._ports[2]}"
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "server.log"
 
     def _command(self) -> list[str]:
         binary = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
@@ -197,10 +172,6 @@ class EmbeddedS3(Embedded):
             if not found.get("ShouldDisplayLoadMore"):
                 return
             last = found["LastFileName"]
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        return " ".join(lines[-3:]) or "it said nothing"
 
 
 def _call(request: Request | str) -> bytes:
