@@ -78,6 +78,13 @@ def span(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(parts))
 
 
+def some_time(text: str) -> float:
+    """Read a time as ``span`` does, and refuse one of no length."""
+    if not span(text):
+        raise ValueError(text)
+    return span(text)
+
+
 _FORMS: dict[Any, str] = {
     boolean: "true or false",
     whole: "a whole number, at least 0",

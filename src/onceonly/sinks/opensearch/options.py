@@ -11,19 +11,13 @@ from onceonly.errors import ConfigurationError
 from onceonly.families import passwords
 from onceonly.families.keyed import KeyedSink
 from onceonly.families.passwords import Password
-from onceonly.options import Option, span
+from onceonly.options import Option, some_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FORM = "https://host:9200, several of one cluster separated by commas"
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._+-]*")
-
-
-def _seconds(text: str) -> float:
-    if not span(text):
-        raise ValueError(text)
-    return span(text)
 
 
 def _index(text: str) -> str:
@@ -63,7 +57,7 @@ DECLARED = (
         name="timeout",
         doc="how long an answer is waited for, and how long a cluster that has too much to do",
         default="60 seconds",
-        read=_seconds,
+        read=some_time,
         form="a time such as 60 seconds",
     ),
     *KeyedSink.declared,
@@ -101,7 +95,7 @@ class SearchOptions:
                     next_step=f"write it as {_FORM}; user and password are options of their own",
                 )
         password = Password.of(options, who)
-        if options["api.key"] and (options["user"] or password != Password()):
+        if options["api.key"] and (options["user"] or password.is_given):
             raise ConfigurationError(
                 f"The option api.key of {who} is there, and so are user or password.",
                 next_step="leave one out",

@@ -10,19 +10,13 @@ from onceonly.errors import ConfigurationError
 from onceonly.families import passwords
 from onceonly.families.keyed import KeyedSink
 from onceonly.families.passwords import Password
-from onceonly.options import Option, span
+from onceonly.options import Option, some_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PORT = 6379
 _FORM = "redis://host:6379/0, or rediss:// for TLS"
-
-
-def _seconds(text: str) -> float:
-    if not span(text):
-        raise ValueError(text)
-    return span(text)
 
 
 DECLARED = (
@@ -42,7 +36,7 @@ DECLARED = (
         name="timeout",
         doc="how long an answer of the server is waited for",
         default="30 seconds",
-        read=_seconds,
+        read=some_time,
         form="a time such as 30 seconds",
     ),
     *KeyedSink.declared,
@@ -77,7 +71,7 @@ class RedisOptions:
         if parse_qs(url.query) or url.fragment:
             raise _wrong("nothing may stand behind the number of the database")
         password = Password.of(options, "the sink redis")
-        if password == Password() and url.password:
+        if not password.is_given and url.password:
             password = Password(given=unquote(url.password))
         return cls(
             host=url.hostname,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onceonly.errors import ConfigurationError
 from onceonly.families import behind
-from onceonly.options import Option, Secret, boolean, span
+from onceonly.families.passwords import Password
+from onceonly.options import Option, boolean, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,8 +139,8 @@ class SqlOptions:
     connect_s: float
     statement_s: float
     goes_on_behind: bool
-    password_given: Secret | None = field(default=None, repr=False)
-    password_file: str | None = None
+    password: Password = field(default_factory=Password)
+    """Asked for on the driver; where there is none, the client looks for it itself."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, who: str) -> SqlOptions:
@@ -152,10 +152,6 @@ class SqlOptions:
                     f"The option {name} of {who} is given without key.",
                     next_step="name by key the columns that tell rows apart, or leave it out",
                 )
-        if values["password"] is not None and values["password.file"] is not None:
-            raise ConfigurationError(
-                f"The options password and password.file of {who} are both given.", next_step="leave out one"
-            )
         return cls(
             url=Url.of(values["url"], who=who),
             table=table,
@@ -167,18 +163,5 @@ class SqlOptions:
             connect_s=values["connect.timeout"],
             statement_s=values["statement.timeout"],
             goes_on_behind=values[behind.OPTION] == behind.GO_ON,
-            password_given=values["password"],
-            password_file=values["password.file"],
+            password=Password.of(values, who, place="the driver runs, readable by its user"),
         )
-
-    def password(self) -> str | None:
-        """Return the password, None where the client looks for it itself. Raises ``ConfigurationError``. Driver."""
-        if self.password_file is None:
-            return self.password_given
-        try:
-            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise ConfigurationError(
-                f"The option password.file names {self.password_file}, which cannot be read: {error.strerror}.",
-                next_step="put it where the driver runs, readable by its user",
-            ) from error

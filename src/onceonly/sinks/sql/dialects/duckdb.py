@@ -81,7 +81,7 @@ class DuckDb(Dialect):
                 f"The option url names no file by its whole path: {url}.",
                 next_step="write duckdb:// and the path, as in duckdb:////data/r.db",
             )
-        if options.password_given is not None or options.password_file is not None:
+        if options.password.is_given:
             raise ConfigurationError("DuckDB has no passwords.", next_step="leave out the option password")
 
     @property

@@ -113,7 +113,7 @@ class MySql(Dialect):
         options, url = self.options, self.options.url
         host, port = _place(url)
         db = _client().connect(
-            host=host, port=port, user=url.user or None, password=options.password() or "", database=url.path,
+            host=host, port=port, user=url.user or None, password=options.password.read() or "", database=url.path,
             unix_socket=url.query.get("unix_socket"), ssl=_tls(url, host), ssl_disabled=_is_plain(url, host),
             charset="utf8mb4", local_infile=True, autocommit=True, connect_timeout=max(1, int(options.connect_s)),
             read_timeout=options.statement_s + options.connect_s, write_timeout=options.statement_s,

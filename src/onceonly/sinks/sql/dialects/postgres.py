@@ -169,7 +169,7 @@ class Postgres(Dialect):
             "port": ports,
             "user": url.user,
             "dbname": url.path,
-            "password": options.password(),
+            "password": options.password.read(),
         }
         return found | {name: value for name, value in given.items() if value} | dict(url.query)
 

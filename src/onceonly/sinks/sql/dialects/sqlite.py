@@ -50,7 +50,7 @@ class Sqlite(Dialect):
                 f"The option url names no file by its whole path: {url}.",
                 next_step=f"write {url.scheme}:// and the path, as in {url.scheme}:////data/r.db",
             )
-        if options.password_given is not None or options.password_file is not None:
+        if options.password.is_given:
             raise ConfigurationError(
                 f"{url.scheme} has no passwords.", next_step="leave out the option password"
             )
