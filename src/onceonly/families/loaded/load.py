@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from onceonly.durable.sealed import decoder
-from onceonly.errors import InDoubtError
+from onceonly.errors import ConfigurationError, InDoubtError
 from onceonly.model import Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _VERSION = 1
 
@@ -90,6 +94,24 @@ def _foreign(handle: Handle, why: str) -> InDoubtError:
         f"The handle of transaction {handle.transaction} is none of this sink: {why}.",
         next_step="use the version of onceonly that wrote it",
     )
+
+
+def require_unchanged(
+    loads: Sequence[Load], shown: str, *, table: str, differing: Callable[[str], str]
+) -> None:
+    """See that a table is still as it was when these were loaded. Pure, but for ``differing``.
+
+    ``table`` is the target's own id, ``differing`` says what the columns that were told have become, empty where they
+    are the same. Raises ``ConfigurationError``.
+    """
+    for load in {(each.table, each.columns): each for each in loads}.values():
+        what = "it was made anew" if load.table != table else differing(load.columns)
+        if what:
+            raise ConfigurationError(
+                f"{shown} is not as it was when the rows were written: {what}.",
+                next_step="undo that change, so that the rows go into the table as they were written; before the "
+                "decision, a new start writes them for the table as it is",
+            )
 
 
 def app_of(query: str, sink: str) -> str:

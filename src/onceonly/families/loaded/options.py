@@ -27,6 +27,16 @@ def keys_of(partition_by: Sequence[str], columns: Sequence[str]) -> list[str]:
     return keys
 
 
+def require_keys(keys: Sequence[str], columns: Sequence[str], who: str) -> None:
+    """See that the query gives the columns by which a table is partitioned. Raises ``ConfigurationError``."""
+    for name in keys:
+        if name not in columns:
+            raise ConfigurationError(
+                f"{who} is partitioned by {name}, which the query does not give.",
+                next_step="add it to the query",
+            )
+
+
 DECLARED = (
     Option(
         name="create", default="false", read=boolean,

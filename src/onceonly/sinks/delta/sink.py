@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink
-from onceonly.families.loaded.load import app_of
-from onceonly.families.loaded.options import keys_of
+from onceonly.families.loaded.load import app_of, require_unchanged
+from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import NONE_YET
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.sinks.delta import target
@@ -91,16 +92,12 @@ class DeltaSink(LoadedSink):
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at
         target.refuse_features(table, self.home)
-        for load in {(each.table, each.columns): each for each in loads}.values():
-            differing = target.differing(table, load.columns)
-            if load.table != str(table.metadata().id):
-                differing = "it was made anew"
-            if differing:
-                raise ConfigurationError(
-                    f"The Delta table {self.home} is not as it was when the rows were written: {differing}.",
-                    next_step="undo that change, so that the rows go into the table as they were written; before the "
-                    "decision, a new start writes them for the table as it is",
-                )
+        require_unchanged(
+            loads,
+            f"The Delta table {self.home}",
+            table=str(table.metadata().id),
+            differing=partial(target.differing, table),
+        )
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the versions up to this epoch's durable: deltalake does not."""
@@ -155,12 +152,8 @@ def _refuse_keys(chosen: pa.Schema, partition_by: Sequence[str], who: str) -> No
     """Refuse what cannot name a partition. Raises ``ConfigurationError``."""
     from pyarrow import types
 
+    require_keys(partition_by, chosen.names, who)
     for name in partition_by:
-        if name not in chosen.names:
-            raise ConfigurationError(
-                f"{who} is partitioned by {name}, which the query does not give.",
-                next_step="add it to the query",
-            )
         kind = chosen.field(name).type
         if types.is_nested(kind) or types.is_binary(kind):
             raise ConfigurationError(

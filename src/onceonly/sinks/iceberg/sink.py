@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink
-from onceonly.families.loaded.load import app_of
-from onceonly.families.loaded.options import keys_of
+from onceonly.families.loaded.load import app_of, require_unchanged
+from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.sink import NONE_YET
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.sinks.iceberg import target
@@ -102,16 +103,12 @@ class IcebergSink(LoadedSink):
     def see(self, books: Books, loads: Sequence[Load]) -> None:
         table = books.at
         target.refuse(table)
-        for load in {(each.table, each.columns): each for each in loads}.values():
-            differing = target.differing(table, load.columns)
-            if load.table != str(table.metadata.table_uuid):
-                differing = "it was made anew"
-            if differing:
-                raise ConfigurationError(
-                    f"{self.shown} is not as it was when the rows were written: {differing}.",
-                    next_step="undo that change, so that the rows go into the table as they were written; before the "
-                    "decision, a new start writes them for the table as it is",
-                )
+        require_unchanged(
+            loads,
+            self.shown,
+            table=str(table.metadata.table_uuid),
+            differing=partial(target.differing, table),
+        )
 
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the metadata durable that the catalogue names: pyiceberg does not."""
@@ -156,10 +153,5 @@ class IcebergSink(LoadedSink):
         return self._open()
 
     def _refuse_keys(self, table: Table, chosen: pa.Schema) -> None:
-        for field in table.spec().fields:
-            name = table.schema().find_field(field.source_id).name
-            if name not in chosen.names:
-                raise ConfigurationError(
-                    f"{self.shown} is partitioned by {name}, which the query does not give.",
-                    next_step="add it to the query",
-                )
+        keys = [table.schema().find_field(field.source_id).name for field in table.spec().fields]
+        require_keys(keys, chosen.names, self.shown)
