@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
+
+import rate_rows
 
 import onceonly
 from onceonly_proof.local_session import local_session
@@ -25,8 +26,7 @@ def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, s
     conf |= {"spark.eventLog.dir": str(folder / "events"), "spark.eventLog.compress": "false"}
     (folder / "events").mkdir(exist_ok=True)
     spark = local_session(folder, name="stored", master="local[2]", log_level="ERROR", conf=conf)
-    source = spark.readStream.format("rate-micro-batch").option("numPartitions", 2)
-    rows = source.option("rowsPerBatch", ROWS_PER_EPOCH).load().selectExpr("value", "value % 3 as third")
+    rows = rate_rows.rows(spark, "value", "value % 3 as third", per_epoch=ROWS_PER_EPOCH)
     checkpoint = str(folder / "checkpoint")
     sink = {"path": target, "checkpointLocation": checkpoint}
     writer = rows.writeStream.option("checkpointLocation", checkpoint)
@@ -34,16 +34,7 @@ def main(way: str, epochs: int, folder: Path, target: str, settings: dict[str, s
         query = writer.format("onceonly.files").partitionBy("third").options(**sink).start()
     else:
         query = writer.foreachBatch(onceonly.sink("onceonly.files", partitionBy="third", **sink)).start()
-    deadline = time.monotonic() + _WAIT_S
-    while query.isActive and time.monotonic() < deadline:
-        if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= epochs:
-            break
-        time.sleep(0.05)
-    query.stop()
-    failure = query.exception()
-    spark.stop()
-    if failure is not None:
-        sys.exit(onceonly.explain(failure))
+    rate_rows.run(spark, query, folder / "checkpoint", epochs=epochs, within_s=_WAIT_S)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,10 @@ Run as a script with the format, a number of epochs, a folder, and options of th
 from __future__ import annotations
 
 import json
-import os
 import sys
-import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-import onceonly
-from onceonly_proof.local_session import SHORT_LIVED_JAVA
+import rate_rows
 
 ROWS_PER_EPOCH = 20
 _WAIT_S = 120
@@ -22,35 +17,12 @@ _WAIT_S = 120
 
 def main(form: str, epochs: int, folder: Path, options: dict[str, str]) -> None:
     """Run until this many epochs are noted by Spark."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        onceonly.configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "700m")
-        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    onceonly.register(spark)
-    source = spark.readStream.format("rate-micro-batch").option("numPartitions", 2)
-    rows = (
-        source.option("rowsPerBatch", ROWS_PER_EPOCH)
-        .load()
-        .selectExpr("value", "cast(value % 3 as int) as third")
-    )
-    checkpoint = str(folder / "checkpoint")
+    spark = rate_rows.session()
+    rows = rate_rows.rows(spark, "value", "cast(value % 3 as int) as third", per_epoch=ROWS_PER_EPOCH)
+    checkpoint = folder / "checkpoint"
     writer = rows.writeStream.format(form).options(**options)
-    query = writer.partitionBy("third").option("checkpointLocation", checkpoint).start()
-    deadline = time.monotonic() + _WAIT_S
-    while query.isActive and time.monotonic() < deadline:
-        if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= epochs:
-            break
-        time.sleep(0.01)
-    query.stop()
-    failure = query.exception()
-    spark.stop()
-    if failure is not None:
-        sys.exit(onceonly.explain(failure))
+    query = writer.partitionBy("third").option("checkpointLocation", str(checkpoint)).start()
+    rate_rows.run(spark, query, checkpoint, epochs=epochs, within_s=_WAIT_S)
 
 
 if __name__ == "__main__":
