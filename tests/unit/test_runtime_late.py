@@ -260,7 +260,7 @@ def test_each_sink_rehearses_its_epoch_once_after_the_other_questions_and_before
 def test_what_the_target_will_not_take_is_not_decided(refusal: Exception) -> None:
     job = Job()
     job.sinks["b"].refusal = refusal
-    with pytest.raises(type(refusal)):
+    with pytest.raises(type(refusal), match=r"Query \S+, chk-\d+, sink b: "):
         job.run()
     assert LinkKind.COMMIT not in job.kinds()
     assert job.pending() == []

@@ -444,6 +444,18 @@ def test_a_target_that_went_back_stops_the_query_and_names_what_is_missing(
         bench.sink().look_back(context, 4, [handle])
 
 
+def test_a_table_that_is_gone_is_not_made_anew_as_if_nothing_had_been_in_it(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    bench.epoch(rows(id=[0]), number=2)
+    facts = bench.check(rows(id=[0]))
+    handle, _ = bench.stage(rows(id=[0]), facts, epoch=2)
+    context = bench.context([("id", "bigint")])
+    bench.run("DROP TABLE t")
+    with pytest.raises(TargetBehindError, match=r"no table t in .* any more. By the log chk-2 is complete"):
+        bench.sink(create="true").look_back(context, 2, [handle])
+    bench.sink(create="true", **{"onceonly.target.behind": "go-on"}).look_back(context, 2, [handle])
+
+
 def test_a_lost_file_is_void_for_good(bench: Bench) -> None:
     bench.run("CREATE TABLE t (id BIGINT)")
     facts = bench.check(rows(id=[0]))

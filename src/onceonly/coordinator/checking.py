@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, protocol
 from onceonly.coordinator import questions
-from onceonly.errors import LogError, UnavailableError
+from onceonly.errors import LogError, OnceonlyError, UnavailableError
 from onceonly.model import handles_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Checks:
         )
         expiring = [f"sink {name}: {why}" for name, (why, _) in answers.items() if why]
         for name, own in handles.items() if not expiring else ():
-            self._sinks[name].rehearse(own, plan.facts.get(name, {}))
+            self._rehearse(name, own, plan)
         # Last of all, as an older driver that wakes up may write the offsets over at any time.
         unsynced = (
             (self._inputs.synced(plan) or self._inputs.sync_state()) if self._inputs is not None else ""
@@ -113,6 +113,14 @@ class Checks:
                 f"Query {self._log.query}, chk-{epoch}: Spark's checkpoint is not durable: {unsynced}",
                 next_step="See to the checkpoint's file system and start the query again; no decision is lost.",
             )
+
+    def _rehearse(self, name: str, handles: Sequence[Handle], plan: Plan) -> None:
+        """Raise what the sink says against the epoch, with the epoch's name: a server's own sentence has none."""
+        try:
+            self._sinks[name].rehearse(handles, plan.facts.get(name, {}))
+        except OnceonlyError as error:
+            what = f"Query {self._log.query}, chk-{plan.epoch}, sink {name}: {error.what}"
+            raise type(error)(what, next_step=error.next_step) from error
 
     def _look_at(
         self, name: str, handles: Sequence[Handle], facts: Mapping[str, str | int], age_s: float

@@ -49,7 +49,7 @@ def look_back(
         except Exception:
             if checked:
                 raise
-            return False
+            return False  # not swallowed: it is asked again after its check, and raises then
         return True
 
     known = {epoch: (around.links, around.receipt), epoch - 1: (around.before, around.before_receipt)}

@@ -43,7 +43,7 @@ _TYPES = {
 """Each column of a letter, and Spark's name for its type."""
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
-DOC = "onceonly.refused=deadletter has such rows taken by another sink, and the query goes on"
+DOC = "onceonly.refused=deadletter, which gives such rows to another sink and lets the query go on"
 
 
 def columns_of(sink: Sink) -> tuple[tuple[str, str], ...]:

@@ -8,6 +8,8 @@ from onceonly.errors import TargetBehindError
 
 OPTION = "onceonly.target.behind"
 STOP, GO_ON = "stop", "go-on"
+SHOW = "onceonly checkpoints show chk-N CHECKPOINT"
+"""The command that tells at which offsets an epoch begins and ends."""
 DOC = (
     f"what becomes of the query where the target lacks complete epochs, as a backup was restored: {STOP}, the default, "
     f"stops it before anything is written; {GO_ON} warns and goes on without them"

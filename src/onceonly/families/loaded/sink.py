@@ -218,7 +218,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             f"the newest epoch in the table is {'none' if newest is None else f'chk-{newest}'}: chk-{first} to "
             f"chk-{epoch} are missing. A backup or an older version was restored, or the table was made anew",
             f"to have them written again, start on a new checkpoint from the offsets at which chk-{first} began "
-            "(onceonly checkpoints show); what is there of the epochs from then on would be there twice",
+            f"({behind.SHOW}); what is there of the epochs from then on would be there twice",
             goes_on=self.options[behind.OPTION] == behind.GO_ON,
         )
 

@@ -54,7 +54,7 @@ def look_back(
         )
         advice = (
             "to have them written again, start on a new checkpoint from the offsets at which chk-"
-            f"{'0 began' if newest is None else f'{newest} ends'} (onceonly checkpoints show); what is there of the "
+            f"{'0 began' if newest is None else f'{newest} ends'} ({behind.SHOW}); what is there of the "
             "epochs from then on would be there twice"
         )
     behind.refuse(

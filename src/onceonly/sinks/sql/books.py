@@ -78,7 +78,7 @@ class Books:
         if newest is not None and newest - EPOCHS_KEPT > oldest:
             raise InDoubtError(
                 f"{self._table} no longer knows chk-{oldest} of query {self.query}, as it has come to chk-{newest}",
-                next_step="look what the log says of that epoch: onceonly checkpoints show",
+                next_step=f"look what the log says of that epoch: onceonly checkpoints show chk-{oldest} CHECKPOINT",
             )
         self._add(db, self.dialect.insert_new(self._table, _COLUMNS, "{}"), epochs, void=1)
         return self.known(db, epochs, void=True)

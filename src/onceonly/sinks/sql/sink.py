@@ -87,6 +87,15 @@ class SqlSink(StagedSink):
         self._owner = (context.query, context.sink)
         newest = self._target.newest(self._books)
         if newest is not None and newest >= epoch:
+            if self._target.lacks_table():
+                behind.refuse(
+                    f"Query {context.query}, sink {context.sink}: there is no table {'.'.join(self._options.table)} in "
+                    f"{self._options.url} any more. By the log chk-{epoch} is complete: what this query has written to "
+                    "the table is gone with it",
+                    "bring it back, or start on a new checkpoint from the offsets from which rows are to be written "
+                    "again",
+                    goes_on=self._options.goes_on_behind,
+                )
             return
         begin = 0 if newest is None else newest + 1
         missing = f"chk-{epoch}" if begin == epoch else f"chk-{begin} to chk-{epoch}"
@@ -97,7 +106,8 @@ class SqlSink(StagedSink):
             f"chk-{epoch} is complete, and {books} has {has} of this query: {missing} are not there. A backup was "
             f"restored, or {books} was emptied or dropped",
             f"to have them written again, start on a new checkpoint from the offsets at which chk-{begin} began "
-            "(onceonly checkpoints show); without a key, what is there of these epochs would be there twice",
+            f"({behind.SHOW}); without a key, what is there of these epochs would be "
+            "there twice",
             goes_on=self._options.goes_on_behind,
         )
 

@@ -40,6 +40,10 @@ class Target:
         with self.transaction(keep=False) as db:
             return None if self._sql.describe(db, self.options.books) is None else books.newest(db)
 
+    def lacks_table(self) -> bool:
+        """Say whether the table is not there."""
+        return self._described(self.options.table) is None
+
     # --- before the first record ----------------------------------------------------------------------------
 
     def prepare(self, columns: Sequence[tuple[str, Given]]) -> Table:

@@ -86,7 +86,7 @@ def look_back(
     )
     behind.refuse(
         what,
-        f"{_advice(min(lost), doubtful)} (onceonly checkpoints show); what is there of the epochs from then on would "
+        f"{_advice(min(lost), doubtful)} ({behind.SHOW}); what is there of the epochs from then on would "
         "be there twice",
         goes_on=options.goes_on_behind,
     )
