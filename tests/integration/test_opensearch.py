@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from keyed_bench import KeyedBench
 from test_conformance_opensearch import ask, documents, make
 
 from onceonly.errors import (
@@ -22,7 +23,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
-from onceonly.ports import QueryContext, WriteContext
+from onceonly.ports import QueryContext
 from onceonly.sinks.opensearch import OpenSearchSink, target
 from onceonly_proof.conformance.world import wait_for
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceonly.model import Handle
     from onceonly.sinks.opensearch.target import Item, Told
 
 pytestmark = pytest.mark.integration
@@ -45,40 +45,15 @@ def server() -> Iterator[EmbeddedOpenSearch]:
         yield server
 
 
-class Bench:
+class Bench(KeyedBench[OpenSearchSink]):
     """A query's sinks on one index of its own."""
 
     def __init__(self, server: EmbeddedOpenSearch, folder: Path, **index: object) -> None:
         self.server = server
         self.index = f"t{uuid.uuid4().hex}"
         make(server.url, self.index, **index)
-        self.options = {"url": server.url, "index": self.index, "key": "key", "staging": str(folder)}
-        self.made: list[OpenSearchSink] = []
-
-    def sink(self, **more: str) -> OpenSearchSink:
-        self.made.append(OpenSearchSink({**self.options, **more}))
-        return self.made[-1]
-
-    def context(self, epoch: int = 0, slot: int = 0, **more: Any) -> WriteContext:  # noqa: ANN401  fields of it
-        facts = more.pop("facts", None) or self.sink().check(replace(CONTEXT, columns=()))
-        context = WriteContext(
-            query="q", sink="opensearch", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
-            guarantee=Guarantee.EXACTLY_ONCE, facts=facts,
-        )  # fmt: skip
-        return replace(context, **more)
-
-    def staged(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
-        sink = self.sink()
-        attempt = sink.begin_transaction(self.context(**more))
-        sink.write(attempt, rows)
-        handle = sink.pre_commit(attempt)
-        assert handle is not None
-        return handle
-
-    def committed(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
-        handle = self.staged(rows, **more)
-        assert self.sink().commit(handle) == Committed()
-        return handle
+        own = {"url": server.url, "index": self.index, "key": "key", "staging": str(folder)}
+        super().__init__(OpenSearchSink, own)
 
     def seen(self) -> dict[str, Any]:
         return {key: row["value"] for key, row in documents(self.server.url, self.index).items()}
@@ -91,8 +66,7 @@ class Bench:
 def bench(server: EmbeddedOpenSearch, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(server, tmp_path)
     yield made
-    for sink in made.made:
-        sink.close()
+    made.close()
 
 
 def rows(**values: Any) -> pa.RecordBatch:  # noqa: ANN401  of one type

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import redis as client
+from keyed_bench import KeyedBench
 from test_conformance_redis import hashes
 
 from onceonly.errors import (
@@ -26,7 +27,7 @@ from onceonly.errors import (
 )
 from onceonly.families.keyed import KeyedRows
 from onceonly.model import AlreadyCommitted, Committed, Guarantee
-from onceonly.ports import QueryContext, WriteContext
+from onceonly.ports import QueryContext
 from onceonly.sinks.redis import RedisSink, target
 from onceonly_proof.conformance.world import wait_for
 from onceonly_proof.embedded.redis import EmbeddedRedis
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from onceonly.model import Handle
 
 pytestmark = pytest.mark.integration
 CONTEXT = QueryContext(
@@ -52,40 +52,13 @@ def shared() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-class Bench:
+class Bench(KeyedBench[RedisSink]):
     """A query's sinks on one server, under a prefix of its own."""
 
     def __init__(self, server: EmbeddedRedis, folder: Path, **options: str) -> None:
         self.server = server
-        self.options = {
-            "url": server.url, "key": "key", "prefix": f"{uuid.uuid4().hex}:", "staging": str(folder), **options
-        }  # fmt: skip
-        self.made: list[RedisSink] = []
-
-    def sink(self, **more: str) -> RedisSink:
-        self.made.append(RedisSink({**self.options, **more}))
-        return self.made[-1]
-
-    def context(self, epoch: int = 0, slot: int = 0, **more: Any) -> WriteContext:  # noqa: ANN401  fields of it
-        facts = more.pop("facts", None) or self.sink().check(replace(CONTEXT, columns=()))
-        context = WriteContext(
-            query="q", sink="redis", run="r", epoch=epoch, plan="p", slot=slot, attempt="0",
-            guarantee=Guarantee.EXACTLY_ONCE, facts=facts,
-        )  # fmt: skip
-        return replace(context, **more)
-
-    def staged(self, rows: pa.RecordBatch, sink: RedisSink | None = None, **more: Any) -> Handle:  # noqa: ANN401  as above
-        sink = sink or self.sink()
-        attempt = sink.begin_transaction(self.context(**more))
-        sink.write(attempt, rows)
-        handle = sink.pre_commit(attempt)
-        assert handle is not None
-        return handle
-
-    def committed(self, rows: pa.RecordBatch, **more: Any) -> Handle:  # noqa: ANN401  as above
-        handle = self.staged(rows, **more)
-        assert self.sink().commit(handle) == Committed()
-        return handle
+        own = {"url": server.url, "key": "key", "prefix": f"{uuid.uuid4().hex}:", "staging": str(folder)}
+        super().__init__(RedisSink, {**own, **options})
 
     def seen(self) -> dict[str, str]:
         return {key: row["value"] for key, row in hashes(self.options).items()}
@@ -98,8 +71,7 @@ class Bench:
 def bench(shared: EmbeddedRedis, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(shared, tmp_path)
     yield made
-    for sink in made.made:
-        sink.close()
+    made.close()
 
 
 def rows(**values: str | None) -> pa.RecordBatch:
