@@ -13,7 +13,7 @@ from onceonly.log import FileDecisionLog
 from onceonly.log.around import in_order
 from onceonly.log.history import summarise
 from onceonly.model import Handle, Link, LinkKind, Receipt, Vote
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.stores.memory import MemoryStore
 
 DRIVERS = st.integers(0, 2)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +15,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from tests.unit.benchmarks_sample import PASS, results
 
+import benchmarks
+import onceonly
+import onceonly_proof
 from benchmarks import bench, store
 from benchmarks.display import Display
 from benchmarks.lives import FailedError
@@ -19,8 +25,6 @@ from benchmarks.values import FLINK_EO, ONCEONLY_EO, SPARK_TUNED, Measured, Run
 from onceonly.errors import SetupError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.contenders.base import Contender
     from benchmarks.world import World
 
@@ -190,3 +194,16 @@ def test_a_contender_that_does_not_come_up_is_not_started_for_each_run(
         do(processes, kept, "100b", "1kb")
     assert len(tried) == 1
     assert [(each.outcome, each.why) for each in kept.results.runs] == [("failed", "no memory")] * 2
+
+
+def test_flinks_job_needs_nothing_but_the_standard_library_until_it_is_told_what_to_do() -> None:
+    bare = "import sys; sys.path[:0] = sys.argv[1:]; import benchmarks.jobs.flink"
+    paths = [str(Path(package.__path__[0]).parent) for package in (benchmarks, onceonly, onceonly_proof)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", bare, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr

@@ -256,6 +256,11 @@ def test_a_folder_that_never_comes_to_rest_is_not_read(quick: Path, monkeypatch:
         kept.newest()
 
 
+def test_a_target_whose_folder_was_made_this_moment_has_no_epoch_yet(tmp_path: Path) -> None:
+    (tmp_path / "_onceonly").mkdir()
+    assert files.committed(str(tmp_path)) == []
+
+
 def test_committed_says_where_nothing_was_written(quick: Path) -> None:
     with pytest.raises(ConfigurationError, match="never wrote to"):
         files.committed(str(quick))

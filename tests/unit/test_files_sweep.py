@@ -15,7 +15,7 @@ from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, LinkKind
 from onceonly.ports import WriteContext
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from onceonly.sinks.kafka import marker
 from onceonly.sinks.kafka.checks import past, topic_ids
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire.answers import UNKNOWN_TOPIC
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
 from onceonly.stores import port as store_module
 from onceonly.stores.opened import address_of, folder_of
 from onceonly.stores.port import PutUnknownError
-from onceonly_proof import MemoryLog
+from onceonly_proof.memory_log import MemoryLog
 from onceonly_proof.stores.memory import MemoryStore
 
 

@@ -14,7 +14,7 @@ from onceonly.errors import LogError
 from onceonly.log import FileDecisionLog, Summary, history, open_log
 from onceonly.log.survey import survey
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
-from onceonly_proof import MemoryLog
+from onceonly_proof.memory_log import MemoryLog
 from onceonly_proof.stores.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from onceonly.model import (
 from onceonly.operations import render
 from onceonly.operations.states import EpochState, EpochView, HandleState, describe, handles
 from onceonly.ports import TwoPhaseCommitSink
-from onceonly_proof import MemoryLog
+from onceonly_proof.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import UnavailableError, WriteFailedError
 from onceonly.model import Committed, Guarantee, Handle, Link, LinkKind, RetryLater, Vote
 from onceonly.protocol import CommitHandle
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from onceonly.model import (
     Vote,
 )
 from onceonly.ports import Leftover, QueryContext, WriteContext
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink, MemoryStore
 
 if TYPE_CHECKING:

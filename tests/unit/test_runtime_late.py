@@ -15,7 +15,7 @@ from onceonly.errors import ConfigurationError, EpochTimeoutError, UnavailableEr
 from onceonly.executor.slot import run_slot
 from onceonly.model import Guarantee, Handle, LinkKind, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from onceonly.executor.dead_letters import Letters, columns_of, json_rows
 from onceonly.executor.slot import Ballot, run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
-from onceonly_proof import MemoryDisk, MemoryLog
+from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 
 if TYPE_CHECKING:

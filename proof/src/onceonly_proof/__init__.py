@@ -1,6 +1,4 @@
-"""Tools for the tests of onceonly and of everybody who builds on it."""
+"""Tools for the tests of onceonly and of everybody who builds on it.
 
-from onceonly_proof.memory_log import MemoryDisk, MemoryLog
-from onceonly_proof.stores.memory import MemoryStore
-
-__all__ = ["MemoryDisk", "MemoryLog", "MemoryStore"]
+Nothing is imported here: a job of a benchmark uses a module of it where onceonly's own packages are not installed.
+"""

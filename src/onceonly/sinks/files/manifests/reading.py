@@ -197,9 +197,14 @@ def _target(path: str) -> tuple[Files, Path]:
 
 
 def has_written(store: Files, target: Path) -> bool:
-    """Tell whether the file sink ever wrote to a target. Raises ``UnavailableError``."""
+    """Tell whether the file sink ever wrote to a target. Raises ``UnavailableError``.
+
+    In a file system its folder is there before anything is in it; in a bucket, a folder is what keys begin with.
+    """
+    hidden = target / HIDDEN
     try:
-        return bool(_inside(store, target / HIDDEN))
+        inside = _inside(store, hidden)
+        return bool(inside) or (inside is not None and store.idle(hidden) is not None)
     except OSError as error:
         raise unavailable(f"{target} could not be listed", error) from error
 
