@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from onceonly_proof.campaign.faults import KINDS
+from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
 
 pytestmark = pytest.mark.acceptance

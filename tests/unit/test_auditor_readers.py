@@ -7,10 +7,12 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.unit.http_double import served
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly_proof.auditor import (  # fmt: skip
@@ -24,11 +26,13 @@ from onceonly_proof.auditor import (  # fmt: skip
     Orphan,
     PollingWatcher,
     Reader,
+    SearchReader,
     Seen,
     audit,
     kafka,
     watching,
 )
+from onceonly_proof.auditor.search import HITS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,6 +249,54 @@ def test_a_topics_watcher_asks_anew_where_its_client_has_fallen_silent(
     with KafkaWatcher("kafka", "nowhere:9092", "results") as watcher:
         assert watcher.wait_for(4, 30)
     assert made[0].is_closed
+
+
+# --- by key -----------------------------------------------------------------------------------------------
+@pytest.fixture
+def search() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """Serve one answer to every search; give the address, what was asked for, and the answer."""
+    asked: list[str] = []
+    answer: dict[str, Any] = {
+        "timed_out": False,
+        "_shards": {"total": 1, "successful": 1},
+        "hits": {"hits": [{"_id": "k", "_source": {"key": "k", "value": "v"}}]},
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer if self.path.endswith("_search") else {}).encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    for address in served(Handler):
+        yield f"http://{address}", asked, answer
+
+
+def test_a_search_gives_what_a_refresh_shows(search: tuple[str, list[str], dict[str, Any]]) -> None:
+    url, asked, _ = search
+    assert list(SearchReader("search", url, "rows").rows()) == [Seen("search", b"k", b"v")]
+    assert asked == ["/rows/_refresh", "/rows/_search"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"timed_out": True}, OSError),
+        ({"_shards": {"total": 2, "successful": 1}}, OSError),
+        ({"hits": {"hits": [{"_source": {"key": "k", "value": "v"}}] * HITS_MAX}}, ValueError),
+    ],
+)
+def test_a_part_of_an_index_is_not_taken_for_all_of_it(
+    search: tuple[str, list[str], dict[str, Any]], answer: dict[str, Any], error: type[Exception]
+) -> None:
+    url, _, whole = search
+    whole |= answer
+    with pytest.raises(error):
+        list(SearchReader("search", url, "rows").rows())
 
 
 # --- a whole audit ----------------------------------------------------------------------------------------

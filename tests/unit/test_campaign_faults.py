@@ -17,6 +17,7 @@ import pytest
 from onceonly import failpoints
 from onceonly_proof.campaign.faults import (
     AtPoint,
+    CutTarget,
     FreezeWorker,
     KillBroker,
     KillDriver,
@@ -25,8 +26,10 @@ from onceonly_proof.campaign.faults import (
     KillTarget,
     KillWorker,
     Pause,
+    RemoveWaitingAt,
     StopBroker,
     TakeFilesAt,
+    WakeLateAt,
 )
 from onceonly_proof.campaign.points import Points
 
@@ -48,6 +51,16 @@ class Recorder:
     done: list[str]
     what: str = "broker"
     has_server: bool = True
+    at: float | None = None
+
+    def cut_next(self) -> None:
+        self.done.append(f"{self.what} armed")
+
+    def spare(self) -> None:
+        self.done.append(f"{self.what} spared")
+
+    def cut_at(self) -> float | None:
+        return self.at
 
     def kill(self, *_: float) -> None:
         self.done.append(f"{self.what} killed")
@@ -67,6 +80,7 @@ class FakeStage:
     pids: list[int] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     time: float = 1000.0
+    cut_s: float | None = None
 
     @property
     def kafka(self) -> EmbeddedKafka:
@@ -81,7 +95,7 @@ class FakeStage:
         file = Recorder(self.done, "file", has_server=False)
         return {
             "sqlite": cast("Target", file),
-            "mysql": cast("Target", Recorder(self.done, "database")),
+            "mysql": cast("Target", Recorder(self.done, "database", at=self.cut_s)),
         }
 
     def now(self) -> float:
@@ -95,6 +109,21 @@ class FakeStage:
 
     def kill_driver(self) -> None:
         self.done.append("driver killed")
+
+    def strand(self, pid: int) -> None:
+        self.pids.append(pid)
+        self.done.append("stranded")
+
+    def await_epochs(self, count: int) -> None:
+        self.done.append(f"{count} epochs")
+
+    def await_end(self, pid: int) -> None:
+        assert pid == self.pids[-1]
+        assert psutil.Process(pid).wait(60) is not None
+        self.done.append("ended")
+
+    def remove_waiting(self) -> None:
+        self.done.append("removed")
 
     def take_files(self, *, moves: bool) -> None:
         self.done.append("files moved" if moves else "files deleted")
@@ -172,10 +201,14 @@ def test_what_is_passed_in_recovery_only_is_led_to_by_another_failure(
             ["slept", "database killed", "slept", "database started"],
         ),
         (KillDriverAt(point=POINT, nth=1), ["driver killed"]),
+        (RemoveWaitingAt(point=POINT), ["removed"]),
+        (WakeLateAt(point=POINT), ["stranded", "2 epochs", "ended"]),
     ],
 )
 def test_a_step_stands_still_until_the_fault_is_over(
-    fault: Pause | KillBroker | KillStore | KillTarget | KillDriverAt, done: list[str], stage: FakeStage
+    fault: Pause | KillBroker | KillStore | KillTarget | KillDriverAt | RemoveWaitingAt | WakeLateAt,
+    done: list[str],
+    stage: FakeStage,
 ) -> None:
     arming = fault.arm(stage)
     process = subprocess.Popen(
@@ -194,6 +227,17 @@ def test_a_step_stands_still_until_the_fault_is_over(
         process.kill()
         process.wait(60)
     assert stage.done == done
+
+
+def test_a_connection_is_cut_at_the_next_commit_of_any_target(stage: FakeStage) -> None:
+    fault = CutTarget()
+    assert (fault.crashes, fault.opener) == (0, None)
+    arming = fault.arm(stage)
+    assert fault.fired(stage, arming) is None
+    stage.cut_s = 1001.5
+    assert fault.fired(stage, arming) == 1001.5
+    fault.heal(stage, arming)
+    assert stage.done == ["file armed", "database armed", "file spared", "database spared"]
 
 
 def test_a_worker_dies_when_it_is_time(stage: FakeStage) -> None:

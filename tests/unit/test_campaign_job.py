@@ -7,10 +7,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 import onceonly
 from onceonly_proof.campaign import job
+from onceonly_proof.campaign.targets.keyed import KEYED, SEQUENCE
 from onceonly_proof.campaign.task import Task
 from onceonly_proof.parent import PARENT
 
@@ -74,6 +76,33 @@ def started(connector: str, limit_s: float | None, monkeypatch: pytest.MonkeyPat
 def test_the_limit_of_a_round_is_the_querys(connector: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert started(connector, 120.0, monkeypatch).given["onceonly.epoch.timeout"] == "120"
     assert "onceonly.epoch.timeout" not in started(connector, None, monkeypatch).given
+
+
+class Frame:
+    """A frame that notes what it is made into."""
+
+    def __init__(self, *done: str) -> None:
+        self.done = done
+
+    def selectExpr(self, *names: str) -> Frame:  # noqa: N802  as in Spark
+        return Frame(*self.done, *names)
+
+    def repartition(self, count: int, key: str) -> Frame:
+        return Frame(*self.done, f"{count} by {key}")
+
+
+def test_a_sink_by_key_gets_numbered_rows_and_all_of_a_key_in_one_partition() -> None:
+    given: Any = Frame()
+    assert job.fitted(given, {"table": "t"}) is given
+    made: Any = job.fitted(given, KEYED)
+    number = f"cast(get_json_object(value, '$.id') as bigint) as {SEQUENCE}"
+    assert made.done == ("key", "value", number, "2 by key")
+
+
+def test_rows_by_key_are_seen_early_where_that_is_asked() -> None:
+    told = msgspec.structs.replace(task("redis", None), tables={"redis": KEYED}, visible="early")
+    assert told.options("redis")["onceonly.visible"] == "early"
+    assert "onceonly.visible" not in msgspec.structs.replace(told, visible="").options("redis")
 
 
 @pytest.mark.parametrize("limit_s", [120.0, None])

@@ -11,10 +11,12 @@ import pytest
 
 from onceonly import failpoints
 from onceonly.model import Guarantee
-from onceonly_proof.campaign.faults import KINDS, AtPoint, Kind, Pause
+from onceonly_proof.campaign.faults import AtPoint, Pause
+from onceonly_proof.campaign.kinds import KINDS, Kind
 from onceonly_proof.campaign.plan import FAULTS_MAX, FAULTS_MIN, Blow, plan_round
 from onceonly_proof.campaign.queries import QUERIES, is_possible
 from onceonly_proof.campaign.run import CONNECTORS
+from onceonly_proof.campaign.targets import SERVED, TARGETS
 
 ROUNDS = range(1, 120)
 
@@ -127,10 +129,35 @@ def test_servers_of_targets_die_where_a_sink_writes_to_one() -> None:
     kills = {
         f"kill target at {point}" for point in ("link.before_put", "commit.before_handle", "sweep.before")
     }
-    for connector in ("mysql", "postgres", "kafka+postgres+mysql"):
-        assert kills <= names(connector)
-    for connector in (*CONNECTORS, "sqlite"):
-        assert not kills & names(connector)
+    cut = "cut connection after commit"
+    for connector in ("mysql", "postgres", "kafka+postgres+mysql", *SERVED):
+        assert kills | {cut} <= names(connector)
+    for connector in (*CONNECTORS, "sqlite", "delta"):
+        assert not (kills | {cut}) & names(connector)
+
+
+def test_rows_that_wait_are_removed_and_workers_wake_up_late_where_a_target_is_no_kafka_and_no_files() -> (
+    None
+):
+    def names(connector: str, *, served: bool = False) -> set[str]:
+        plans = [plan_round(1, number, connector, served=served) for number in ROUNDS]
+        return {blow.fault.name for plan in plans for blow in plan.blows}
+
+    removed = {f"remove waiting rows at {point}" for point in ("link.before_put", "link.after_put")}
+    late = {f"wake late at slot.{step}" for step in ("during_write", "before_prepare", "after_prepare")}
+    for connector in (*TARGETS, "kafka+postgres+opensearch+delta"):
+        assert removed | late <= names(connector)
+        assert not removed & names(connector, served=True)
+    for connector in CONNECTORS:
+        assert not (removed | late) & names(connector)
+
+
+def test_under_the_decision_of_many_sinks_the_driver_dies_at_every_step_of_every_round() -> None:
+    sinks = ("kafka", "postgres", "opensearch", "delta")
+    between = [f"commit.{when}_handle[{sink}]" for when in ("before", "after") for sink in sinks]
+    for number in (1, 2):
+        names = {blow.fault.name for blow in plan_round(1, number, "+".join(sinks)).blows}
+        assert {f"kill driver at {point}" for point in (*failpoints.EVERYWHERE, *between)} <= names
 
 
 def test_one_of_each_kind_is_one_of_each_kind() -> None:
@@ -157,10 +184,12 @@ def test_without_the_dear_ones_no_driver_and_no_broker_dies() -> None:
 
 def test_the_docs_name_every_fault() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "campaign.md").read_text(encoding="utf-8")
-    for number in ROUNDS:
-        for blow in plan_round(1, number, "kafka", each=True).blows:
-            name = re.sub(r"[a-z]+\.[a-z_]+$", "POINT", blow.fault.name)
-            assert f"| `{name}` |" in page
+    connectors = ("kafka", "files", "kafka+postgres+opensearch+delta")
+    plans = [plan_round(1, number, each, each=True) for number in ROUNDS for each in connectors]
+    for plan in plans:
+        for blow in plan.blows:
+            name = re.sub(r"[a-z]+\.[a-z_]+(\[[a-z]+\])?$", "POINT", blow.fault.name)
+            assert re.search(rf"^\| [^|]*`{re.escape(name)}`[^|]* \|", page, re.MULTILINE)
 
 
 def test_names_say_what_is_done_where() -> None:

@@ -115,6 +115,21 @@ def test_what_the_auditor_counts_is_parted_by_the_guarantee(
     assert broken.keys() == set(map(str, Anomaly))
 
 
+def test_rows_that_are_seen_early_may_be_seen_before_their_decision_and_nothing_else() -> None:
+    counts = {Anomaly.LOST: 1, Anomaly.VISIBLE_BEFORE_DECISION: 2}
+    broken, forgiven = results.split(counts, "exactly-once", early=True)
+    assert {name: count for name, count in broken.items() if count} == {"lost": 1}
+    assert forgiven == {"visible_before_decision": 2}
+    assert results.split(counts, "exactly-once")[1] == {}
+
+
+def test_decided_and_early_rounds_are_rows_of_their_own() -> None:
+    rows = results.matrix([like(connector="redis"), like(connector="redis", number=2, visible="early")])
+    assert [row.promise for row in rows] == ["exactly-once", "exactly-once by key, seen early"]
+    assert "--visible early" in like(visible="early").command
+    assert "--visible" not in like().command
+
+
 def test_the_matrix_sums_up_each_connector_under_each_guarantee() -> None:
     rows = results.matrix([
         like(connector="files", guarantee="at-least-once"),

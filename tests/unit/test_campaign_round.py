@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -40,9 +43,10 @@ class FakeProcess:
 class FakeLife:
     process: FakeProcess = field(default_factory=FakeProcess)
     killed: bool = False
+    spared: int | None = None
 
-    def kill(self) -> None:
-        self.killed = True
+    def kill(self, *, spared: int | None = None) -> None:
+        self.killed, self.spared = True, spared
 
     def stop(self) -> bool:
         return True
@@ -74,8 +78,10 @@ class FakeWatch:
     def first_after(self, moment: float) -> float | None:
         return None if self.after_s is None else moment + self.after_s
 
-    def least(self) -> int:
-        return 7
+    counts: bool = True
+
+    def least(self) -> int | None:
+        return 7 if self.counts else None
 
     def holds(self, count: int) -> bool:
         return self.shows
@@ -154,11 +160,23 @@ def test_a_fault_that_does_not_fire_is_armed_and_no_more(scene: Scene) -> None:
 
 @pytest.mark.parametrize("fires", [True, False])
 def test_what_leads_to_a_fault_is_a_fault_and_a_death_of_its_own(scene: Scene, *, fires: bool) -> None:
-    strike(scene, FakeFault(opener=FakeFault(name="kill before", fires=fires)))
+    strike(scene, FakeFault(opener=FakeFault(name="kill before"), fires=fires))
 
     assert scene.armed == {"kill before": 1, FakeFault.name: 1}
-    assert scene.fired == {FakeFault.name: 1, **({"kill before": 1} if fires else {})}
+    assert scene.fired == {"kill before": 1, **({FakeFault.name: 1} if fires else {})}
     assert scene.crashes == 1 + fires
+
+
+def test_what_was_to_lead_to_a_fault_is_not_missed_where_the_job_came_there_by_itself(scene: Scene) -> None:
+    strike(scene, FakeFault(opener=FakeFault(name="kill before", fires=False)))
+
+    assert (scene.armed, scene.fired, scene.crashes) == ({FakeFault.name: 1}, {FakeFault.name: 1}, 1)
+
+
+def test_what_leads_to_a_fault_that_did_not_fire_either_is_missed(scene: Scene) -> None:
+    strike(scene, FakeFault(opener=FakeFault(name="kill before", fires=False), fires=False))
+
+    assert (scene.armed, scene.fired) == ({"kill before": 1, FakeFault.name: 1}, {})
 
 
 def test_the_time_without_a_death_and_a_broker_start_are_no_recoveries(scene: Scene) -> None:
@@ -195,6 +213,58 @@ def test_a_round_that_shows_nothing_before_its_first_fault_is_said(scene: Scene)
     assert "nothing was visible" in scene.trouble[0]
 
 
+def complete(scene: Scene, epoch: int, rows: int) -> None:
+    for name in ("offsets", "commits"):
+        folder = scene.arena.folder / "checkpoint" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(epoch)).write_text(f'v1\n{{}}\n{{"in":{{"0":{rows}}}}}', encoding="utf-8")
+
+
+def test_a_worker_is_left_alone_until_two_epochs_more_are_complete(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cast("FakeLife", scene.life)
+    complete(scene, 3, 10)
+    scene.strand(4711)
+    assert first.spared == 4711
+    assert len(scene.lives) == 2
+    monkeypatch.setattr(Scene, "_look", lambda self: complete(self, 5, 20))
+    scene.await_epochs(2)
+    assert scene.trouble == []
+    monkeypatch.setattr(Scene, "_look", lambda self: complete(self, 6, 30))
+    scene.await_epochs(2)
+    assert "chk-7 was not complete" in scene.trouble[0]
+
+
+def test_a_worker_that_does_not_end_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_END_TIMEOUT_S", 0.05)
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    scene.await_end(int(gone.stdout))
+    assert scene.trouble == []
+    scene.await_end(os.getpid())
+    assert "woke up late still ran" in scene.trouble[0]
+
+
+def test_rows_that_wait_are_removed_or_it_is_said_that_none_did(scene: Scene, tmp_path: Path) -> None:
+    staged = tmp_path / "checkpoint" / "onceonly" / "staged" / "query" / "sink"
+    staged.mkdir(parents=True)
+    (staged / "0.0.arrow").touch()
+    scene.remove_waiting()
+    assert list(staged.iterdir()) == []
+    assert scene.trouble == []
+    scene.remove_waiting()
+    assert "no row waited" in scene.trouble[0]
+
+
+def test_where_rows_replace_others_the_feeder_goes_by_what_spark_has_noted(scene: Scene) -> None:
+    cast("FakeWatch", scene.watch).counts = False
+    complete(scene, 4, 10)
+    scene.until(lambda: False, 0.02)
+    assert cast("FakeFeeder", scene.feeder).ahead_of == 10
+
+
 @dataclass
 class FakeWatcher:
     rows: int
@@ -219,6 +289,20 @@ def test_a_reader_that_watched_blindly_is_said() -> None:
     ]
     (nothing,) = Watch({"files": cast("Any", FakeWatcher(0))}).blind([])
     assert "files saw 0 rows" in nothing
+
+
+def test_where_rows_replace_others_they_are_not_counted() -> None:
+    def holds(rows: int, count: int) -> bool:
+        watcher = SimpleNamespace(
+            seen=lambda: [row("redis")] * rows, wait_for=lambda wanted, _: rows >= wanted
+        )
+        watch = Watch({"redis": cast("Any", watcher)}, replacing=frozenset({"redis"}))
+        assert watch.least() is None
+        return watch.holds(count)
+
+    assert holds(1, 1_000)
+    assert not holds(0, 1_000)
+    assert holds(0, 0)
 
 
 def run(

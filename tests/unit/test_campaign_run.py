@@ -17,6 +17,8 @@ from onceonly.errors import ConfigurationError
 from onceonly_proof.campaign import result, run
 from onceonly_proof.campaign.result import Round
 from onceonly_proof.campaign.run import CampaignOptions, run_campaign
+from onceonly_proof.campaign.targets import KEYED, SERVED, TARGETS
+from onceonly_proof.cli import verify as cli_verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,6 +221,19 @@ def test_the_exit_status_tells_the_verdict(
     assert f"{['CLEAN', 'ANOMALIES', 'INCONCLUSIVE'][status]} · 10 crashes · 1 rounds" in shown
     assert ("armed 10 times, fired 9" in shown) == bool(given.unfired)
     assert f"kill link.after_put 10 {10 - given.unfired}" in " ".join(shown.split())
+
+
+def test_the_command_takes_every_sink_that_there_is_a_target_for() -> None:
+    taken = {sink for each in cli_verify._SINKS for sink in each.split("+")}
+    assert taken == {"kafka", "files", *TARGETS}
+    assert set(cli_verify._BY_KEY) == KEYED
+    assert TARGETS.keys() >= SERVED
+
+
+def test_rows_are_seen_early_only_by_key(rounds: Rounds) -> None:
+    with pytest.raises(ConfigurationError, match="postgres does not show rows early"):
+        run_campaign(CampaignOptions(crashes=1, early=True, connectors=("postgres",)), CONSOLE)
+    assert cast("list[object]", rounds.run) == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["--crashes", "0"], ["--sink", "ftp", "--crashes", "1"]])

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.test_campaign_matrix import one
 
 from onceonly.errors import UnavailableError
-from onceonly_proof.campaign.faults import KINDS, KillStore, TakeFilesAt
+from onceonly_proof.campaign.faults import KillStore, TakeFilesAt
+from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.stores import STORES, Folders, _Served
 from onceonly_proof.campaign.targets import StoredFiles

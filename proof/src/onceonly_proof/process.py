@@ -83,12 +83,12 @@ class JobProcess:
                 next_step="see whether Java and PySpark work here, and whether memory is short",
             )
 
-    def kill(self) -> int:
+    def kill(self, *, spared: int | None = None) -> int:
         """SIGKILL the whole tree, remove its temporary files, and give the number of processes killed. Idempotent.
 
-        Processes of it that are left when a parent has died are found by the job's session.
+        Processes of it that are left when a parent has died are found by the job's session. One may be ``spared``.
         """
-        killed = kill_session(self.root.pid)
+        killed = kill_session(self.root.pid, spared=spared)
         self.root.wait(_END_TIMEOUT_S)
         psutil.wait_procs(killed, timeout=_END_TIMEOUT_S)
         self.temporary.cleanup()
@@ -106,14 +106,14 @@ class JobProcess:
         return members(self.root.pid)
 
 
-def kill_session(session: int) -> list[psutil.Process]:
-    """SIGKILL all processes of a session and all that they have started, and return them.
+def kill_session(session: int, *, spared: int | None = None) -> list[psutil.Process]:
+    """SIGKILL all processes of a session and all that they have started, but for one that is spared; return them.
 
     Every process is stopped before the first one is killed, parents first: so none can start another
     that would be overlooked, and none can do anything on the death of another.
     """
     frozen: dict[int, psutil.Process] = {}
-    while fresh := [process for process in members(session) if process.pid not in frozen]:
+    while fresh := [process for process in members(session) if process.pid not in {*frozen, spared}]:
         for process in fresh:
             frozen[process.pid] = process
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -134,7 +134,7 @@ def members(session: int) -> list[psutil.Process]:
                 found[process.pid] = process
     while more := {each.pid: each for each in every if each.info["ppid"] in found and each.pid not in found}:
         found |= more
-    return [each for each in found.values() if _is_alive(each)]
+    return [each for each in found.values() if is_alive(each.pid)]
 
 
 def of_the_dead(folder: Path, prefix: str) -> Iterator[Path]:
@@ -152,8 +152,9 @@ def _short_folder() -> Path:
     return Path(short)
 
 
-def _is_alive(process: psutil.Process) -> bool:
+def is_alive(pid: int) -> bool:
+    """Say whether a process runs: one that has ended, and that nobody has waited for yet, does not."""
     try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

@@ -10,9 +10,11 @@ from onceonly_proof.auditor.database import DatabaseReader
 from onceonly_proof.auditor.files import FilesReader
 from onceonly_proof.auditor.judge import Verdict, judge
 from onceonly_proof.auditor.kafka import KafkaReader, read_inputs
+from onceonly_proof.auditor.keys import RedisReader
 from onceonly_proof.auditor.letters import LettersReader
 from onceonly_proof.auditor.log import query_id, read_decisions
 from onceonly_proof.auditor.readers import LooksBehind, Reader, Watcher
+from onceonly_proof.auditor.search import SearchReader
 from onceonly_proof.auditor.watching import KafkaWatcher, PollingWatcher
 from onceonly_proof.auditor.world import Decision, Input, Orphan, Seen, Slot, World
 
@@ -30,6 +32,8 @@ __all__ = [
     "Orphan",
     "PollingWatcher",
     "Reader",
+    "RedisReader",
+    "SearchReader",
     "Seen",
     "Slot",
     "Verdict",

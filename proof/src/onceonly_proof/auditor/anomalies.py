@@ -40,6 +40,10 @@ class Anomaly(enum.StrEnum):
         "partial_epoch",
         "An epoch is visible in one sink, and not or not whole in another one that is under the same decision.",
     )
+    HALF_EPOCH = (
+        "half_epoch",
+        "A reader got some rows of an epoch and not yet the others, from a sink that shows whole epochs.",
+    )
     VISIBLE_BEFORE_DECISION = (
         "visible_before_decision",
         "A reader got a row before its epoch was decided, or though it never was.",
@@ -71,3 +75,5 @@ ALLOWED: dict[Guarantee, frozenset[Anomaly]] = {
     Guarantee.AT_MOST_ONCE: frozenset({Anomaly.LOST, Anomaly.PARTIAL_EPOCH, Anomaly.STALE_UPSERT}),
 }
 """The anomalies that a guarantee does not exclude. They are counted all the same."""
+SEEN_EARLY: frozenset[Anomaly] = frozenset({Anomaly.VISIBLE_BEFORE_DECISION})
+"""Those that rows by key do not exclude besides, where they are seen early: the next try takes their place."""

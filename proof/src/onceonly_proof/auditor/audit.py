@@ -30,6 +30,7 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
     during: Iterable[Seen] = (),
     upserts: Collection[str] = (),
     keyless: Collection[str] = (),
+    whole: Collection[str] = (),
     drained: bool = True,
 ) -> World:
     """Read the outside world after the faults are over. Anywhere; changes nothing; the query must be down.
@@ -64,6 +65,7 @@ def collect(  # noqa: PLR0913  one keyword for each thing that an audit can know
         orphans=orphans,
         upserts=frozenset(upserts),
         keyless=frozenset(keyless),
+        whole=frozenset(whole),
         drained=drained,
     )
 
@@ -78,6 +80,7 @@ def audit(  # noqa: PLR0913  as above
     during: Iterable[Seen] = (),
     upserts: Collection[str] = (),
     keyless: Collection[str] = (),
+    whole: Collection[str] = (),
     drained: bool = True,
 ) -> Verdict:
     """Read the outside world as ``collect`` does, and judge it by a guarantee."""
@@ -89,6 +92,7 @@ def audit(  # noqa: PLR0913  as above
         during=during,
         upserts=upserts,
         keyless=keyless,
+        whole=whole,
         drained=drained,
     )
     return judge(world, guarantee)

@@ -9,6 +9,7 @@ from onceonly.model import Guarantee
 from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
 from onceonly_proof.auditor.epochs import check_epochs, check_log
 from onceonly_proof.auditor.lookup import Facts, Findings, unknown_sink
+from onceonly_proof.auditor.moments import check_moments
 from onceonly_proof.auditor.visible import SinkCheck
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def judge(world: World, guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> Verdic
         if row.sink not in shown:
             raise unknown_sink(row.sink, world.sinks)
     check_epochs(world, facts, shown, findings)
+    check_moments(world, facts, findings)
     check_log(world, facts, findings)
     for orphan in world.orphans:
         findings.add(Anomaly.ORPHAN, orphan.sink, orphan.what)

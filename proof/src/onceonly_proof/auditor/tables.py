@@ -34,8 +34,11 @@ class TableReader:
 
     def orphans(self) -> list[Orphan]:
         """Return the data files that the log does not name."""
-        lying = set(self._folder.rglob("onceonly/**/*.parquet")) - self._listed()
-        return [Orphan(self._sink, f"data file {path.name} in {path.parent}") for path in sorted(lying)]
+        return [Orphan(self._sink, f"data file {path.name} in {path.parent}") for path in self.unlisted()]
+
+    def unlisted(self) -> list[Path]:
+        """Return the data files that the log does not name, sorted."""
+        return sorted(set(self._folder.rglob("onceonly/**/*.parquet")) - self._listed())
 
     def close(self) -> None:
         """Nothing is kept open between calls."""

@@ -136,27 +136,30 @@ class KafkaWatcher(_Watch):
 class PollingWatcher(_Watch):
     """Looks at any reader again and again, and notes when each row was there first. Fulfils ``Watcher``.
 
-    A row is told from others by its place, its order and its value. The reader is used by this thread alone, and
-    closed with it.
+    A row is told from others by its place, its order and its value; all rows that are new in one look have its time.
+    The reader is used by this thread alone, and closed with it.
     """
 
     def __init__(self, reader: Reader, *, poll_s: float = 0.05) -> None:
         self._reader = reader
         self._poll_s = poll_s
         self._known: set[tuple[str, int, bytes | None]] = set()
+        self._before_s: float | None = None
         super().__init__(type(reader).__name__)
 
     def _look(self) -> None:
-        began = time.monotonic()
+        began, began_s = time.monotonic(), time.time()
         fresh: list[Seen] = []
         try:
             for row in self._reader.rows():
                 name = row.place, row.order, row.value
                 if name not in self._known:
                     self._known.add(name)
-                    fresh.append(replace(row, seen_s=time.time()))
+                    fresh.append(row)
         finally:
-            self._keep(fresh)
+            now = time.time()
+            self._keep([replace(row, seen_s=now, unseen_s=self._before_s) for row in fresh])
+        self._before_s = began_s
         self._stop.wait(max(self._poll_s, _REST * (time.monotonic() - began)))
 
     def _let_go(self) -> None:

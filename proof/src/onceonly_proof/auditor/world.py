@@ -36,7 +36,7 @@ class Seen:
 
     ``place`` is the output partition or file; ``order`` is the offset or line in it, -1 where a place has no
     order. ``transaction`` names the transaction or attempt if the place tells it, as the decision log does.
-    ``seen_s`` is when this reader got the row first.
+    ``seen_s`` is when this reader got the row first, and ``unseen_s`` when its look before began, which did not get it.
     """
 
     sink: str
@@ -46,6 +46,7 @@ class Seen:
     order: int = -1
     transaction: str = ""
     seen_s: float | None = None
+    unseen_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class World:
     readers got meanwhile. ``uncommitted`` is what is in the targets beyond the point where a ``read_committed``
     reader stands now. ``decisions`` is None where there is no log to compare with. ``drained`` says that the query
     has had the time to write all its input; if not, only what lies before the last receipt is due.
-    Rows of ``keyless`` sinks show no key.
+    Rows of ``keyless`` sinks show no key. ``whole`` sinks show all rows of an epoch from the same moment on, to readers
+    who get the whole sink as it is at one moment.
     """
 
     sinks: tuple[str, ...]
@@ -130,4 +132,5 @@ class World:
     orphans: Sequence[Orphan] = ()
     upserts: frozenset[str] = frozenset()
     keyless: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
     drained: bool = True

@@ -1,6 +1,6 @@
 """The faults: values with a name that are armed, fire, and are healed, one after the other.
 
-A new kind is a frozen dataclass with the methods of :class:`Fault`, and an entry in :data:`KINDS` that draws one.
+A new kind is a frozen dataclass with the methods of :class:`Fault`, and an entry in ``kinds.KINDS`` that draws one.
 Everything random is drawn when the value is made, so that a plan is a list of values and the same seed gives
 the same one. Campaign's process.
 """
@@ -11,15 +11,10 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
-
-from onceonly import failpoints
-from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.targets import SERVED
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from random import Random
+    from collections.abc import Mapping, Sequence
 
     from onceonly_proof.campaign.points import Points
     from onceonly_proof.campaign.stores import CheckpointStore
@@ -30,35 +25,9 @@ if TYPE_CHECKING:
 _RECOVERY = ("plan.before_recommit", "plan.after_recommit")
 # Passed only in the first epoch after a start.
 _AT_START = ("plan.after_claim",)
-_OPENER = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
-# Where a pause or a broker's death is most telling: while rows are written, prepared, decided and committed.
-_BROKER_STEPS = (
-    "slot.during_write",
-    "slot.before_prepare",
-    "link.after_put",
-    "commit.before_handle",
-    "sweep.before",
-)
-# Where some of an epoch's files, or all, are visible, and its receipt is still to come, or just there.
-_TAKING_STEPS = (
-    "commit.after_handle",
-    "complete.before",
-    "receipt.before_put",
-    "receipt.after_put",
-    "sweep.before",
-)
-# Where the log, or Spark, is about to ask the store of the checkpoint, or has just done so.
-_STORE_STEPS = (
-    "slot.before_prepare",
-    "link.before_put",
-    "link.after_put",
-    "receipt.before_put",
-    "receipt.after_put",
-)
-# Where a target is asked, or has just answered: what is left open is looked for, an epoch is applied.
-_TARGET_STEPS = ("link.before_put", "commit.before_handle", "commit.after_handle", "sweep.before")
-_OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
-_PASSES_MAX = 3
+OPENER: Final = {**dict.fromkeys(_RECOVERY, "link.after_put"), **dict.fromkeys(_AT_START, "link.before_put")}
+"""What has to fail before a point is passed, by the point."""
+_LATE_EPOCHS = 2
 
 
 class Stage(Protocol):
@@ -98,6 +67,22 @@ class Stage(Protocol):
 
     def kill_driver(self) -> None:
         """SIGKILL the job's whole tree, and start its next life."""
+        ...
+
+    def strand(self, pid: int) -> None:
+        """SIGKILL the job's whole tree but for one process, which nobody waits for any more; start its next life."""
+        ...
+
+    def await_epochs(self, count: int) -> None:
+        """Let the job go on until so many more epochs are complete."""
+        ...
+
+    def await_end(self, pid: int) -> None:
+        """Wait until a process has ended by itself."""
+        ...
+
+    def remove_waiting(self) -> None:
+        """Remove all rows that wait for their commit, as somebody who tidies up."""
         ...
 
     def take_files(self, *, moves: bool) -> None:
@@ -362,6 +347,62 @@ class KillTarget(_AtStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutTarget(_Fault):
+    """The connection to a sink's target is cut when its server has carried out a commit, and the answer is lost."""
+
+    name: ClassVar[str] = "cut connection after commit"
+    crashes: ClassVar[int] = 0
+    opener: ClassVar[None] = None
+
+    def arm(self, stage: Stage) -> str:
+        for target in stage.targets.values():
+            target.cut_next()
+        return ""
+
+    def fired(self, stage: Stage, arming: str) -> float | None:  # noqa: ARG002  the contract
+        return next((at for target in stage.targets.values() if (at := target.cut_at()) is not None), None)
+
+    def heal(self, stage: Stage, arming: str) -> None:  # noqa: ARG002  the contract
+        for target in stage.targets.values():
+            target.spare()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWaitingAt(_AtStep):
+    """Somebody removes the rows that wait for their commit while a step stands still."""
+
+    crashes: ClassVar[int] = 0
+
+    @property
+    def name(self) -> str:
+        return f"remove waiting rows at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        stage.remove_waiting()
+        stage.points.resume(arming)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeLateAt(_AtStep):
+    """A worker stands still while its job dies, and goes on when the next life has completed two epochs more."""
+
+    measured: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"wake late at {self.point}"
+
+    def heal(self, stage: Stage, arming: str) -> None:
+        pid = stage.points.pid_at(arming)
+        stage.strand(pid)
+        try:
+            stage.await_epochs(_LATE_EPOCHS)
+        finally:
+            stage.points.resume(arming)
+        stage.await_end(pid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopBroker(_AtMoment):
     """The broker is shut down in order at a random moment, and comes back."""
 
@@ -377,161 +418,8 @@ class StopBroker(_AtMoment):
             stage.kafka.start()
 
 
-# --- the registry -----------------------------------------------------------------------------------------
-
-Draw: TypeAlias = "Callable[[Random, str], Fault]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A kind of fault: how often it is drawn among the others, where, and how one is drawn.
-
-    ``points`` are the crash points that it is dealt, each once until all are used up; a kind without has one
-    card, the empty name. Where a connector has none, the kind is not drawn. ``dear`` faults cost a new driver or
-    broker, seconds instead of one. ``later`` is for a kind that came when rounds had been recorded: it is drawn from
-    numbers of its own and put behind the others, so that a recorded round can still be run again. ``query`` is the only
-    one in which it is drawn, empty for any. ``served`` is for a checkpoint on a store that has servers, ``folder`` for
-    one in a folder, beside which files are in one.
-    """
-
-    draw: Draw
-    weight: int
-    points: Callable[[str], Sequence[str]] = lambda _: ("",)
-    dear: bool = False
-    later: bool = False
-    query: str = ""
-    served: bool = False
-    folder: bool = False
-
-
-def in_one_process(connector: str) -> bool:
-    """Say whether planner and commit are the driver itself, so that their death is the driver's: several sinks."""
-    return "+" in connector
-
-
-def _every(connector: str) -> Sequence[str]:
-    return (*failpoints.EVERYWHERE, *_between_sinks(connector))
-
-
-def _between_sinks(connector: str) -> Sequence[str]:
-    """Points between one sink and the next one, where several share a decision."""
-    sinks = connector.split("+")
-    return [f"{point}[{sink}]" for point in _OF_SINKS for sink in sinks] if len(sinks) > 1 else []
-
-
-def _in_workers(connector: str) -> Sequence[str]:
-    """Points whose process can die without the driver."""
-    return [
-        name for name in failpoints.EVERYWHERE if name.startswith("slot.") or not in_one_process(connector)
-    ]
-
-
-def _ordinary(connector: str) -> Sequence[str]:
-    return [name for name in _every(connector) if name not in _OPENER]
-
-
-def _on_broker(_: str) -> Sequence[str]:
-    return _BROKER_STEPS
-
-
-def _at_target(connector: str) -> Sequence[str]:
-    return _TARGET_STEPS if SERVED & set(connector.split("+")) else ()
-
-
-def _taking(connector: str) -> Sequence[str]:
-    return _TAKING_STEPS if "files" in connector.split("+") else ()
-
-
-KINDS: dict[str, Kind] = {
-    "kill": Kind(
-        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)), weight=30, points=_in_workers
-    ),
-    "raise": Kind(
-        draw=lambda draw, point: AtPoint(point=point, action="raise", nth=_nth(draw, point)),
-        weight=4,
-        points=_ordinary,
-    ),
-    "pause": Kind(
-        draw=lambda draw, point: Pause(point=point, nth=_nth(draw, point), seconds=draw.uniform(0.1, 1.5)),
-        weight=3,
-        points=_ordinary,
-    ),
-    "kill worker": Kind(
-        draw=lambda draw, _: KillWorker(delay_s=draw.uniform(0, 0.6), which=draw.random()), weight=5
-    ),
-    "freeze worker": Kind(
-        draw=lambda draw, _: FreezeWorker(
-            delay_s=draw.uniform(0, 0.6), which=draw.random(), seconds=draw.uniform(0.3, 2.0)
-        ),
-        weight=1,
-    ),
-    "kill driver at": Kind(
-        draw=lambda draw, point: KillDriverAt(point=point, nth=_nth(draw, point)),
-        weight=3,
-        points=_every,
-        dear=True,
-    ),
-    "take files at": Kind(
-        draw=lambda draw, point: TakeFilesAt(
-            point=point,
-            nth=_nth(draw, point),
-            moves=draw.random() < 0.5,  # noqa: PLR2004  as often as not
-        ),
-        weight=2,
-        points=_taking,
-        dear=True,
-        later=True,
-        folder=True,
-    ),
-    "kill driver": Kind(draw=lambda draw, _: KillDriver(delay_s=draw.uniform(0, 0.8)), weight=1, dear=True),
-    "kill broker": Kind(
-        draw=lambda draw, point: KillBroker(point=point, nth=_nth(draw, point), down_s=draw.uniform(0, 1.0)),
-        weight=1,
-        points=_on_broker,
-        dear=True,
-    ),
-    "stop broker": Kind(
-        draw=lambda draw, _: StopBroker(delay_s=draw.uniform(0, 0.6), down_s=draw.uniform(0, 1.0)),
-        weight=1,
-        dear=True,
-    ),
-    "kill store": Kind(
-        draw=lambda draw, point: KillStore(
-            point=point, nth=_nth(draw, point), which=draw.random(), down_s=draw.uniform(0, 1.0)
-        ),
-        weight=2,
-        points=lambda _: _STORE_STEPS,
-        dear=True,
-        later=True,
-        served=True,
-    ),
-    "kill target": Kind(
-        draw=lambda draw, point: KillTarget(
-            point=point,
-            nth=_nth(draw, point),
-            after_s=draw.uniform(0, 0.02),
-            down_s=draw.uniform(0, 1.0),
-        ),
-        weight=6,
-        points=_at_target,
-        dear=True,
-    ),
-    "kill at letters": Kind(
-        draw=lambda draw, point: AtPoint(point=point, nth=_nth(draw, point)),
-        weight=10,
-        points=lambda _: failpoints.OF_LETTERS,
-        later=True,
-        query=queries.LETTERS,
-    ),
-}
-
-
-def _nth(draw: Random, point: str) -> int:
-    return 1 if point in _OPENER else draw.randint(1, _PASSES_MAX)
-
-
 def _opener(point: str, action: str) -> AtPoint | None:
-    opener = _OPENER.get(point)
+    opener = OPENER.get(point)
     return AtPoint(point=opener, action=action) if opener else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceonly.model import Guarantee
-from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
+from onceonly_proof.auditor.anomalies import ALLOWED, SEEN_EARLY, Anomaly
 from onceonly_proof.campaign.values import VERSION, Counts, Result, Round, Row, Verdict
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def add(result: Result, done: Round) -> Result:
 
 def matrix(rounds: Iterable[Round]) -> tuple[Row, ...]:
     """Sum up the rounds of each connector under each guarantee. Pure; sorted by guarantee, then connector."""
-    groups: dict[tuple[str, str], list[Round]] = {}
+    groups: dict[tuple[str, str, str], list[Round]] = {}
     for each in _ordered(rounds):
-        groups.setdefault((each.guarantee, each.connector), []).append(each)
+        groups.setdefault((each.guarantee, each.connector, each.visible), []).append(each)
     # Exactly-once, the promise that people look for, comes first.
     order = sorted(groups, key=lambda group: (group[0] != "exactly-once", group))
     return tuple(_row(groups[group]) for group in order)
@@ -77,7 +77,7 @@ def verdict(rounds: Iterable[Round]) -> tuple[Verdict, tuple[str, ...]]:
     found = {name: count for name, count in _found(every).items() if count}
     why = [f"{count:,} {name.replace('_', ' ')}" for name, count in found.items()]
     why += [
-        f"{row.connector}, {row.guarantee}: no process has died, so nothing is proven"
+        f"{row.connector}, {row.promise}: no process has died, so nothing is proven"
         for row in matrix(every)
         if row.crashes == 0
     ]
@@ -98,9 +98,11 @@ def total(counts: Iterable[Counts]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def split(found: Counts | Mapping[Anomaly, int], guarantee: str) -> tuple[dict[str, int], dict[str, int]]:
+def split(
+    found: Counts | Mapping[Anomaly, int], guarantee: str, *, early: bool = False
+) -> tuple[dict[str, int], dict[str, int]]:
     """Part what the auditor counted into a round's ``anomalies`` (zero too) and ``allowed`` (only what there was)."""
-    allowed = {str(anomaly) for anomaly in ALLOWED[Guarantee(guarantee)]}
+    allowed = {str(each) for each in ALLOWED[Guarantee(guarantee)] | (SEEN_EARLY if early else set())}
     broken = {str(name): count for name, count in found.items() if name not in allowed}
     return {**_NAMES, **broken}, {
         str(name): count for name, count in found.items() if name in allowed and count
@@ -139,6 +141,7 @@ def _row(rounds: list[Round]) -> Row:
     return Row(
         connector=rounds[0].connector,
         guarantee=rounds[0].guarantee,
+        visible=rounds[0].visible,
         rounds=len(rounds),
         crashes=crashes,
         faults=total(each.faults for each in rounds),

@@ -18,14 +18,18 @@ import msgspec
 import onceonly
 from onceonly_proof.campaign import queries
 from onceonly_proof.campaign.session import keep_running, say_ready, session, texts
+from onceonly_proof.campaign.targets.keyed import SEQUENCE
 from onceonly_proof.campaign.task import CONF, ERROR, SPARK, STOP, TASK, Task
 from onceonly_proof.parent import die_with_parent, end_with
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.02
+_SLOTS = 2
 # The faults are more than any sensible strategy would answer.
 _RESTART = onceonly.FixedDelay(attempts=1_000_000, delay_s=0.05)
 
@@ -42,19 +46,33 @@ def rows(spark: SparkSession, task: Task) -> DataFrame:
 
 def start(spark: SparkSession, task: Task) -> StreamingQuery:
     """Start the query: by the format of its sink, or all of them under one decision. Micro-batches without a pause."""
-    writer = rows(spark, task).writeStream.option("checkpointLocation", task.checkpoint)
+    found = rows(spark, task)
     if len(task.sinks) == 1:
         (sink,) = task.sinks
         form = "kafka" if sink == SPARK else f"onceonly.{sink}"
-        return writer.format(form).options(**task.options(sink)).start()
-    sinks = [onceonly.sink(f"onceonly.{name}", **task.options(name)) for name in task.sinks]
+        options = task.options(sink)
+        writer = fitted(found, options).writeStream.option("checkpointLocation", task.checkpoint)
+        return writer.format(form).options(**options).start()
+    sinks = [
+        (options, onceonly.sink(f"onceonly.{name}", **options))
+        for name, options in ((name, task.options(name)) for name in task.sinks)
+    ]
 
     def write(df: DataFrame, epoch_id: int) -> None:
         with onceonly.epoch(df, epoch_id, log=task.checkpoint, epoch_timeout_s=task.limit_s) as epoch:
-            for sink in sinks:
-                epoch.write(df, sink)
+            for options, sink in sinks:
+                epoch.write(fitted(df, options), sink)
 
+    writer = found.writeStream.option("checkpointLocation", task.checkpoint)
     return writer.foreachBatch(write).start()
+
+
+def fitted(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
+    """Return the rows as a sink wants them: for one by key, numbered, and all of a key in one partition."""
+    if options.get("sequence") != SEQUENCE:
+        return df
+    numbered = df.selectExpr("key", "value", f"cast(get_json_object(value, '$.id') as bigint) as {SEQUENCE}")
+    return numbered.repartition(_SLOTS, "key")
 
 
 def main() -> None:

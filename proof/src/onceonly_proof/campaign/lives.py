@@ -61,9 +61,9 @@ class Life:
             return f"{failure['code']}: {failure['what']}"
         return self.process.last_lines()
 
-    def kill(self) -> None:
-        """SIGKILL the whole tree. Idempotent."""
-        self.process.kill()
+    def kill(self, *, spared: int | None = None) -> None:
+        """SIGKILL the whole tree, but for a process that is spared. Idempotent."""
+        self.process.kill(spared=spared)
 
     def stop(self) -> bool:
         """Let the query end in order; kill what is still there then. Say whether it did."""

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee
 from onceonly_proof.campaign import queries
-from onceonly_proof.campaign.faults import KINDS
+from onceonly_proof.campaign.kinds import KINDS
 from onceonly_proof.campaign.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly_proof.campaign.faults import Fault, Kind
+    from onceonly_proof.campaign.faults import Fault
+    from onceonly_proof.campaign.kinds import Kind
 
 FAULTS_MIN, FAULTS_MAX = 15, 40
 _GAP_MAX_S = 0.3
+_AT_STEPS = "kill driver at"
 LIMITS_S = (None, None, 120.0, 600.0)
 """What an epoch may take. Those of a campaign take a second or two, and half a minute where a job starts on a machine
 that is busy: so a limit is armed, and is hit only where something has gone wrong."""
@@ -101,7 +103,12 @@ def plan_round(  # noqa: PLR0913  one keyword for each thing that is asked for
         return Blow(draw.uniform(0, _GAP_MAX_S), kind.draw(draw, deck.pop()))
 
     first = {name: kind for name, kind in offered.items() if not kind.later}
-    blows = [deal(name, draw) for name in _order(first, draw, each=each)]
+    names = _order(first, draw, each=each)
+    if connector.count("+") > 1 and _AT_STEPS in first and not each:
+        # Under the decision of many sinks all but the slots is the driver: it dies at every step once a round.
+        names += [_AT_STEPS] * len(first[_AT_STEPS].points(connector))
+        draw.shuffle(names)
+    blows = [deal(name, draw) for name in names]
     # From numbers of their own, and behind: what the seed has always given stays as it was.
     apart = random.Random(f"{seed}/{number}/{connector}/later")
     blows += [deal(name, apart) for name in _later(offered, len(blows), apart, each=each)]

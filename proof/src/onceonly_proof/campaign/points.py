@@ -44,6 +44,10 @@ class Points:
         except FileNotFoundError:
             return None
 
+    def pid_at(self, key: str) -> int:
+        """Return the process that has passed it, once it has fired."""
+        return int((self._fired / f"{key}.fired").read_text(encoding="utf-8"))
+
     def resume(self, key: str) -> None:
         """Let a process go on that stands at a pause."""
         (self._fired / f"resume#{key.partition('#')[2]}").touch()

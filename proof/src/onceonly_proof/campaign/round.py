@@ -23,6 +23,7 @@ from onceonly_proof.campaign.task import Task
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.campaign.watch import Watch
 from onceonly_proof.campaign.workload import Feeder
+from onceonly_proof.process import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ _FIRE_TIMEOUT_S = 90.0
 _RECOVER_TIMEOUT_S = 180.0
 _DRAIN_TIMEOUT_S = 240.0
 _VISIBLE_TIMEOUT_S = 20.0
+_END_TIMEOUT_S = 60.0
 _TRACE_TIMEOUT_S = 600.0
 # What was visible at the crash reaches the watching reader a little later; one that polls a folder, later still.
 _READER_LAG_S = {"kafka": 0.2, "files": 0.4}
@@ -73,6 +75,8 @@ class Arena:
     store_kind: str = FOLDER
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Systems beside Kafka and files that sinks write to, by the sinks' names."""
+    visible: str = ""
+    """When rows by key are seen; empty for when they are decided."""
     trace: bool = False
     """Whether each round's event log is held against the model."""
     kept: list[Path] = field(default_factory=list)
@@ -134,6 +138,25 @@ class Scene:
         self.died = self.now()
         self._live_again()
 
+    def strand(self, pid: int) -> None:
+        self.life.kill(spared=pid)
+        self.died = self.now()
+        self._live_again()
+
+    def await_epochs(self, count: int) -> None:
+        store, checkpoint = self.arena.store, self.task.checkpoint
+        wanted = store.newest(checkpoint, "commits") + count
+        if not self.until(lambda: store.newest(checkpoint, "commits") >= wanted, _RECOVER_TIMEOUT_S):
+            self.trouble.append(f"chk-{wanted} was not complete {_RECOVER_TIMEOUT_S:g} s after a death")
+
+    def await_end(self, pid: int) -> None:
+        if not self.until(lambda: not is_alive(pid), _END_TIMEOUT_S):
+            self.trouble.append(f"a worker that woke up late still ran {_END_TIMEOUT_S:g} s later")
+
+    def remove_waiting(self) -> None:
+        if not watch.remove_waiting(self.task, self.targets):
+            self.trouble.append(f"no row waited at {self.arena.display.step}")
+
     def take_files(self, *, moves: bool) -> None:
         watch.take_files(self.task, moves=moves)
 
@@ -151,8 +174,9 @@ class Scene:
         self.arena.display.step = fault.name
         begun = self.now()
         opener = fault.opener
-        opening = self._arm(opener) if opener else ""
-        arming = self._arm(fault)
+        opening = opener.arm(self) if opener else ""
+        arming = fault.arm(self)
+        self.armed[fault.name] += 1
         struck: list[float] = []
 
         def has_fired() -> bool:
@@ -164,8 +188,13 @@ class Scene:
             fault.heal(self, arming)
             self._count(fault)
         self.points.disarm()
-        if opener and opener.fired(self, opening) is not None:
-            self._count(opener)
+        if opener:
+            was_open = opener.fired(self, opening) is None
+            # A job that is just recovering comes to the fault by itself, and nothing had to lead there.
+            if not (was_open and struck):
+                self.armed[opener.name] += 1
+            if not was_open:
+                self._count(opener)
         healed = self.now()
         if struck:
             # A driver dies after its step has stood still for a moment.
@@ -202,10 +231,6 @@ class Scene:
         """Stop the job in order."""
         if not self.life.stop():
             self.trouble.append(f"the job did not stop in order: {self.life.error()}")
-
-    def _arm(self, fault: Fault) -> str:
-        self.armed[fault.name] += 1
-        return fault.arm(self)
 
     def _count(self, fault: Fault) -> None:
         self.fired[fault.name] += 1
@@ -251,7 +276,7 @@ class Scene:
     def _look(self) -> None:
         """Show how far it is, and start the job again if it has ended by itself."""
         display = self.arena.display
-        display.fired, display.rows = self.fired.total(), self.watch.least()
+        display.fired, display.rows = self.fired.total(), self._shown()
         display.crashes_now = self.crashes
         self.feeder.ahead_of = display.rows
         if self.life.process.exit_code is not None:
@@ -263,6 +288,15 @@ class Scene:
                     next_step="read the job's log in the kept folder",
                 )
             self._live_again()
+
+    def _shown(self) -> int:
+        """Count the rows that every sink shows; where none can be counted, those that Spark has noted."""
+        least = self.watch.least()
+        if least is not None:
+            return least
+        store, checkpoint = self.arena.store, self.task.checkpoint
+        newest = store.newest(checkpoint, "commits")
+        return _rows_until(store.text(checkpoint, f"offsets/{newest}"), self.task.source)
 
     def _live_again(self) -> None:
         self.life = self.arena.lives.next(self.task)
@@ -317,7 +351,9 @@ def run_round(
             not_audited = error.what
         finally:
             arena.points.disarm()
-    anomalies, allowed = result.split(verdict.anomalies if verdict else {}, guarantee.value)
+    anomalies, allowed = result.split(
+        verdict.anomalies if verdict else {}, guarantee.value, early=bool(arena.visible)
+    )
     done = Round(
         seed=plan.seed,
         number=plan.number,
@@ -341,6 +377,7 @@ def run_round(
         each=plan.each,
         trace=trace,
         limit_s=plan.limit_s,
+        visible=arena.visible,
         query=plan.query,
         broker=arena.broker,
         store=arena.store_kind,
@@ -367,6 +404,7 @@ def _task(arena: Arena, plan: Plan, guarantee: Guarantee, name: str, folder: Pat
         copy=str(folder / "checkpoint"),
         connector=plan.connector,
         guarantee=guarantee.value,
+        visible=arena.visible,
         per_epoch=plan.workload.per_epoch,
         limit_s=plan.limit_s,
         query=plan.query,

@@ -23,7 +23,7 @@ from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.round import KEPT, Arena, run_round
 from onceonly_proof.campaign.stores import STORES
-from onceonly_proof.campaign.targets import TARGETS
+from onceonly_proof.campaign.targets import KEYED, TARGETS
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
@@ -55,6 +55,8 @@ class CampaignOptions:
     broker: BrokerKind = field(default_factory=BrokerKind)
     store: str = FOLDER
     """Where checkpoints are: one of ``stores.STORES``."""
+    early: bool = False
+    """Whether rows by key are seen before they are decided."""
     trace: bool = False
     """Hold each round's event log against the model."""
     number: int | None = None
@@ -76,12 +78,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
     done = _report(options)
     if options.number is None and options.crashes is None and options.minutes is None:
         raise ConfigurationError("nothing is said of how long", next_step="give --crashes or --minutes")
-    for connector in options.connectors:
-        if options.query and not queries.is_possible(options.query, connector):
-            raise ConfigurationError(
-                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
-                next_step="name another --sink, or leave out --query",
-            )
+    _require_possible(options)
     if options.trace:
         _require_model(options, console)
     ends = monotonic() + 60 * options.minutes if options.minutes else None
@@ -122,6 +119,7 @@ def run_campaign(options: CampaignOptions, console: Console) -> Result:
             store=store,
             store_kind=options.store,
             targets=targets,
+            visible="early" if options.early else "",
             trace=options.trace,
             kept=kept,
         )
@@ -161,6 +159,21 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
         arena.display.say(f"  {text}")
     _write(options, done)
     return done
+
+
+def _require_possible(options: CampaignOptions) -> None:
+    """See that all sinks can do what their queries are to do. Raises ``ConfigurationError``."""
+    for connector in options.connectors:
+        if options.query and not queries.is_possible(options.query, connector):
+            raise ConfigurationError(
+                f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
+                next_step="name another --sink, or leave out --query",
+            )
+        if options.early and not KEYED.issuperset(connector.split("+")):
+            raise ConfigurationError(
+                f"{connector} does not show rows early and exactly once: only by key can the next try take their place",
+                next_step=f"name another --sink ({', '.join(sorted(KEYED))}), or leave out --visible",
+            )
 
 
 def _require_model(options: CampaignOptions, console: Console) -> None:

@@ -32,7 +32,7 @@ def table(result: Result) -> RenderableType:
         found = listed(row.anomalies)
         shown.add_row(
             row.connector,
-            row.guarantee,
+            row.promise,
             *(f"{count:,}" for count in (row.rounds, row.crashes, sum(row.faults.values()), row.rows)),
             Text(found or "0", style="red" if found else "green"),
             Text(row.verdict, style=_STYLES[row.verdict]),

@@ -26,6 +26,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str
     connector: str
     guarantee: str
+    visible: str = ""
+    """When rows by key are seen, as the option has it; empty for its default."""
     per_epoch: int
     limit_s: float | None = None
     """How long an epoch may take."""
@@ -70,7 +72,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         limited = self.limit_s is not None and len(self.sinks) == 1
         limit = {"onceonly.epoch.timeout": f"{self.limit_s:g}"} if limited else {}
         refused = self._of_letters() if sink == "kafka" and self.query == queries.LETTERS else {}
-        return {**own, **limit, **refused, "onceonly.guarantee": self.guarantee}
+        seen = {"onceonly.visible": self.visible} if self.visible else {}
+        return {**own, **limit, **refused, **seen, "onceonly.guarantee": self.guarantee}
 
     def _of_letters(self) -> dict[str, str]:
         return {

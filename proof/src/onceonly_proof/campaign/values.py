@@ -22,6 +22,11 @@ Trace: TypeAlias = Literal["", "accepted", "rejected", "unknown"]
 """Whether the model explains a round's event log; empty where it was not asked."""
 
 
+def promise(guarantee: str, visible: str) -> str:
+    """Return the guarantee in words, and when rows are seen where that is not when they are decided. Pure."""
+    return f"{guarantee} by key, seen {visible}" if visible else guarantee
+
+
 class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One workload under its faults, and what the auditor found afterwards. Times in seconds."""
 
@@ -59,6 +64,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trace: Trace = ""
     limit_s: float | None = None
     """How long an epoch was allowed to take."""
+    visible: str = ""
+    """When rows by key were seen: ``early``, or empty where it was when they were decided."""
     query: str = ""
     """What the query did with the rows; empty where a report did not say it yet, and they went on unchanged."""
     broker: str = ""
@@ -67,6 +74,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Where the checkpoint was, as ``--checkpoint`` takes it; empty where a report did not say it yet: in a folder."""
     commit: str = ""
     """The version of onceonly's code, as git names it."""
+
+    @property
+    def promise(self) -> str:
+        """What was promised, in words."""
+        return promise(self.guarantee, self.visible)
 
     @property
     def name(self) -> str:
@@ -81,6 +93,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             f"--seed {self.seed} --round {self.number}"
             f" --query {self.query or UNCHANGED}"
             f"{'' if self.dear else ' --no-dear'}{' --each' if self.each else ''}{' --trace' if self.trace else ''}"
+            f"{f' --visible {self.visible}' if self.visible else ''}"
             f"{f' --broker {self.broker}' if self.broker not in {'', NEWEST} else ''}"
             f"{f' --checkpoint {self.store}' if self.store not in {'', FOLDER} else ''}"
         )
@@ -109,10 +122,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of the guarantee matrix: all rounds of one connector under one guarantee."""
+    """One row of the guarantee matrix: all rounds of one connector under one guarantee, decided or early."""
 
     connector: str
     guarantee: str
+    visible: str = ""
     rounds: int
     crashes: int
     faults: Counts
@@ -121,6 +135,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     anomalies: Counts
     allowed: Counts
     verdict: Verdict
+
+    @property
+    def promise(self) -> str:
+        """What it promises, in words."""
+        return promise(self.guarantee, self.visible)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

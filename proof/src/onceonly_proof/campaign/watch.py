@@ -52,12 +52,14 @@ class Watch:
     watchers: dict[str, AnyWatcher]
     letters: dict[str, PollingWatcher] = field(default_factory=dict)
     """By the sink that refused them."""
+    replacing: frozenset[str] = frozenset()
+    """Sinks where a row replaces what its key had: nobody can count there how many were written."""
     _close: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def begin(cls, task: Task, targets: Mapping[str, Target]) -> Watch:
         """Begin to watch; topics and folders may be made later."""
-        watch = cls({})
+        watch = cls({}, replacing=replacing(task, targets))
         for sink in task.sinks:
             if sink == "kafka":
                 watch.watchers[sink] = KafkaWatcher(sink, task.servers, task.target)
@@ -77,14 +79,22 @@ class Watch:
             row for watcher in (*self.watchers.values(), *self.letters.values()) for row in watcher.seen()
         ]
 
-    def least(self) -> int:
-        """Count the rows of the sink that shows least. Linear: not in a tight loop."""
-        return min(len(watcher.seen()) + self._refused(sink) for sink, watcher in self.watchers.items())
+    def least(self) -> int | None:
+        """Count the rows of the sink that shows least, of those that can be counted. Linear: not in a tight loop."""
+        counts = [
+            len(watcher.seen()) + self._refused(sink)
+            for sink, watcher in self.watchers.items()
+            if sink not in self.replacing
+        ]
+        return min(counts) if counts else None
 
     def holds(self, count: int) -> bool:
-        """Say whether every sink has shown so many rows; waits a moment for them."""
+        """Say whether every sink has shown so many rows, or one where they cannot be counted; waits a moment."""
         return all(
-            watcher.wait_for(count - self._refused(sink), _WAIT_S) for sink, watcher in self.watchers.items()
+            watcher.wait_for(
+                min(count, 1) if sink in self.replacing else count - self._refused(sink), _WAIT_S
+            )
+            for sink, watcher in self.watchers.items()
         )
 
     def first_after(self, moment: float) -> float | None:
@@ -143,7 +153,23 @@ def world(task: Task, reader: Watch, lives: Iterable[Life], targets: Mapping[str
         checkpoint=task.audited,
         events=events,
         during=reader.seen(),
+        upserts=replacing(task, targets),
+        whole={sink for sink in task.sinks if sink in targets and targets[sink].shows_whole_epochs},
     )
+
+
+def replacing(task: Task, targets: Mapping[str, Target]) -> frozenset[str]:
+    """Return the sinks of a query where a row replaces what its key had."""
+    return frozenset(sink for sink in task.sinks if sink in targets and targets[sink].replaces)
+
+
+def remove_waiting(task: Task, targets: Mapping[str, Target]) -> int:
+    """Remove all rows that wait for their commit, as somebody who tidies up; say how many files of them there were."""
+    found = [path for path in (task.audited / STAGED).rglob("*") if path.is_file()]
+    found += [path for sink in task.sinks if sink in targets for path in targets[sink].waiting(task.target)]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
 
 
 def _letters(task: Task, query: str = "") -> dict[str, Reader]:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _CONNECTORS = ("kafka", "files", "kafka+files")
 _DATABASES = ("sqlite", "mysql", "postgres", "kafka+postgres+mysql")
 _TABLES = ("delta", "iceberg", "kafka+delta")
-_SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES)
+_BY_KEY = ("redis", "opensearch", "elasticsearch")
+_FOUR = "kafka+postgres+opensearch+delta"
+_SINKS = (*_CONNECTORS, *_DATABASES, *_TABLES, *_BY_KEY, _FOUR)
+_VISIBLE = ("decided", "early")
 _STORES = ("folder", "s3", "hdfs")
 _QUERIES = ("unchanged", "letters", "hdfs", "rocksdb")
 _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.EXIT_CANNOT_TELL}
@@ -64,6 +67,10 @@ _STATUS = {"clean": 0, "anomalies": shared.EXIT_ANOMALY, "inconclusive": shared.
     help="Where checkpoints and files are: on an S3 server or an HDFS started for it, whose servers die, too.",
 )  # fmt: skip
 @click.option(
+    "--visible", type=click.Choice(_VISIBLE), default=_VISIBLE[0], show_default=True,
+    help="When rows by key are seen: when they are decided, or at once, so that the next try takes their place.",
+)  # fmt: skip
+@click.option(
     "--query", type=click.Choice(_QUERIES),
     help="What every query does: rows unchanged, dead letters, or a state in one of Spark's stores. Otherwise drawn.",
 )  # fmt: skip
@@ -87,6 +94,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
     dear: bool,
     broker: str,
     checkpoint: str,
+    visible: str,
     each: bool,
     query: str | None,
     trace: bool,
@@ -122,6 +130,7 @@ def verify(  # noqa: PLR0913  one parameter for each option
         each=each,
         broker=BrokerKind.parse(broker),
         store=checkpoint,
+        early=visible == _VISIBLE[1],
         trace=trace,
         number=number,
         query=query or "",

@@ -55,9 +55,14 @@ class EmbeddedOpenSearch(EmbeddedServer):
         self._ports: list[int] = []
 
     @property
+    def port(self) -> int:
+        """Where it listens on 127.0.0.1, the same through restarts. Known once it was started."""
+        return self._ports[0]
+
+    @property
     def url(self) -> str:
         """The address for the sink's option ``url``, the same through restarts. Known once it was started."""
-        return f"http://127.0.0.1:{self._ports[0]}"
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it and wait until it answers; after a kill, with the same documents. Idempotent while it runs.

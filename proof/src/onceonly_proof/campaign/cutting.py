@@ -1,0 +1,109 @@
+"""A proxy between a sink and its server that can cut the connection once a commit is answered, unheard."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOST: Final = "127.0.0.1"
+_CHUNK: Final = 1 << 16
+
+
+class CuttingProxy:
+    """Listens on a port of its own and passes all on. ``commit`` is what a client says when it commits.
+
+    What is cut was carried out by the server, and its answer is lost. Any thread; a connection has two of its own.
+    """
+
+    def __init__(self, port: int, commit: bytes) -> None:
+        self.cut_at: float | None = None
+        """When the connection was cut, in seconds since 1970."""
+        self._to = port
+        self._commit = commit
+        self._lock = threading.Lock()
+        self._is_armed = False
+        self._doomed: socket.socket | None = None
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server((_HOST, 0))
+        threading.Thread(target=self._accept, name="cutting proxy", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where clients come to."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def cut_next(self) -> None:
+        """Cut the connection of the next commit."""
+        with self._lock:
+            self.cut_at, self._is_armed, self._doomed = None, True, None
+
+    def spare(self) -> None:
+        """Cut nothing after all; what was cut stays so."""
+        with self._lock:
+            self._is_armed, self._doomed = False, None
+
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+        _end(self._listener)
+        with self._lock:
+            left = list(self._open)
+        for each in left:
+            _end(each)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # it was closed
+                return
+            try:
+                server = socket.create_connection((_HOST, self._to))
+            except OSError:
+                _end(client)  # as the server would, which is down
+                continue
+            with self._lock:
+                self._open |= {client, server}
+            for way in (self._up, self._down):
+                threading.Thread(target=self._pass, args=(way, client, server), daemon=True).start()
+
+    def _pass(
+        self,
+        way: Callable[[socket.socket, socket.socket], None],
+        client: socket.socket,
+        server: socket.socket,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            way(client, server)
+        for each in (client, server):
+            _end(each)
+            with self._lock:
+                self._open.discard(each)
+
+    def _up(self, client: socket.socket, server: socket.socket) -> None:
+        while data := client.recv(_CHUNK):
+            if self._is_armed and self._commit in data:
+                with self._lock:
+                    if self._is_armed:
+                        self._is_armed, self._doomed = False, server
+            server.sendall(data)
+
+    def _down(self, client: socket.socket, server: socket.socket) -> None:
+        while data := server.recv(_CHUNK):
+            with self._lock:
+                if self._doomed is server:
+                    self._doomed, self.cut_at = None, time.time()
+                    return
+            client.sendall(data)
+
+
+def _end(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

@@ -1,0 +1,41 @@
+"""What a campaign's queries write to beside Kafka and files: made for it, killed by its faults, read by its own client.
+
+One module for each system. Campaign's process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onceonly_proof.campaign.targets.delta import Delta
+from onceonly_proof.campaign.targets.elasticsearch import Elasticsearch
+from onceonly_proof.campaign.targets.iceberg import Iceberg
+from onceonly_proof.campaign.targets.mysql import MySql
+from onceonly_proof.campaign.targets.opensearch import OpenSearch
+from onceonly_proof.campaign.targets.port import STAGED, Target, WithStaged
+from onceonly_proof.campaign.targets.postgres import Postgres
+from onceonly_proof.campaign.targets.redis import Redis
+from onceonly_proof.campaign.targets.sqlite import Sqlite
+from onceonly_proof.campaign.targets.stored_files import StoredFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
+
+TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
+    "sqlite": Sqlite,
+    "mysql": MySql,
+    "postgres": Postgres,
+    "redis": Redis,
+    "opensearch": OpenSearch,
+    "elasticsearch": Elasticsearch,
+    "delta": Delta,
+    "iceberg": Iceberg,
+}
+"""By the name of the sink."""
+SERVED: Final = frozenset({"mysql", "postgres", "redis", "opensearch", "elasticsearch"})
+"""Those that have a server, which can be killed."""
+KEYED: Final = frozenset({"redis", "opensearch", "elasticsearch"})
+"""Those whose rows replace what their keys had, and can be seen early."""

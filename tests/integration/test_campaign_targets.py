@@ -1,0 +1,80 @@
+"""What a campaign starts for sinks by key: a place, a way to it that can be cut, and a reader that shares nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from keyed_bench import KeyedBench
+
+from onceonly.settings.registry import find, load
+from onceonly_proof.campaign.targets import KEYED, TARGETS
+from onceonly_proof.campaign.targets.keyed import SEQUENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onceonly_proof.campaign.targets import Target
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(
+    params=[each if each == "redis" else pytest.param(each, marks=pytest.mark.long) for each in sorted(KEYED)]
+)
+def name(request: pytest.FixtureRequest) -> str:
+    given: str = request.param
+    return given
+
+
+@pytest.fixture
+def target(name: str, tmp_path: Path) -> Iterator[Target]:
+    target = TARGETS[name](tmp_path / name)
+    yield target
+    target.close()
+
+
+def rows(**values: str) -> pa.RecordBatch:
+    numbers = pa.array(range(len(values)), pa.int64())
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": list(values),
+            "value": list(values.values()),
+            SEQUENCE: numbers,
+        }
+    )
+
+
+def test_what_a_sink_commits_is_read_by_key_also_after_a_cut_and_a_kill(
+    name: str, target: Target, tmp_path: Path
+) -> None:
+    kind: Any = load(find(name)[1])
+    options = {**target.options("t1"), "staging": str(tmp_path / "staging")}
+    bench = KeyedBench(kind, options)
+    reader, watching = target.reader(name, "t1"), target.reader(name, "t1")
+    assert list(reader.rows()) == []
+
+    def seen() -> dict[bytes | None, bytes | None]:
+        return {row.key: row.value for row in reader.rows()}
+
+    bench.committed(rows(a="1", b="2"))
+    assert seen() == {b"a": b"1", b"b": b"2"}
+    assert {row.sink for row in watching.rows()} == {name}
+
+    handle = bench.staged(rows(b="3"), epoch=1)
+    target.cut_next()
+    bench.sink().commit(
+        handle
+    )  # again where it has to be: the server has done it, or the client asks once more
+    assert target.cut_at() is not None
+    assert seen() == {b"a": b"1", b"b": b"3"}
+
+    target.kill()
+    target.start()
+    assert seen() == {b"a": b"1", b"b": b"3"}
+    bench.committed(rows(c="4"), epoch=2)
+    assert seen() == {b"a": b"1", b"b": b"3", b"c": b"4"}
+    assert list(reader.orphans()) == []
+    bench.close()
