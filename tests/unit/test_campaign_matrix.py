@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from onceonly_proof.campaign import marks, matrix, result
+from onceonly_proof.campaign import ages, marks, matrix, result
+from onceonly_proof.campaign.records import FOLDER, Record, read_all, records
 from onceonly_proof.campaign.result import Result, Round
 from onceonly_proof.campaign.tables import faults_table, table
 
@@ -43,17 +46,28 @@ def fold(*rounds: Round) -> Result:
     return result.fold(rounds, seed=7, machine={"cores": 2}, versions={"onceonly": "0.1.0", "kafka": "4.1.0"})
 
 
+def blocks(report: Result | None, records: tuple[Record, ...] = ()) -> tuple[str, str]:
+    """Return what both pages show, where nothing is old."""
+    shown = matrix.lines(report, records, is_old=lambda _: False)
+    return matrix.short(shown), matrix.whole(report, shown)
+
+
 # ------------------------------------------------------------------------------------------- pages
-@pytest.mark.parametrize(("page", "block"), [(matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)])
-def test_the_page_shows_the_recorded_report(page: Path, block: object) -> None:
+@pytest.mark.parametrize("page", [matrix.SHORT, matrix.WHOLE])
+def test_the_page_shows_the_recorded_reports(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert callable(block)
     report = matrix.recorded(RECORDED)
-    old = matrix.is_old(report, ROOT)
-    if old is None:  # an archive, or a checkout without history: what the page says of its age is taken
-        old = "Recorded on older code" in text
-    shown = block(report, is_old=old)
-    assert marks.placed(text, shown, name=matrix.MARKS, where=str(page)) == text, "run `make proof-pages`"
+    kept = read_all(ROOT / FOLDER)
+    # In an archive, or a checkout without history, the page is taken at its word.
+    if ages.is_old([], ROOT) is None:
+        told = text.partition("Recorded on older code")[2].partition("\n")[0]
+        named = set(re.findall(r"[\w+]+(?: early)?", told))
+        fresh = matrix.lines(report, kept, is_old=lambda _: False)
+        shown = tuple(replace(each, is_old=each.name in named) for each in fresh)
+    else:
+        shown = matrix.lines(report, kept, is_old=lambda commits: bool(ages.is_old(commits, ROOT)))
+    block = matrix.short(shown) if page == matrix.SHORT else matrix.whole(report, shown)
+    assert marks.placed(text, block, name=matrix.MARKS, where=str(page)) == text, "run `make proof-pages`"
 
 
 def git(folder: Path, *command: str) -> str:
@@ -62,7 +76,7 @@ def git(folder: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(("more", "old"), [(matrix.BEHIND_MAX, False), (matrix.BEHIND_MAX + 1, True)])
+@pytest.mark.parametrize(("more", "old"), [(ages.BEHIND_MAX, False), (ages.BEHIND_MAX + 1, True)])
 def test_a_record_says_by_itself_that_the_code_has_gone_on(tmp_path: Path, *, more: int, old: bool) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "src").mkdir()
@@ -78,26 +92,56 @@ def test_a_record_says_by_itself_that_the_code_has_gone_on(tmp_path: Path, *, mo
     for number in range(more):
         commit("src/code.py", str(number))
     commit("page.md", "no code")
-    assert matrix.is_old(report, tmp_path) is old
-    assert ("Recorded on older code" in matrix.short(report, is_old=old)) is old
+    assert ages.is_old([first], tmp_path) is old
+    shown = matrix.lines(report, (), is_old=lambda commits: bool(ages.is_old(commits, tmp_path)))
+    for block in (matrix.short(shown), matrix.whole(report, shown)):
+        assert ("**Recorded on older code**, more than 30 commits ago: kafka." in block) is old
 
 
 def test_a_record_of_code_that_is_in_no_history_is_old(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    assert matrix.is_old(fold(msgspec.structs.replace(one(), commit="0" * 12)), tmp_path)
+    assert ages.is_old(["0" * 12], tmp_path)
 
 
 def test_without_git_the_age_of_a_record_is_not_known(tmp_path: Path) -> None:
-    assert matrix.is_old(fold(one()), tmp_path) is None
+    assert ages.is_old(["0" * 12], tmp_path) is None
 
 
-def test_the_matrix_is_a_table() -> None:
-    shown = matrix.short(fold(one(), one(2), one(3, guarantee="at-least-once")))
-    assert "| kafka | exactly-once | 2,400 | 8,000 | 0 | clean |" in shown
-    assert "| kafka | at-least-once | 1,200 | 4,000 | 0 (allowed: duplicated 5) | clean |" in shown
-    assert "3,600 crashes in 3 rounds, 2026-11-21 to 2026-11-23, seed 7: **clean**" in shown
-    assert shown.endswith("fired.")
+def test_the_matrix_is_a_table_with_a_line_for_each_promise() -> None:
+    in_short, whole = blocks(fold(one(), one(2), one(3, guarantee="at-least-once")))
+    assert "| kafka | exactly-once | 2,400 | 2,400 | 8,000 | 0 | clean | ? |" in whole
+    assert (
+        "| kafka | at-least-once | 1,200 | 1,200 | 4,000 | 0 (allowed: duplicated 5) | clean | ? |" in whole
+    )
+    assert (
+        "The main run, of kafka: 3,600 crashes in 3 rounds, 2026-11-21 to 2026-11-23, seed 7: **clean**."
+        in whole
+    )
+    assert "| exactly-once | kafka 2,400 | 0 |" in in_short
+    assert in_short.endswith("3,600 crashes; of 3,600 faults that were armed, 3,600 fired.")
+
+
+def test_records_of_other_sinks_stand_beside_the_main_report() -> None:
+    early = msgspec.structs.replace(one(), connector="redis", visible="early", commit="abcdef012345")
+    decided = msgspec.structs.replace(one(), connector="redis", faults={}, armed={"stop broker": 1})
+    beside = (*records(fold(early)), *records(fold(decided)), *records(fold(one(2))))
+    in_short, whole = blocks(fold(one()), beside)
+    assert (
+        "| redis | exactly-once by key, seen early | 1,200 | 1,200 | 4,000 | 0 | clean | `abcdef0` |" in whole
+    )
+    assert "| redis | exactly-once | 1,200 | 0 of 1 | 4,000 | 0 | inconclusive | ? |" in whole
+    assert "| exactly-once | kafka 1,200 | 0 |\n" in in_short
+    assert "| exactly-once | redis 1,200 | 0 (inconclusive) |\n" in in_short
+    assert "| exactly-once by key, seen early | redis 1,200 | 0 |\n" in in_short
+    assert whole.count("| kafka |") == 1  # the main report is the word on its own sinks
+
+
+def test_what_is_old_is_named() -> None:
+    early = msgspec.structs.replace(one(), connector="redis", visible="early", commit="old")
+    shown = matrix.lines(fold(one()), records(fold(early)), is_old=lambda commits: "old" in commits)
+    assert matrix.short(shown).endswith("ago: redis early.")
+    assert "| `old` (older code) |" in matrix.whole(None, shown)
 
 
 def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
@@ -106,13 +150,14 @@ def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:
         for number, commit in [(3, "bbb"), (1, "bbb"), (2, "aaa"), (4, "")]
     ]
     report = result.fold(rounds, seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
-    assert "Run with onceonly 0.1.0, commits bbb, aaa.\n" in matrix.whole(report)
+    assert "Run with onceonly 0.1.0, commits bbb, aaa.\n" in blocks(report)[1]
+    assert "| `bbb`, `aaa` |" in blocks(report)[1]
     single = result.fold(rounds[:2], seed=7, machine={}, versions={"commit": "ccc", "onceonly": "0.1.0"})
-    assert "Run with commit bbb, onceonly 0.1.0.\n" in matrix.whole(single)
+    assert "Run with commit bbb, onceonly 0.1.0.\n" in blocks(single)[1]
 
 
 def test_the_docs_page_has_every_fault_and_the_recovery() -> None:
-    shown = matrix.whole(fold(one()))
+    shown = blocks(fold(one()))[1]
     assert "Run with onceonly 0.1.0, kafka 4.1.0.\n" in shown
     assert "| at | kill |\n|---|--:|\n| link.after_put | 1,200 |" in shown
     assert "row: median 3.0 s, worst 4.0 s of 2." in shown
@@ -126,7 +171,7 @@ def test_faults_are_a_table_of_points_and_of_what_was_done_there() -> None:
         "stop broker": 4,
     }
     faults = {**armed, "pause sweep.before": 0}
-    shown = matrix.whole(fold(msgspec.structs.replace(one(), armed=armed, faults=faults)))
+    shown = blocks(fold(msgspec.structs.replace(one(), armed=armed, faults=faults)))[1]
     assert "| at | kill | kill driver | pause |" in shown
     assert "| link.after_put | 3 | 2 |  |" in shown
     assert "| sweep.before |  |  | 0 of 1 |" in shown
@@ -134,16 +179,17 @@ def test_faults_are_a_table_of_points_and_of_what_was_done_there() -> None:
 
 
 def test_a_bad_report_is_shown_as_it_is() -> None:
-    shown = matrix.short(fold(one(lost=3), one(2, fired=1)))
-    assert "| lost 3 | anomalies |" in shown
-    assert "**anomalies**" in shown
-    assert "- 3 lost" in shown
-    assert "- round 2 of seed 7 (kafka): kill link.after_put was armed 1200 times, fired 1" in shown
+    in_short, whole = blocks(fold(one(lost=3), one(2, fired=1)))
+    assert "| exactly-once | kafka 2,400 | lost 3 (anomalies) |" in in_short
+    assert "| lost 3 | anomalies |" in whole
+    assert "**anomalies**" in whole
+    assert "- 3 lost" in whole
+    assert "- round 2 of seed 7 (kafka): kill link.after_put was armed 1200 times, fired 1" in whole
 
 
 @pytest.mark.parametrize("report", [None, fold()])
 def test_without_a_run_there_is_no_figure(report: Result | None) -> None:
-    for shown in (matrix.short(report), matrix.whole(report)):
+    for shown in blocks(report):
         assert shown == "No run has been recorded yet."
 
 
@@ -155,8 +201,7 @@ def test_the_pages_are_written_by_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "onceonly_proof.campaign.matrix", "result.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    for page, block in ((matrix.SHORT, matrix.short), (matrix.WHOLE, matrix.whole)):
-        shown = block(fold(one()))
+    for page, shown in zip((matrix.SHORT, matrix.WHOLE), blocks(fold(one())), strict=True):
         expected = f"before\n{BEGIN}\n\n{shown}\n\n{END}\nafter\n"
         assert (tmp_path / page).read_text(encoding="utf-8") == expected
 

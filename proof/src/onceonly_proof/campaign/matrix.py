@@ -1,55 +1,169 @@
 """The guarantee matrix as Markdown, written into pages between two marks, so that nobody types a figure.
 
-``python -m onceonly_proof.campaign.matrix docs/proof/result.json`` writes it into README and into the docs' page;
-``make proof-pages`` calls that. A report that is not there yet is said not to be there.
+``python -m onceonly_proof.campaign.matrix docs/proof/result.json`` writes it into README and into the docs' page, from
+the main report and from the records of single sinks in ``docs/proof/sinks``; ``make proof-pages`` calls that. A report
+that is not there yet is said not to be there.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import OnceonlyError
-from onceonly_proof.campaign import marks
+from onceonly_proof.campaign import ages, marks
 from onceonly_proof.campaign.folding import listed, spread
+from onceonly_proof.campaign.records import FOLDER, read_all
 from onceonly_proof.campaign.result import read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from onceonly_proof.campaign.values import Result, Row
+    from onceonly_proof.campaign.records import Record
+    from onceonly_proof.campaign.values import Result
 
-MARKS = "matrix"
+MARKS: Final = "matrix"
 SHORT, WHOLE = Path("README.md"), Path("docs/reference/guarantee-matrix.md")
-"""The pages: the matrix alone, and the matrix with every fault. Relative to the project's folder."""
-_FAULTS = "How often each fault fired; *of* how many, where not all that were armed did:"
+"""The pages: the matrix in short, and the matrix with every fault. Relative to the project's folder."""
+_FAULTS = "How often each fault fired in the main run; *of* how many, where not all that were armed did:"
 _WHY_MAX = 10
-BEHIND_MAX = 30
-"""So many commits to the code may follow on a record before its pages say so."""
-_OLD = f"**Recorded on older code**: more than {BEHIND_MAX} commits to it have followed."
+_COMMIT_DIGITS = 7
 
 
-def short(result: Result | None, *, is_old: bool = False) -> str:
-    """Return the matrix and one sentence of what it stands on, and whether that is older code. Pure."""
-    if result is None or not result.rounds:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One sink, or several under one decision, under one promise."""
+
+    sink: str
+    promise: str
+    crashes: int
+    fired: int
+    armed: int
+    rows: int
+    found: str
+    """The anomalies, in words; ``0`` for none."""
+    verdict: str
+    commits: tuple[str, ...]
+    is_old: bool = False
+
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+        return f"{self.sink} early" if self.promise.endswith("early") else self.sink
+
+
+def lines(
+    result: Result | None, records: Iterable[Record], *, is_old: Callable[[Iterable[str]], bool]
+) -> tuple[Line, ...]:
+    """Return the lines of the matrix: those of the main report, then those of records of other sinks. Pure.
+
+    ``is_old`` says of some commits whether the code has gone far beyond them.
+    """
+    found = [] if result is None else [_of_report(result, number) for number in range(len(result.matrix))]
+    there = {(each.sink, each.promise) for each in found}
+    found += [_of_record(each) for each in records if (each.sink, each.promise) not in there]
+    return tuple(replace(each, is_old=is_old(each.commits)) for each in found)
+
+
+def short(shown: Sequence[Line]) -> str:
+    """Return one line for each promise, and what is old. Pure."""
+    if not shown:
         return marks.NONE
-    head = "| sink | guarantee | crashes survived | rows checked | anomalies | verdict |\n|---|---|--:|--:|--:|---|"
-    return "\n".join(
-        [head, *map(_row, result.matrix), "", _summary(result), *([_OLD] if is_old else []), *_doubts(result)]
+    rows = []
+    order = sorted(shown, key=lambda each: (each.promise, each.found, each.verdict))
+    for (promise, found, verdict), group in groupby(
+        order, key=lambda each: (each.promise, each.found, each.verdict)
+    ):
+        sinks = ", ".join(f"{each.sink} {each.crashes:,}" for each in group)
+        rows.append(f"| {promise} | {sinks} | {found}{'' if verdict == 'clean' else f' ({verdict})'} |")
+    head = "| promise | crashes survived | anomalies |\n|---|---|--:|"
+    return "\n".join([head, *rows, "", _sum(shown), *_old(shown)])
+
+
+def whole(result: Result | None, shown: Sequence[Line]) -> str:
+    """Return the matrix sink by sink; of the main report the versions, recovery times, and each fault. Pure."""
+    if not shown:
+        return marks.NONE
+    head = (
+        "| sink | promise | crashes survived | faults fired | rows checked | anomalies | verdict | commit |\n"
+        "|---|---|--:|--:|--:|---|---|---|"
+    )
+    parts = ["\n".join([head, *map(_row, shown)]), " ".join([_sum(shown), *_old(shown)])]
+    if result is not None and result.rounds:
+        versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
+        parts += [_summary(result), *_doubts(result), f"Run with {versions}.", *_recovery(result)]
+        if result.armed or result.faults:
+            parts += [_FAULTS, _faults(result)]
+    return "\n\n".join(parts)
+
+
+def recorded(path: Path) -> Result | None:
+    """Read the report that the pages show, or give None where none has been recorded. Raises as ``read`` does."""
+    return read(path) if path.exists() else None
+
+
+def write(root: Path, result: Result | None) -> None:
+    """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
+    shown = lines(result, read_all(root / FOLDER), is_old=lambda commits: bool(ages.is_old(commits, root)))
+    for page, block in ((SHORT, short(shown)), (WHOLE, whole(result, shown))):
+        marks.write(root / page, block, name=MARKS)
+
+
+def _of_report(result: Result, number: int) -> Line:
+    row = result.matrix[number]
+    rounds = [
+        each for each in result.rounds if (each.connector, each.promise) == (row.connector, row.promise)
+    ]
+    had = f" (allowed: {listed(row.allowed)})" if sum(row.allowed.values()) else ""
+    return Line(
+        sink=row.connector,
+        promise=row.promise,
+        crashes=row.crashes,
+        fired=sum(row.faults.values()),
+        armed=sum(count for each in rounds for count in each.armed.values()),
+        rows=row.rows,
+        found=f"{listed(row.anomalies) or '0'}{had}",
+        verdict=row.verdict,
+        commits=tuple(dict.fromkeys(each.commit for each in rounds if each.commit)),
     )
 
 
-def whole(result: Result | None, *, is_old: bool = False) -> str:
-    """Return the matrix, the versions, recovery times, and how often each fault fired. Pure."""
-    if result is None or not result.rounds:
-        return marks.NONE
-    versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
-    parts = [short(result, is_old=is_old), f"Run with {versions}.", *_recovery(result)]
-    if result.armed or result.faults:
-        parts += [_FAULTS, _faults(result)]
-    return "\n\n".join(parts)
+def _of_record(record: Record) -> Line:
+    return Line(
+        sink=record.sink,
+        promise=record.promise,
+        crashes=record.crashes,
+        fired=sum(record.faults.values()),
+        armed=record.armed,
+        rows=record.rows,
+        found=listed(record.anomalies) or "0",
+        verdict=record.verdict,
+        commits=record.commits,
+    )
+
+
+def _row(line: Line) -> str:
+    fired = f"{line.fired:,}" if line.fired == line.armed else f"{line.fired:,} of {line.armed:,}"
+    commits = ", ".join(f"`{commit[:_COMMIT_DIGITS]}`" for commit in line.commits) or "?"
+    return (
+        f"| {line.sink} | {line.promise} | {line.crashes:,} | {fired} | {line.rows:,} | {line.found} | "
+        f"{line.verdict} | {commits}{' (older code)' if line.is_old else ''} |"
+    )
+
+
+def _sum(shown: Sequence[Line]) -> str:
+    fired, armed = sum(each.fired for each in shown), sum(each.armed for each in shown)
+    crashes = sum(each.crashes for each in shown)
+    return f"{crashes:,} crashes; of {armed:,} faults that were armed, {fired:,} fired."
+
+
+def _old(shown: Sequence[Line]) -> list[str]:
+    """Name what was recorded so long ago that it says little of today's code."""
+    names = ", ".join(each.name for each in shown if each.is_old)
+    return [f"**Recorded on older code**, more than {ages.BEHIND_MAX} commits ago: {names}."] if names else []
 
 
 def _faults(result: Result) -> str:
@@ -72,53 +186,6 @@ def _faults(result: Result) -> str:
     return "\n\n".join(each for each in (table, alone and f"Without a point: {alone}.") if each)
 
 
-def recorded(path: Path) -> Result | None:
-    """Read the report that the pages show, or give None where none has been recorded. Raises as ``read`` does."""
-    return read(path) if path.exists() else None
-
-
-def is_old(result: Result | None, root: Path) -> bool | None:
-    """Say whether the code has gone far beyond what was recorded; None where that cannot be told. Asks git.
-
-    Of rounds on several commits, the one that is furthest behind counts; one that git does not know is old.
-    """
-    commits = {each.commit.removesuffix("+") for each in result.rounds if each.commit} if result else set()
-    try:
-        if _git(root, "rev-parse", "--is-shallow-repository") != "false":
-            return None
-        behind = [_behind(root, commit) for commit in commits]
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return any(count is None or count > BEHIND_MAX for count in behind)
-
-
-def _behind(root: Path, commit: str) -> int | None:
-    """Count the commits to the code since one of them; None where that one is in no history of today's."""
-    try:
-        _git(root, "merge-base", "--is-ancestor", commit, "HEAD")
-    except subprocess.CalledProcessError:
-        return None
-    return int(_git(root, "rev-list", "--count", f"{commit}..HEAD", "--", "src"))
-
-
-def _git(root: Path, *command: str) -> str:
-    answer = subprocess.run(["git", "-C", root, *command], capture_output=True, text=True, check=True)
-    return answer.stdout.strip()
-
-
-def write(root: Path, result: Result | None) -> None:
-    """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
-    old = bool(is_old(result, root))
-    for page, block in ((SHORT, short(result, is_old=old)), (WHOLE, whole(result, is_old=old))):
-        marks.write(root / page, block, name=MARKS)
-
-
-def _row(row: Row) -> str:
-    found = listed(row.anomalies) or "0"
-    had = f" (allowed: {listed(row.allowed)})" if sum(row.allowed.values()) else ""
-    return f"| {row.connector} | {row.guarantee} | {row.crashes:,} | {row.rows:,} | {found}{had} | {row.verdict} |"
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -127,10 +194,10 @@ def _summary(result: Result) -> str:
     days = sorted({each.started[:10] for each in result.rounds})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     seeds = ", ".join(map(str, sorted({each.seed for each in result.rounds})))
+    sinks = ", ".join(dict.fromkeys(row.connector for row in result.matrix))
     return (
-        f"{result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: **{result.verdict}**. "
-        f"{sum(result.armed.values()):,} faults were armed, and {sum(result.faults.values()):,} fired"
-        f"{_brokers(result)}."
+        f"The main run, of {sinks}: {result.crashes:,} crashes in {len(result.rounds):,} rounds, {when}, seed {seeds}: "
+        f"**{result.verdict}**{_brokers(result)}."
     )
 
 
@@ -153,9 +220,9 @@ def _versions(result: Result) -> dict[str, str]:
 
 
 def _doubts(result: Result) -> list[str]:
-    lines = [f"- {why}" for why in result.why[:_WHY_MAX]]
+    found = [f"- {why}" for why in result.why[:_WHY_MAX]]
     more = len(result.why) - _WHY_MAX
-    return ["", *lines, *([f"- and {more:,} more"] if more > 0 else [])] if lines else []
+    return ["\n".join([*found, *([f"- and {more:,} more"] if more > 0 else [])])] if found else []
 
 
 def _recovery(result: Result) -> list[str]:
