@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +16,7 @@ from benchmarks import settings
 from benchmarks.contenders.base import prefixed, python_path
 from benchmarks.contenders.onceonly import Onceonly
 from benchmarks.lives import Contending
+from benchmarks.load.feeding import feed
 from benchmarks.soak.trend import trend
 from benchmarks.soak.values import VERSION, Soak
 from benchmarks.soak.watch import Watch
@@ -27,7 +26,7 @@ from onceonly_proof.campaign import machine as host
 from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 _RESULTS = Path(__file__).parents[1] / "results" / "soak.json"
-_INTERVAL_MS, _RATE, _PARTITIONS = 200, 200, 2
+_INTERVAL_MS, _RATE, _PARTITIONS, _RECORD_BYTES = 200, 200, 2, 100
 _DRAIN_S = 10.0
 _EXIT_GROWS, _EXIT_CANNOT = 1, 2
 
@@ -85,7 +84,14 @@ def run(minutes: float, every_s: float, heap_s: float) -> Soak:
             job.order("start", **order(servers, checkpoint))
             begun = time.monotonic()
             with Watch(job.process.members, checkpoint, every_s=every_s, heap_s=heap_s) as watch:
-                rows_in = feed(servers, minutes * 60)
+                rows_in = feed(
+                    servers,
+                    "in",
+                    rate=_RATE,
+                    seconds=minutes * 60,
+                    partitions=_PARTITIONS,
+                    record_bytes=_RECORD_BYTES,
+                )
             seconds = time.monotonic() - begun
             time.sleep(_DRAIN_S)
             job.order("check")
@@ -124,21 +130,6 @@ def order(servers: str, checkpoint: Path) -> dict[str, object]:
         "checkpoint": str(checkpoint),
         "interval_ms": _INTERVAL_MS,
     }
-
-
-def feed(servers: str, seconds: float) -> int:
-    """Send rows at the rate for so long; give how many the broker has taken."""
-    told = {
-        "servers": servers,
-        "topic": "in",
-        "rate": _RATE,
-        "total": int(_RATE * seconds),
-        "partitions": _PARTITIONS,
-        "record_bytes": 100,
-    }
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.load.sender", json.dumps(told)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(json.loads(done.stdout)["taken"])
 
 
 def newest_epoch(checkpoint: Path) -> int:

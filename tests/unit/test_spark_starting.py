@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from onceonly.model import Guarantee
 from onceonly.settings.query import START, QuerySettings
 from onceonly.spark import starting
 from onceonly.spark.asked import PARTITION_BY
+from onceonly.spark.configure import PROVIDER, RAW_FILES
 from onceonly.spark.foreach_batch import ForeachBatch
 
 if TYPE_CHECKING:
@@ -194,3 +196,35 @@ def test_it_is_put_into_pyspark_once() -> None:
     starting.install()
     assert DataStreamWriter.start is start
     assert start.__wrapped__.__name__ == "start"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("location", "provider", "advice"),
+    [
+        ("s3a://bucket/cp", "", "local_checkpoints=False"),
+        ("/cp", "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider", "rocksdb=True"),
+        ("/cp", "", ""),
+        ("hdfs://name:9000/cp", "", ""),
+    ],
+)
+def test_what_fails_by_raw_files_is_told_before_spark_fails_by_a_cast(
+    writer: type[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    location: str,
+    provider: str,
+    advice: str,
+) -> None:
+    raw = {RAW_FILES[0]: RAW_FILES[1]}
+    conf = SimpleNamespace(get=lambda name, default=None: raw.get(name, default))
+    session = SimpleNamespace(
+        sparkContext=SimpleNamespace(getConf=lambda: conf),
+        conf=SimpleNamespace(get=lambda name, default=None: provider if name == PROVIDER else default),
+    )
+    monkeypatch.setattr(starting, "_look", lambda _noted, _location: True)
+    writer._spark = session
+    writer().format("onceonly.kafka").option("checkpointLocation", location).start()
+    told = [
+        record.getMessage() for record in caplog.records if "fails in this session" in record.getMessage()
+    ]
+    assert [advice in each for each in told] == ([True] if advice else [])

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _LOCATION, _NAME = CHECKPOINT, "queryname"
+_BUFFERED = ("s3a:", "s3:", "s3n:")
+"""Where Hadoop's client puts blocks on a local disk first."""
 _SESSION = "spark.sql.streaming.checkpointLocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
@@ -88,8 +90,9 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         _note(self, lambda: {name: value for name, value in more.items() if name not in _PARAMETERS})
         _note(self, lambda: {_FORMAT: args[1] if len(args) > 1 else more.get("format")})
         noted = getattr(self, _NOTED)
-        if _look(noted, _location(self, noted)):
-            _warn(self)
+        location = _location(self, noted)
+        if _look(noted, location):
+            _warn(self, location)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
             if not has_formats():
                 return by_batch(self, noted, args[0] if args else more.get("path"))
@@ -164,17 +167,24 @@ def _look(told: Mapping[str, str], location: str) -> bool:
     return is_ours
 
 
-def _warn(writer: Any) -> None:  # noqa: ANN401  PySpark's
-    """Say it before a stateful query fails in Spark by a cast that nobody understands."""
+def _warn(writer: Any, location: str) -> None:  # noqa: ANN401  PySpark's
+    """Say it before a query fails in Spark by a cast that nobody understands."""
     try:
         spark = writer._spark  # noqa: SLF001  there is no other way to it
         name, raw = RAW_FILES
-        fails = is_rocksdb(spark.conf.get(PROVIDER, "")) and spark.sparkContext.getConf().get(name, "") == raw
+        if spark.sparkContext.getConf().get(name, "") != raw:
+            return
+        is_stored_raw = is_rocksdb(spark.conf.get(PROVIDER, ""))
     except Exception as error:  # noqa: BLE001  a warning is no reason to fail
-        log.debug("The state store's provider is not known: %s", error)
+        log.debug("What the session is told of its file systems is not known: %s", error)
         return
-    if fails:
+    if is_stored_raw:
         log.warning(
             "A query that keeps state in RocksDB fails in this session: Spark stores it by a file system that %s=%s "
             "has replaced. Build the session with onceonly.configure(builder, rocksdb=True).", name, raw,
+        )  # fmt: skip
+    if location.startswith(_BUFFERED):
+        log.warning(
+            "A checkpoint on S3 fails in this session: Hadoop buffers what it sends there by a file system that %s=%s "
+            "has replaced. Build the session with onceonly.configure(builder, local_checkpoints=False).", name, raw,
         )  # fmt: skip
