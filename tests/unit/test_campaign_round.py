@@ -18,7 +18,7 @@ from rich.console import Console
 from onceonly.errors import UnavailableError
 from onceonly.model import Guarantee
 from onceonly_proof import traces
-from onceonly_proof.auditor import Seen
+from onceonly_proof.auditor import Anomaly, Seen
 from onceonly_proof.campaign import round as rounds
 from onceonly_proof.campaign.display import Display
 from onceonly_proof.campaign.plan import Blow, plan_round
@@ -306,14 +306,18 @@ def test_where_rows_replace_others_they_are_not_counted() -> None:
 
 
 def run(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, watcher: FakeWatcher, *, shows: bool
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    watcher: FakeWatcher,
+    *,
+    shows: bool,
+    verdict: object = SimpleNamespace(anomalies={}, examples=("what the audit says",)),
 ) -> tuple[Round, Path | None]:
     """Run a round without faults whose world holds two rows."""
     watch = Watch({"kafka": cast("Any", watcher)})
     monkeypatch.setattr(Watch, "begin", lambda *_: watch)
     monkeypatch.setattr(Watch, "holds", lambda *_: shows)
     world = SimpleNamespace(inputs=[1], at_end=[row("kafka")] * 2)
-    verdict = SimpleNamespace(anomalies={}, examples=("what the audit says",))
     monkeypatch.setattr("onceonly_proof.campaign.watch.world", lambda *_: world)
     for name, given in (("_task", scene.task), ("judge", verdict)):
         monkeypatch.setattr(rounds, name, lambda *_, given=given: given)
@@ -373,6 +377,21 @@ def test_without_being_asked_for_no_event_log_is_judged(
     found, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True)
 
     assert (found.trace, found.verdict) == ("", "clean")
+
+
+def test_what_may_be_seen_early_is_counted_and_is_no_finding(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {Anomaly.VISIBLE_BEFORE_DECISION: 2}
+    examples = ("visible_before_decision: redis id 1 was decided later", "another one")
+    verdict = SimpleNamespace(anomalies=counts, examples=examples)
+    decided, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True, verdict=verdict)
+    assert (decided.verdict, decided.examples) == ("anomalies", examples)
+
+    scene.arena.visible = "early"
+    early, _ = run(scene, monkeypatch, FakeWatcher(2), shows=True, verdict=verdict)
+    assert (early.verdict, early.visible, early.allowed) == ("clean", "early", {"visible_before_decision": 2})
+    assert early.examples == ("another one",)
 
 
 def test_what_a_round_noted_is_in_its_verdict(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

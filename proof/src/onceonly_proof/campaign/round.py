@@ -354,6 +354,7 @@ def run_round(
     anomalies, allowed = result.split(
         verdict.anomalies if verdict else {}, guarantee.value, early=bool(arena.visible)
     )
+    examples = verdict.examples if verdict else ()
     done = Round(
         seed=plan.seed,
         number=plan.number,
@@ -368,7 +369,8 @@ def run_round(
         faults=dict(scene.fired),
         anomalies=anomalies,
         allowed=allowed,
-        examples=(*stuck, *(verdict.examples if verdict else ())),
+        # Of what the guarantee allows there may be many, and they are no findings.
+        examples=(*stuck, *(each for each in examples if each.partition(":")[0] not in allowed)),
         recovery_s=tuple(scene.recovery_s),
         # A last line of a job may be many; a doubt is one.
         trouble=tuple(" ".join(text.split()) for text in scene.trouble),
