@@ -65,7 +65,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limit_s: float | None = None
     """How long an epoch was allowed to take."""
     visible: str = ""
-    """When rows by key were seen: ``early``, or empty where it was when they were decided."""
+    """``early`` where rows by key were seen before they were decided, empty where they were not."""
     query: str = ""
     """What the query did with the rows; empty where a report did not say it yet, and they went on unchanged."""
     broker: str = ""
