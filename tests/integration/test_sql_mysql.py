@@ -13,7 +13,7 @@ import pytest
 from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed
+from onceonly.model import AlreadyCommitted, Committed, Lost
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 
 if TYPE_CHECKING:
@@ -332,7 +332,8 @@ def test_a_unique_key_of_what_is_not_written_is_refused_where_its_default_could_
 
 def test_who_may_not_write_is_told_which_right_is_missing(bench: Bench, server: EmbeddedMariaDb) -> None:
     bench.run(IDS)
-    url = user(server, f"SELECT, CREATE ON {DATABASE}.*")
+    bench.check(rows(id=[1], name=["a"]))  # it makes the books
+    url = user(server, f"SELECT ON {DATABASE}.*", f"INSERT, DELETE ON {DATABASE}.onceonly_commits")
     with pytest.raises(ConfigurationError, match="denied") as raised:
         bench.check(rows(id=[1], name=["a"]), url=url)
     assert "grant the user SELECT, INSERT, UPDATE" in raised.value.next_step
@@ -351,16 +352,42 @@ def test_rights_on_the_table_and_the_books_are_enough(bench: Bench, server: Embe
     assert bench.run("SELECT * FROM t") == [(1, "a")]
 
 
-def test_a_replica_that_takes_no_writes_is_named(bench: Bench, server: EmbeddedMariaDb) -> None:
+def test_who_may_not_use_the_books_is_given_the_grant(bench: Bench, server: EmbeddedMariaDb) -> None:
     bench.run(IDS)
     bench.check(rows(id=[1], name=["a"]))  # it makes the books
-    server.sql("SET GLOBAL read_only = 1")
-    try:
-        with pytest.raises(ConfigurationError, match="read-only") as raised:
-            bench.check(rows(id=[1], name=["a"]))
-    finally:
-        server.sql("SET GLOBAL read_only = 0")
-    assert "not a replica" in raised.value.next_step
+    # On a database in which it may make tables, it is told that this one is there, and shown nothing of it.
+    for rights in ((), (f"SELECT ON {DATABASE}.onceonly_commits",), (f"CREATE ON {DATABASE}.*",)):
+        url = user(server, f"SELECT, INSERT, UPDATE ON {DATABASE}.t", *rights)
+        with pytest.raises(ConfigurationError) as raised:
+            bench.check(rows(id=[1], name=["a"]), url=url)
+        grant = raised.value.next_step[raised.value.next_step.index("GRANT SELECT, INSERT, DELETE ON") :]
+        server.sql(grant)
+        bench.epoch(rows(id=[1], name=["a"]), url=url)
+        bench.run("DELETE FROM t")
+        bench.run("DELETE FROM onceonly_commits")
+
+
+def test_what_is_void_needs_no_right_to_update_the_books(bench: Bench, server: EmbeddedMariaDb) -> None:
+    bench.run(IDS)
+    some = rows(id=[1], name=["a"])
+    handle, _ = bench.stage(some, bench.check(some))
+    bench.sink().abort(handle)
+    url = user(server, f"SELECT, INSERT, DELETE ON {DATABASE}.onceonly_commits")
+    for _ in range(2):
+        assert isinstance(bench.sink(url=url).commit(handle), Lost)
+
+
+def test_a_replica_that_takes_no_writes_is_named(bench: Bench, server: EmbeddedMariaDb) -> None:
+    bench.run(IDS)
+    for _ in range(2):  # the first start would make the books
+        server.sql("SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(ConfigurationError, match="read-only") as raised:
+                bench.check(rows(id=[1], name=["a"]))
+        finally:
+            server.sql("SET GLOBAL read_only = 0")
+        assert "not a replica" in raised.value.next_step
+        bench.check(rows(id=[1], name=["a"]))
 
 
 def test_a_server_that_allows_no_load_is_written_to_all_the_same(

@@ -212,6 +212,55 @@ def test_a_reader_sees_whole_epochs_at_every_moment(bench: Bench) -> None:
     assert all(count in {0, 300} and first == last for count, first, last in seen)
 
 
+def test_a_table_that_was_made_anew_is_another_one_and_stops_the_query(bench: Bench) -> None:
+    make = "CREATE TABLE t (id bigint)"
+    bench.run(make)
+    some = rows(id=[1])
+    driver, context = bench.sink(), bench.context([("id", "bigint")])
+    facts = dict(driver.check(context))
+    handle, _ = bench.stage(some, facts)
+    assert driver.commit(handle) == Committed()
+    for harmless in ("VACUUM FULL t", "ALTER TABLE t ADD COLUMN more text"):
+        bench.run(harmless)
+        facts = dict(driver.refresh(facts))
+        bench.sink().look_back(context, 0, [handle])
+    bench.run("DROP TABLE t")
+    bench.run(make)
+    bench.run("INSERT INTO t VALUES (1)")
+    with pytest.raises(TargetBehindError, match="another table than it was at chk-0"):
+        bench.sink().look_back(context, 0, [handle])
+    with pytest.raises(TargetBehindError, match="another table than it was at the epoch before"):
+        driver.refresh(facts)
+    goes_on = {"onceonly.target.behind": "go-on"}
+    bench.sink(**goes_on).look_back(context, 0, [handle])
+    # From its next epoch on, the query knows the new one.
+    handle, _ = bench.stage(some, dict(bench.sink().check(context)), epoch=1)
+    assert driver.commit(handle) == Committed()
+    bench.sink().look_back(context, 1, [handle])
+
+
+def test_a_table_that_was_emptied_is_told_and_who_may_not_read_it_is_not_stopped(
+    bench: Bench, postgres: EmbeddedPostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    handle, _ = bench.stage(rows(id=[1]), bench.check(rows(id=[1])))
+    assert bench.sink().commit(handle) == Committed()
+    bench.run("TRUNCATE t")
+    context = bench.context([])
+    bench.sink().look_back(context, 0, [handle])
+    assert "is empty, and chk-0 has written 1 rows" in caplog.text
+    caplog.clear()
+    user = f"u{bench.url.rpartition('/')[2]}"
+    for statement in (
+        f"CREATE ROLE {user} LOGIN PASSWORD 'p'", f"GRANT INSERT ON t TO {user}",
+        f"GRANT SELECT, INSERT, DELETE ON onceonly_commits TO {user}",
+    ):  # fmt: skip
+        bench.run(statement)
+    url = postgres.url(user, bench.url.rpartition("/")[2])
+    bench.sink(url=url, password="p").look_back(context, 0, [handle])  # noqa: S106
+    assert caplog.text == ""
+
+
 # ---------------------------------------------------------------------------------------- servers that end
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[tuple[EmbeddedPostgres, Bench]]:

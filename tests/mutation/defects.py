@@ -78,6 +78,7 @@ TABLES: Final = "tests/unit/test_conformance_loaded.py::"
 DELTA: Final = "tests/unit/test_delta_sink.py::"
 DELTA_INPUT: Final = "tests/unit/test_delta_bad_input.py::"
 MYSQL: Final = "tests/integration/test_sql_mysql.py::"
+POSTGRES_ENDS: Final = "tests/integration/test_sql_postgres_ends.py::"
 ICEBERG: Final = "tests/unit/test_iceberg_sink.py::"
 ICEBERG_INPUT: Final = "tests/unit/test_iceberg_bad_input.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
@@ -2063,10 +2064,20 @@ DEFECTS: Final = (
         name="sql-target-behind-unseen",
         group=STAGED,
         what="A database that was restored from a backup is gone on with, without the epochs that it lacks",
-        file="sinks/sql/sink.py",
-        before="        if newest is not None and newest >= epoch:\n",
-        after="        if newest is not None:\n",
+        file="sinks/sql/past.py",
+        before="    if newest is None or newest < epoch:\n",
+        after="    if newest is None:\n",
         tests=(SQL + "test_a_target_that_went_back_stops_the_query_and_names_what_is_missing",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="sql-table-made-anew-unseen",
+        group=STAGED,
+        what="A table that was dropped and made anew is gone on with, as if what was written before were in it",
+        file="sinks/sql/past.py",
+        before='    if not table.id or "" in ids or table.id in ids:\n',
+        after="    if True:\n",
+        tests=(POSTGRES_ENDS + "test_a_table_that_was_made_anew_is_another_one_and_stops_the_query",),
         says="DID NOT RAISE",
     ),
     Defect(

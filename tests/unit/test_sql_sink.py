@@ -225,8 +225,9 @@ def test_a_wrong_option_is_refused_in_one_sentence(bench: Bench, options: dict[s
 
 
 def test_a_missing_file_is_not_made(bench: Bench) -> None:
-    with pytest.raises(ConfigurationError, match="unable to open"):
+    with pytest.raises(ConfigurationError, match="unable to open") as raised:
         bench.check(rows(id=[1]), url=f"sqlite:///{bench.folder}/none.db")
+    assert "create=true" in raised.value.next_step
     assert not (bench.folder / "none.db").exists()
 
 
@@ -372,7 +373,8 @@ def test_old_rows_leave_the_books_and_who_asks_for_them_is_in_doubt(
         handle, _ = bench.stage(rows(id=[number]), facts, epoch=number)
         assert bench.sink().commit(handle) == Committed()
         handles.append(handle)
-    assert bench.run("SELECT epoch FROM onceonly_commits ORDER BY epoch") == [(3,), (4,), (5,)]
+    kept = "SELECT epoch FROM onceonly_commits WHERE void = 0 ORDER BY epoch"
+    assert bench.run(kept) == [(3,), (4,), (5,)]
     assert bench.sink().commit(handles[3]) == AlreadyCommitted()
     with pytest.raises(InDoubtError, match="no longer knows chk-2"):
         bench.sink().commit(handles[2])
@@ -454,6 +456,75 @@ def test_a_table_that_is_gone_is_not_made_anew_as_if_nothing_had_been_in_it(benc
     with pytest.raises(TargetBehindError, match=r"no table t in .* any more. By the log chk-2 is complete"):
         bench.sink(create="true").look_back(context, 2, [handle])
     bench.sink(create="true", **{"onceonly.target.behind": "go-on"}).look_back(context, 2, [handle])
+
+
+def looked_back(bench: Bench, caplog: pytest.LogCaptureFixture, change: str, **more: str) -> str:
+    """Write an epoch, change the database while the job is down, and return what the next start tells."""
+    bench.options.update(more)
+    bench.run(IDS)
+    some = (
+        rows(id=[1, 2], name=["a", "b"], op=["c", "c"]) if "op" in more else rows(id=[1, 2], name=["a", "b"])
+    )
+    facts = bench.check(some)
+    handle, _ = bench.stage(some, facts)
+    assert bench.sink().commit(handle) == Committed()
+    bench.run(change)
+    caplog.clear()
+    bench.sink().look_back(bench.context([]), 0, [handle])
+    return caplog.text
+
+
+def test_a_table_that_was_emptied_while_the_job_was_down_is_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "is empty, and chk-0 has written 2 rows" in looked_back(bench, caplog, "DELETE FROM t")
+
+
+def test_a_table_that_still_has_a_row_or_whose_feed_deletes_is_not_told_of(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert looked_back(bench, caplog, "DELETE FROM t WHERE id = 1") == ""
+    bench.run("DROP TABLE t")
+    bench.query = "feed"
+    assert looked_back(bench, caplog, "DELETE FROM t", key="id", op="op") == ""
+
+
+def test_another_query_that_has_written_to_the_table_is_told_of_until_this_one_has(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    bench.run("CREATE TABLE u (id BIGINT)")
+    bench.epoch(rows(id=[1]))
+    assert caplog.text == ""
+    bench.query = "anew"
+    bench.check(rows(id=[1]))
+    assert "has written nothing to t" in caplog.text
+    assert "query q has" in caplog.text
+    caplog.clear()
+    bench.check(rows(id=[1]), table="u")
+    bench.check(rows(id=[1]), key="id")
+    bench.epoch(rows(id=[2]), key="id")
+    bench.check(rows(id=[1]))
+    assert caplog.text == ""
+
+
+def test_of_batches_each_is_a_query_of_its_own_and_nobody_is_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    for number in range(2):
+        bench.query = f"batch-nightly-{number:012x}"
+        bench.epoch(rows(id=[number]))
+    assert caplog.text == ""
+
+
+def test_the_books_of_a_query_go_with_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.run("CREATE TABLE t (id BIGINT)")
+    bench.epoch(rows(id=[1]))
+    bench.run("DELETE FROM onceonly_commits WHERE query = 'q'")
+    bench.query = "anew"
+    bench.check(rows(id=[1]))
+    assert caplog.text == ""
 
 
 def test_a_lost_file_is_void_for_good(bench: Bench) -> None:

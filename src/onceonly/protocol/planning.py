@@ -104,9 +104,7 @@ def _branches(last: Link, context: s.Context) -> bool:
 
     That a sink has a place for dead letters now, or none any more, is no other branch; but what is pending there is.
     """
-    then = {sink for sink in last.settings if letters_of(sink) is None}
-    now = {sink for sink in context.settings if letters_of(sink) is None}
-    return then != now or any(
+    return _sinks(last.settings) != _sinks(context.settings) or any(
         vote.sink not in context.settings for vote in last.pending if letters_of(vote.sink) is not None
     )
 
@@ -122,7 +120,20 @@ def _changed(newest: Link, context: s.Context) -> tuple[Command, ...]:
                 f"{differences(then, now)}; nothing was pending there, and the query goes on with the new one"
             )
             reports.append(Report(ReportKind.TARGET_CHANGED, message))
+    before, after = _sinks(newest.settings), _sinks(context.settings)
+    # An epoch need not write to all sinks of a query; at a start, one that has none in common has other sinks.
+    if context.continues is None and before and after and before.isdisjoint(after):
+        message = (
+            f"chk-{context.epoch}: the query has other sinks than in link {newest.name}: it wrote to "
+            f"{_plain(newest.settings)}, and now writes to {_plain(context.settings)}; nothing was pending there, and "
+            "the query goes on with the new one"
+        )
+        reports.append(Report(ReportKind.TARGET_CHANGED, message))
     return tuple(reports)
+
+
+def _sinks(settings: Mapping[str, Mapping[str, str | int]]) -> set[str]:
+    return {sink for sink in settings if letters_of(sink) is None}
 
 
 def _is_elsewhere(

@@ -75,6 +75,16 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         ``UnavailableError``.
         """
 
+    def refusals(self, handle: Handle, beside: Sequence[Handle]) -> Sequence[Refused]:  # noqa: ARG002  for those that can
+        """Return which rows of a decided handle the target refuses, by their place, with those ``beside`` it applied.
+
+        Operator's process, while the job is down; changes nothing. Raises ``ConfigurationError`` where nobody can tell.
+        """
+        raise ConfigurationError(
+            f"the sink {self.name} cannot tell which rows its target refuses",
+            next_step="mend the target so that it takes them, and start the query",
+        )
+
     # --- what a sink may use --------------------------------------------------------------------------------
 
     def staged(self, handles: Sequence[Handle]) -> dict[str, StagedRows]:
@@ -88,6 +98,13 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         return found
 
     # --- what the family does -------------------------------------------------------------------------------
+
+    def stage_again(self, context: WriteContext, rows: pa.RecordBatch) -> Handle:
+        """Stage rows that have been staged before, as they are, and return their handle. Operator's process."""
+        attempt = self._area(_folder(context)).begin(context)
+        attempt.write(rows)
+        attempt.finish()
+        return Handle(transaction=attempt.name, data=attempt.data)
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:  # noqa: ARG002
         """See that the store which the option ``staging`` names is fit. That of the checkpoint is known to be."""

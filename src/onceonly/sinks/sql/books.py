@@ -3,6 +3,8 @@
 A row is a handle of one query's sink. Its unique key makes an epoch's commit happen once: whoever notes a handle that
 is there already, applied or void, fails with all that it brought.
 
+A further row of a stream tells to which table it writes, so that a query which has lost its checkpoint is known again.
+
 The newest epochs stay. Older rows may go, as a driver that was paused for so long and still tries to apply one of
 theirs is refused as soon as it has noted it: then newer epochs are in the books. It looks only after it has noted, so
 whoever forgets at the same time is waited for, or seen.
@@ -24,6 +26,9 @@ EPOCHS_KEPT = 100
 KEY = ("query", "sink", "epoch", "name")
 _COLUMNS = "query, sink, epoch, name, void"
 _AT_ONCE = 200  # no server's limit of values in a statement is near
+_EVER = 2**63 - 1
+"""Where an epoch stands in other rows: what is of no epoch is never too old."""
+_NAME_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,20 @@ class Books:
                 "driver still tries to apply: it was paused, or an older checkpoint was restored",
                 next_step="nothing was written; see which driver is the one that should run, and stop the other",
             )
+
+    def claim(self, db: Any, table: str) -> None:  # noqa: ANN401
+        """Note that this query writes to a table. Idempotent."""
+        self._add(db, self.dialect.insert_new(self._table, _COLUMNS, "{}"), {_claim(table): _EVER}, void=1)
+
+    def others(self, db: Any, table: str) -> list[str]:  # noqa: ANN401
+        """Return the other queries that are noted as writing to a table."""
+        mark = self.dialect.mark
+        found = self.dialect.run(
+            db,
+            f"SELECT DISTINCT query FROM {self._table} WHERE epoch = {mark} AND name = {mark} AND query <> {mark}",
+            (_EVER, _claim(table), self.query),
+        )
+        return sorted(query for (query,) in found)
 
     def forget(self, db: Any, epoch: int) -> None:  # noqa: ANN401
         """Remove rows that are so old that nobody asks for them, where an epoch is applied."""
@@ -113,6 +132,10 @@ class Books:
         for some in _parts(epochs):
             values = [value for name, epoch in some for value in (self.query, self.sink, epoch, name, void)]
             self.dialect.run(db, sql.format(", ".join([row] * len(some))), values)
+
+
+def _claim(table: str) -> str:
+    return f"writes to {table}"[:_NAME_MAX]
 
 
 def _marks(mark: str, values: Collection[object]) -> str:

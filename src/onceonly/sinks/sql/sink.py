@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from onceonly.errors import ConfigurationError, UnavailableError
-from onceonly.families import behind
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
+from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import refused
+from onceonly.sinks.sql.refusing import refusals
 from onceonly.sinks.sql.target import Target
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, of_spark
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from onceonly.ports import Leftover, Option, QueryContext, Refused, WriteContext
     from onceonly.sinks.sql.books import Books
 
+_DIVERT = (
+    "or, with the job down, make dead letters of them: onceonly transactions divert TRANSACTION CHECKPOINT"
+)
 _TABLE = "table"
 """The fact that says what the table is like."""
 
@@ -61,12 +65,16 @@ class SqlSink(StagedSink):
         self._columns = columns = [(name, of_spark(kind)) for name, kind in context.columns]
         table = self._target.prepare(columns)
         if columns:
-            self._target.try_out(self._target.matched(columns, table), self._books)
+            others = self._target.try_out(self._target.matched(columns, table), self._books)
+            past.tell_of_others(others, self._options, context)
         return {**super().check(context), _TABLE: table.dumps()}
 
     def refresh(self, facts: Mapping[str, str | int]) -> Mapping[str, str | int]:
         """Look the table up anew: what it takes by now, the next epoch may have."""
         table = self._target.table()
+        past.refuse_another(
+            table, {Table.loads(str(facts[_TABLE])).id}, self._options, self._owner, "the epoch before"
+        )
         if self._columns:
             self._target.matched(self._columns, table)
         return {**facts, _TABLE: table.dumps()}
@@ -82,34 +90,9 @@ class SqlSink(StagedSink):
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Compare the books with the newest epoch that is complete by the log: a backup may be restored."""
-        if not handles:
-            return
-        self._owner = (context.query, context.sink)
-        newest = self._target.newest(self._books)
-        if newest is not None and newest >= epoch:
-            if self._target.lacks_table():
-                behind.refuse(
-                    f"Query {context.query}, sink {context.sink}: there is no table {'.'.join(self._options.table)} in "
-                    f"{self._options.url} any more. By the log chk-{epoch} is complete: what this query has written to "
-                    "the table is gone with it",
-                    "bring it back, or start on a new checkpoint from the offsets from which rows are to be written "
-                    "again",
-                    goes_on=self._options.goes_on_behind,
-                )
-            return
-        begin = 0 if newest is None else newest + 1
-        missing = f"chk-{epoch}" if begin == epoch else f"chk-{begin} to chk-{epoch}"
-        books = ".".join(self._options.books)
-        has = "nothing" if newest is None else f"chk-{newest}"
-        behind.refuse(
-            f"Query {context.query}, sink {context.sink}: the target {self._options.url} went back. By the log "
-            f"chk-{epoch} is complete, and {books} has {has} of this query: {missing} are not there. A backup was "
-            f"restored, or {books} was emptied or dropped",
-            f"to have them written again, start on a new checkpoint from the offsets at which chk-{begin} began "
-            f"({behind.SHOW}); without a key, what is there of these epochs would be "
-            "there twice",
-            goes_on=self._options.goes_on_behind,
-        )
+        if handles:
+            self._owner = (context.query, context.sink)
+            past.look_back(self._target, self._books, context, epoch, handles)
 
     def rehearse(self, handles: Sequence[Handle], facts: Mapping[str, str | int]) -> None:
         """See that the table will take the epoch, as it is now."""
@@ -135,7 +118,10 @@ class SqlSink(StagedSink):
 
     def apply(self, staged: Mapping[str, StagedRows]) -> None:
         """Write the rows, and note their names, in one transaction."""
-        self._target.apply(staged, _epochs(staged), self._books)
+        try:
+            self._target.apply(staged, _epochs(staged), self._books)
+        except RecordRefusedError as error:
+            raise RecordRefusedError(error.what, next_step=f"{error.next_step}; {_DIVERT}") from error
 
     def known(self, names: Collection[str]) -> Collection[str]:
         """Ask the books."""
@@ -146,6 +132,15 @@ class SqlSink(StagedSink):
         """Note in the books what is not there."""
         with self._target.transaction() as db:
             return self._books.void(db, _epochs(names))
+
+    def refusals(self, handle: Handle, beside: Sequence[Handle]) -> Sequence[Refused]:
+        """Try which rows of a decided handle the table refuses."""
+        self._owner = _owner([handle])
+        staged = self.staged([handle, *beside])
+        known = set(self.known(staged))
+        waiting = {name: rows for name, rows in staged.items() if name not in known}
+        own = waiting.pop(handle.transaction, None)
+        return [] if own is None else refusals(self._target, self._books, own, waiting, _epochs(staged))
 
     def close(self) -> None:
         """Close the connection."""
@@ -172,6 +167,12 @@ class SqlSink(StagedSink):
         if batch.num_rows:
             super().write(transaction, batch)
         return found
+
+    def pre_commit(self, transaction: StagedAttempt) -> Handle:
+        """Vote, with the id of the table by which the rows were looked at."""
+        handle = super().pre_commit(transaction)
+        own = self._table.id if self._table is not None else ""
+        return replace(handle, data={**handle.data, past.TABLE_ID: own}) if own else handle
 
     @property
     def _books(self) -> Books:

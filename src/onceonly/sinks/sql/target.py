@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.errors import OnceonlyError
     from onceonly.families.staged import StagedRows
     from onceonly.sinks.sql.options import SqlOptions
+
+_BATCH = "batch-"
+"""How the query of a batch begins, each of which is a query of its own: that others wrote before says nothing."""
 
 
 class Target:
@@ -30,6 +34,7 @@ class Target:
         self._sql = dialect_of(options)
         self._held: Any = None
         self._trusted: Table | None = None
+        self._claimed = False
 
     def books(self, owner: tuple[str, str]) -> Books:
         """Return the books of a query's sink."""
@@ -40,9 +45,17 @@ class Target:
         with self.transaction(keep=False) as db:
             return None if self._sql.describe(db, self.options.books) is None else books.newest(db)
 
-    def lacks_table(self) -> bool:
-        """Say whether the table is not there."""
-        return self._described(self.options.table) is None
+    def found(self) -> Table | None:
+        """Return what the table is like now; None where it is not there."""
+        return self._described(self.options.table)
+
+    def is_empty(self) -> bool:
+        """Say whether the table has no row; false where the user may not look."""
+        try:
+            with self.transaction(keep=False) as db:
+                return not self._sql.run(db, f"SELECT 1 FROM {self._sql.path(self.options.table)} LIMIT 1")
+        except ConfigurationError:  # whoever adds rows needs no right to read them
+            return False
 
     # --- before the first record ----------------------------------------------------------------------------
 
@@ -69,12 +82,23 @@ class Target:
             )
         return table
 
-    def try_out(self, found: Match, books: Books) -> None:
-        """See that all that an epoch does is allowed: do it without rows, and undo it. Raises a typed error."""
+    def try_out(self, found: Match, books: Books) -> list[str]:
+        """See that all that an epoch does is allowed: do it without rows, and undo it.
+
+        Return the other queries that have written to the table, where this one never has. Raises a typed error.
+        """
+        try:
+            with self.transaction(keep=False) as db:
+                newest = books.newest(db)
+                is_new = newest is None and not books.query.startswith(_BATCH)
+                others = books.others(db, self._name) if is_new else []
+                books.note(db, {"tried out": (newest or 0) + 1})
+                books.forget(db, -1)
+        except ConfigurationError as error:
+            raise self._granting(error) from error
         with self.transaction(keep=False) as db:
-            books.note(db, {"tried out": (books.newest(db) or 0) + 1})
-            books.forget(db, -1)
             self._load(db, [nothing(found)], found)
+        return others
 
     def table(self) -> Table:
         """Return what the table is like now. Raises a typed error."""
@@ -114,11 +138,14 @@ class Target:
         with self.transaction(keep=keep) as db:
             books.note(db, epochs)
             books.forget(db, max(epochs.values()))
+            if not self._claimed and not books.query.startswith(_BATCH):
+                books.claim(db, self._name)
             self._sql.hold(db)
             found, batches = self._now(staged, self._sql.describe(db, self.options.table))
             self._load(db, self._taken(batches, found), found, tries=not keep)
             if not keep:
                 self._sql.settle(db)
+        self._claimed = self._claimed or keep
 
     @contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Any]:
@@ -163,6 +190,10 @@ class Target:
         self._sql.begin(self._held)
         return self._held
 
+    @property
+    def _name(self) -> str:
+        return ".".join(self.options.table)
+
     def _described(self, name: tuple[str, ...]) -> Table | None:
         with self.transaction(keep=False) as db:
             return self._sql.describe(db, name)
@@ -182,14 +213,23 @@ class Target:
             made = self._described(self.options.books)  # by another driver, at the same time
             if made is not None:
                 return made
-            raise ConfigurationError(
-                f"the table that notes what was committed could not be made: {error.what}",
-                next_step=f"have it made by somebody who may, and be granted SELECT, INSERT and DELETE: {statement}",
-            ) from error
+            raise self._granting(error, f"{statement}; ") from error
         made = self._described(self.options.books)
         if made is None:
             raise UnavailableError(f"{self.options.books[-1]} was made and is gone", next_step="try again")
         return made
+
+    def _granting(self, error: OnceonlyError, make: str = "") -> OnceonlyError:
+        """Return an error about the books; where a right is missing, with the statements that give it."""
+        cause = error.__cause__
+        if not isinstance(cause, Exception) or not self._sql.is_forbidden(cause):
+            return error
+        with self.transaction(keep=False) as db:
+            grant = self._sql.grant(db, self.options.books)
+        return ConfigurationError(
+            f"the table that notes what was committed cannot be {'made' if make else 'used'}: {error.what}",
+            next_step=f"have somebody run who may{' (the GRANT alone, if it is there)' if make else ''}: {make}{grant}",
+        )
 
     def _make_table(self, columns: Sequence[tuple[str, Given]]) -> None:
         options, parts = self.options, []

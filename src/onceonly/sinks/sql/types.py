@@ -142,7 +142,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A table, as its dialect describes it. ``keys`` are the sets of plain columns that are unique together.
 
     ``doubts`` are what could refuse a row whose values fit; ``wrong`` says why it can be no target. ``streams`` is
-    false where rows cannot be loaded into it at once.
+    false where rows cannot be loaded into it at once, as the user may not see all of it. ``id`` tells it from one that
+    is made anew under its name; empty where nothing does.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     doubts: tuple[str, ...] = ()
     wrong: str = ""
     streams: bool = True
+    id: str = ""
 
     def dumps(self) -> str:
         """Return it as a text that travels to executors."""

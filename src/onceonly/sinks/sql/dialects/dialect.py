@@ -70,6 +70,14 @@ class Dialect(ABC):
 
     # --- what most do alike ---------------------------------------------------------------------------------
 
+    def is_forbidden(self, error: Exception) -> bool:  # noqa: ARG002  files have no users
+        """Say whether an error means that the user lacks a right."""
+        return False
+
+    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401, ARG002  as above
+        """Return the statement that lets the user of a connection use the books; empty where there are no users."""
+        return ""
+
     def make(self) -> None:  # noqa: B027  servers have theirs
         """Make the database, where it is a file that is not there."""
 

@@ -55,6 +55,7 @@ _REFUSED = _DUPLICATE | {
 """A value, a constraint, a partition, a trigger."""
 _LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3955, 4151})
 _RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
+_IS_THERE = 1050
 _READ_ONLY = frozenset({1290, 1792, 1836, 3708})
 _MISSING = frozenset({1049, 1054, 1146, 1109})
 _INSECURE = 3159
@@ -108,6 +109,15 @@ class MySql(Dialect):
 
     def is_duplicate(self, error: Exception) -> bool:
         return bool(error.args) and error.args[0] in _DUPLICATE
+
+    def is_forbidden(self, error: Exception) -> bool:
+        # A table on which the user has no right at all is not shown to it, and cannot be made.
+        return bool(error.args) and error.args[0] in _RIGHTS | {_IS_THERE}
+
+    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401
+        [(account,)] = self.run(db, "SELECT CURRENT_USER()")
+        user, _, host = account.rpartition("@")
+        return f"GRANT SELECT, INSERT, DELETE ON {self.path(name)} TO '{user}'@'{host}'"
 
     def connect(self) -> Any:  # noqa: ANN401
         options, url = self.options, self.options.url
@@ -237,7 +247,8 @@ class MySql(Dialect):
         return super().books(name) + " ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
     def insert_new(self, table: str, columns: str, values: str) -> str:
-        return f"INSERT INTO {table} ({columns}) VALUES {values} ON DUPLICATE KEY UPDATE void = void"
+        # ON DUPLICATE KEY UPDATE would need the right to update.
+        return f"INSERT IGNORE INTO {table} ({columns}) VALUES {values}"
 
     def stage(self, match: Match) -> str:
         beside = [f"CAST(0 AS SIGNED) AS {DELETED}"] if match.op else []

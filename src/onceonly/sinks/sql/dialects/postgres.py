@@ -60,7 +60,7 @@ _NEW_NUMBERS = {
     ("float", 32): "real", ("float", 64): "double precision",
 }  # fmt: skip
 _DESCRIBED = """
-SELECT c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
+SELECT c.oid::text, c.relkind::text, c.relpersistence::text, row_security_active(c.oid),
   (SELECT coalesce(json_agg(json_build_array(
      a.attname, format_type(a.atttypid, a.atttypmod), b.typname, a.attnotnull,
      coalesce(nullif(a.atttypmod, -1), t.typtypmod), t.typtype, a.atthasdef OR a.attidentity <> '',
@@ -95,6 +95,7 @@ _WRONG = {
     "m": "is a materialized view",
     "f": "is a foreign table, whose rows no transaction holds",
 }
+_FORBIDDEN = "42501"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
 _REFUSED = ("21", "22", "23", "44", "54", "P0")
 # Whoever was not let in is told no code.
@@ -132,6 +133,13 @@ class Postgres(Dialect):
 
     def is_duplicate(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == "23505"
+
+    def is_forbidden(self, error: Exception) -> bool:
+        return getattr(error, "sqlstate", None) == _FORBIDDEN
+
+    def grant(self, db: Any, name: tuple[str, ...]) -> str:  # noqa: ANN401
+        [(user,)] = self.run(db, "SELECT current_user")
+        return f"GRANT SELECT, INSERT, DELETE ON {self.path(name)} TO {self.quote(user)}"
 
     def connect(self) -> Any:  # noqa: ANN401
         driver = _driver()
@@ -218,7 +226,7 @@ class Postgres(Dialect):
         found = self.run(db, _DESCRIBED, (bool(self.options.op), self.path(name)))
         if not found:
             return None
-        kind, persistence, has_policies, attributes, indexes, doubts = found[0]
+        own_id, kind, persistence, has_policies, attributes, indexes, doubts = found[0]
         keys, indexed = set(), set[str]()
         for index, is_unique, is_plain, names in indexes:
             indexed.update(names)
@@ -241,6 +249,7 @@ class Postgres(Dialect):
             doubts=tuple(doubts),
             wrong=wrong,
             streams=not has_policies,
+            id=own_id,
         )
 
     def type_of(self, given: Given, *, is_key: bool) -> str:  # noqa: ARG002
@@ -264,8 +273,8 @@ _SEE_TO_IT = "see to the server and the network, and start the query again"
 _ADVICE = {
     "25006": "the server only reads (a replica?): name the one that takes writes, e.g. by "
     "?target_session_attrs=read-write",
-    "42501": "have the user granted what the sentence names; it needs INSERT on the table (with a key also SELECT and "
-    "UPDATE, with op DELETE), SELECT, INSERT and DELETE on the books, and with a key TEMPORARY on the database",
+    _FORBIDDEN: "have the user granted what the sentence names; it needs INSERT on the table (with a key also SELECT "
+    "and UPDATE, with op DELETE), SELECT, INSERT and DELETE on the books, and with a key TEMPORARY on the database",
 }
 
 

@@ -68,9 +68,14 @@ class Sqlite(Dialect):
             return UnavailableError(
                 what, next_step="see to the file and who else uses it, and start the query again"
             )
+        make = (
+            "; create=true makes a file that is missing"
+            if name == "CANTOPEN" and not self.options.create
+            else ""
+        )
         return ConfigurationError(
             what,
-            next_step="see that the file is there, that the job's user may write it and its folder, and its tables",
+            next_step=f"see that the file is there, and that the job's user may write it and its folder{make}",
         )
 
     def is_duplicate(self, error: Exception) -> bool:
