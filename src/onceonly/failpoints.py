@@ -52,10 +52,15 @@ NAMES: dict[str, str] = {
     "receipt.after_put": "commit: after the receipt",
     "sweep.before": "commit: before the sweep",
     "commit.before_return": "commit: before it returns to Spark, commits/N is missing",
+    "divert.after_prepare": "operator: what stands in for a transaction is prepared, which is still there",
+    "divert.after_remove": "operator: the transaction's rows are removed, and it is not void yet",
+    "divert.after_void": "operator: the transaction is void, and no link names what stands in for it",
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
 """Those that are passed only where rows are refused and become dead letters."""
-EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if name not in OF_LETTERS)
+OF_OPERATOR: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("divert."))
+"""Those that no query passes, but ``onceonly transactions divert``."""
+EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if name not in OF_LETTERS + OF_OPERATOR)
 """Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"
 _ENV_DIR = "ONCEONLY_FAILPOINTS_DIR"

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["quick"]  # a fixture
 # Reached by the log on disk only, and by rows that are refused.
-POINTS = sorted(
-    name for name in failpoints.NAMES if name != "link.during_put" and not name.startswith("letters.")
-)
+POINTS = sorted(name for name in failpoints.EVERYWHERE if name != "link.during_put")
 EPOCHS, SLOTS = 3, 2
 
 

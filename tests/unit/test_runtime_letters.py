@@ -32,7 +32,7 @@ MAIN, LETTERS = "a", "a.letters"
 DEALT = ((1, 2, 3), (4,), (), (5, 6))
 BAD = (2, 4)
 """Slot 1 has no row that is taken, slots 2 and 3 have none that is refused."""
-POINTS = sorted(failpoints.NAMES.keys() - {"link.during_put"})
+POINTS = sorted({*failpoints.EVERYWHERE, *failpoints.OF_LETTERS} - {"link.during_put"})
 
 
 @dataclass

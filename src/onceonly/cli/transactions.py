@@ -173,6 +173,61 @@ def resolve(  # noqa: PLR0913  one parameter for each option
     return status
 
 
+@transactions.command()
+@click.argument("transaction")
+@shared.path_argument
+@_sink_options
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits.")
+@shared.yes_option
+@shared.force_option
+@shared.json_option
+def divert(  # noqa: PLR0913  one parameter for each option
+    transaction: str, path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
+    timeout: float, yes: bool, force: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """With the job down: make dead letters of rows that a target refuses after their decision, and commit the rest.
+
+    TRANSACTION is decided and pending; the beginning of its name is enough. Which of its rows are refused is tried.
+    """
+    from onceonly.operations import divert as operation
+    from onceonly.operations import render, report
+    from onceonly.operations.find import find
+
+    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    found = find(path).checkpoints
+    if len(found) != 1:
+        raise ConfigurationError(f"{path} leads to {len(found)} checkpoints", next_step="name one of them")
+    [checkpoint] = found
+    shared.tell(
+        f"query {checkpoint.query}: rows of {transaction} that its target refuses are to become dead letters"
+    )
+    consent = _ask(yes=yes)
+    if not consent.given:
+        return consent.status
+    diverted = operation.divert(checkpoint, given, transaction, force=force)
+    results, failures = _resolve([checkpoint], given, timeout=timeout, force=force)
+    if as_json:
+        shared.show_json({
+            "link": diverted.link,
+            "kept": diverted.kept,
+            "refused": [{"row": each.row, "why": each.why} for each in diverted.refused],
+            "checkpoints": [{**report.checkpoint(each), **report.result(result)} for each, result in results],
+            "problems": report.problems(failures),
+        })  # fmt: skip
+    else:
+        for each in diverted.refused[:_SHOWN_MAX]:
+            shared.tell(f"row {each.row}: {each.why}")
+        shared.tell(
+            f"link {diverted.link}: {len(diverted.refused)} rows are dead letters, {diverted.kept} are left to the sink"
+        )
+        shared.show(
+            *shared.blocks(
+                [part for each, result in results for part in (render.header(each), render.done(result))]
+            )
+        )
+    return shared.report(failures, others=False)
+
+
 def _open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
     from onceonly.operations.sinks import open_outside
 

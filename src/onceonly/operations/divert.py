@@ -1,0 +1,224 @@
+"""``transactions divert``: rows that the target refuses after their decision become dead letters, with the job down.
+
+A decided transaction cannot be changed, so a new one takes its place, as where one was lost: the rows that the target
+takes are staged once more, the others are prepared as dead letters, and one link names both in place of the former
+transaction. That one is removed and void before, so that no driver that woke up applies it. Killed before the link is
+there, nothing is diverted: what was prepared is swept; and what was removed by then is lost, so that the query's next
+start writes its rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onceonly import events, failpoints
+from onceonly.errors import ConfigurationError, InDoubtError, LogError
+from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_target
+from onceonly.families.staged import StagedSink
+from onceonly.log import open_log
+from onceonly.log.presence import Presence
+from onceonly.model import LinkKind, Mode, Plan, letters_name
+from onceonly.operations import sinks
+from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
+from onceonly.ports import QueryContext, WriteContext
+from onceonly.rows.checksum import RowChecksum, require_comparable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import Handle, Link, Vote
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+    from onceonly.ports import Refused
+
+_OPERATOR = "operator"
+_REASON = "rows that the target refused after the decision became dead letters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diverted:
+    """What became of a transaction: its rows that are left, and those that became letters, each with its reason."""
+
+    link: str
+    kept: int
+    refused: tuple[Refused, ...]
+
+
+def divert(checkpoint: Checkpoint, given: Given, name: str, *, force: bool) -> Diverted:
+    """Divert what the target refuses of a transaction that is decided and pending. Operator's process, no run alive.
+
+    Afterwards the epoch is as any other that is decided: ``resolve``, or the query's next start, commits it. Raises
+    ``ConfigurationError`` where there is nothing to divert, or no place for letters; ``UnavailableError``,
+    ``LogError``.
+    """
+    refuse_if_alive(checkpoint, force=force)
+    refuse_if_unfit(checkpoint)
+    with (
+        contextlib.closing(Presence.hold(checkpoint.location, actor="onceonly transactions divert")),
+        sinks.participants(checkpoint, given) as made,
+    ):
+        link, vote = _pending(checkpoint, name)
+        sinks.refuse_other_target(checkpoint, given, made)
+        return _divert(checkpoint, made, link, vote)
+
+
+def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link, vote: Vote) -> Diverted:
+    sink, letters = _sinks(made, vote.sink)
+    handle = _handle(vote)
+    rows = _rows(sink, vote, handle)
+    beside = [_handle(each) for each in link.pending if each.sink == vote.sink and each != vote]
+    refused = sink.refusals(handle, beside)
+    if not refused:
+        raise ConfigurationError(
+            f"the target of sink {vote.sink} takes every row of {handle.transaction} by now",
+            next_step="onceonly transactions resolve, or start the query",
+        )
+    plan = Plan(
+        id=uuid.uuid4().hex,
+        epoch=link.epoch,
+        mode=Mode.RUN,
+        index=link.index + 1,
+        guarantee=link.guarantee,
+        facts=_facts(checkpoint, made, vote.sink),
+    )
+    context = WriteContext(
+        query=checkpoint.query, sink=vote.sink, run="", epoch=link.epoch, plan=plan.id, slot=vote.slot,
+        attempt=_OPERATOR, guarantee=link.guarantee, index=plan.index,
+    )  # fmt: skip
+    votes = _prepare(sink, letters, plan, context, rows, refused)
+    failpoints.hit("divert.after_prepare")
+    sink.abort(handle)
+    failpoints.hit("divert.after_remove")
+    if handle.transaction not in sink.void([handle.transaction]):
+        raise InDoubtError(
+            f"{handle.transaction} is applied: somebody has committed it meanwhile",
+            next_step="onceonly transactions list; nothing was diverted",
+        )
+    failpoints.hit("divert.after_void")
+    others = tuple(each for each in link.votes if each != vote)
+    wanted = replace(
+        link, index=plan.index, plan=plan.id, run="", votes=(*others, *votes), reason=_REASON, stamp=events.stamp(),
+    )  # fmt: skip
+    log = open_log(checkpoint.location, query=checkpoint.query, create=True)
+    standing = log.put_link(wanted)
+    if standing != wanted:
+        raise InDoubtError(
+            f"link {standing.name} was put by somebody else meanwhile, so nothing was diverted",
+            next_step="see which run it is; what was prepared is swept by the next start",
+        )
+    return Diverted(link=standing.name, kept=votes[0].rows, refused=tuple(refused))
+
+
+def _prepare(
+    sink: StagedSink,
+    letters_sink: Participant,
+    plan: Plan,
+    context: WriteContext,
+    rows: pa.RecordBatch,
+    refused: Sequence[Refused],
+) -> tuple[Vote, ...]:
+    """Stage the rows that are taken, and prepare the others as letters; return the votes for both."""
+    import numpy as np
+    import pyarrow as pa
+
+    from onceonly.model import Vote
+
+    left = np.setdiff1d(np.arange(rows.num_rows), [each.row for each in refused])
+    kept = rows.take(pa.array(left))
+    checksum = RowChecksum()
+    checksum.add(kept)
+    letters = Letters(letters_sink.sink, plan, context, limit=len(refused))
+    letters.take(rows, refused, 0)
+    letters.prepare()
+
+    def vote(of: WriteContext, counted: RowChecksum, handle: Handle | None) -> Vote:
+        return Vote(
+            sink=of.sink, epoch=of.epoch, slot=of.slot, plan=of.plan, run=of.run, attempt=of.attempt,
+            rows=counted.rows, checksum=counted.value, handle=handle, stamp=events.stamp(),
+        )  # fmt: skip
+
+    staged = sink.stage_again(context, kept) if kept.num_rows else None
+    return vote(context, checksum, staged), vote(letters.context, letters.checksum, letters.handle)
+
+
+def _pending(checkpoint: Checkpoint, name: str) -> tuple[Link, Vote]:
+    """Find a transaction that is decided and pending, by its name or the beginning of it."""
+    found = []
+    for epoch in list(reversed(checkpoint.log.epochs()))[:2]:
+        chain = checkpoint.log.chain(epoch)
+        if chain and chain[-1].kind is LinkKind.COMMIT and checkpoint.log.receipt(epoch) is None:
+            found += [
+                (chain[-1], vote)
+                for vote in chain[-1].pending
+                if vote.handle is not None and vote.handle.transaction.startswith(name)
+            ]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"{checkpoint.path} has {len(found) or 'no'} transactions {name!r} that are decided and pending",
+            next_step="onceonly transactions list shows their names",
+        )
+    return found[0]
+
+
+def _sinks(made: Mapping[str, Participant], name: str) -> tuple[StagedSink, Participant]:
+    sink, letters = made[name].sink, made.get(letters_name(name))
+    if not isinstance(sink, StagedSink):
+        raise ConfigurationError(
+            f"the sink {name} cannot tell which of its rows the target refuses",
+            next_step="mend the target so that it takes them, and start the query",
+        )
+    if letters is None:
+        raise ConfigurationError(
+            f"the epoch was decided without a sink for dead letters of {name}",
+            next_step="mend the target so that it takes the rows; from then on onceonly.refused=deadletter names one",
+        )
+    return sink, letters
+
+
+def _facts(
+    checkpoint: Checkpoint, made: Mapping[str, Participant], name: str
+) -> dict[str, Mapping[str, str | int]]:
+    """See that the letters' sink takes letters, and return what it says of its target."""
+    letters = letters_name(name)
+    each = made[letters]
+    context = QueryContext(
+        query=checkpoint.query, sink=letters, guarantee=each.guarantee, columns=columns_of(each.sink)
+    )
+    found = dict(each.sink.check(context))
+    refuse_same_target(letters, each.sink, made[name].sink)
+    return {letters: found}
+
+
+def _rows(sink: StagedSink, vote: Vote, handle: Handle) -> pa.RecordBatch:
+    """Return the rows of a transaction. Raises ``LogError`` where they are not those that were decided."""
+    import pyarrow as pa
+
+    staged = sink.staged([handle]).get(handle.transaction)
+    if staged is None:
+        raise ConfigurationError(
+            f"what was staged as {handle.transaction} is gone",
+            next_step="start the query: it writes the rows again",
+        )
+    rows = pa.concat_batches(list(staged.batches()))
+    checksum = RowChecksum()
+    checksum.add(rows)
+    require_comparable([vote])
+    if (checksum.rows, checksum.value) != (vote.rows, vote.checksum):
+        raise LogError(
+            f"what is staged as {handle.transaction} are not the rows that were decided",
+            next_step="do not touch it by hand; see who has, and restore it",
+        )
+    return rows
+
+
+def _handle(vote: Vote) -> Handle:
+    if vote.handle is None:
+        message = f"slot {vote.slot} has no transaction"
+        raise LookupError(message)
+    return vote.handle

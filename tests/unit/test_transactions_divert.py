@@ -1,0 +1,221 @@
+"""Rows that a database refuses after their decision become dead letters, by an operator, once, killed anywhere."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.operator_bench import Ran, run
+
+from onceonly import failpoints
+from onceonly.coordinator.query import QueryCoordinator
+from onceonly.errors import OnceonlyError, UnavailableError
+from onceonly.executor.dead_letters import Letters
+from onceonly.executor.slot import run_slot
+from onceonly.families.staged import StagedSink
+from onceonly.model import Guarantee, Handle, Mode
+from onceonly.ports import WriteContext
+from onceonly.settings.query import LetterSettings, QuerySettings, SinkSettings
+from onceonly.settings.registry import BUILT_IN, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COLUMNS = (("id", "bigint"), ("name", "string"))
+SLOTS = ([(1, "a"), (2, "b"), (2, "again"), (3, "c")], [(4, "d"), (4, "d again")])
+BAD = ["again", "d again"]
+SQLITE, FILES = BUILT_IN["sqlite"], BUILT_IN["files"]
+
+
+class Job:
+    """A query of two slots whose table gets a unique index after its first epoch is decided."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkpoint, self.letters, self.database = folder / "chk", folder / "letters", folder / "r.db"
+        (self.checkpoint / "offsets").mkdir(parents=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": "q"}))
+        (self.checkpoint / "offsets" / "0").write_text('v1\n{}\n{"t":{"0":2}}')
+        self.ask("CREATE TABLE t (id BIGINT, name TEXT)")
+        options = {"path": str(self.letters), "format": "json"}
+        self.settings = SinkSettings(
+            name="sqlite",
+            options={"url": f"sqlite:///{self.database}", "table": "t"},
+            letters=LetterSettings(format="onceonly.files", options=options),
+        )
+
+    def ask(self, sql: str) -> list[Any]:
+        with closing(sqlite3.connect(self.database)) as db, db:
+            return db.execute(sql).fetchall()
+
+    def started(self) -> QueryCoordinator:
+        made = QueryCoordinator(
+            QuerySettings(checkpoint=str(self.checkpoint), commit_timeout_s=0.01),
+            actor="driver",
+            application="app",
+        )
+        made.enlist(self.settings, SQLITE, COLUMNS, FILES)
+        return made
+
+    def is_decided_and_refused(self) -> None:
+        coordinator = self.started()
+        self.decide(coordinator, "CREATE UNIQUE INDEX once ON t (id)")
+        coordinator.close()
+
+    def decide(self, coordinator: QueryCoordinator, change: str = "") -> None:
+        plan = coordinator.plan(0, run="r")
+        if plan.mode is Mode.DRAIN:
+            return
+        beside = self.settings.of_letters
+        assert beside is not None
+        votes = []
+        for slot, rows in enumerate(SLOTS):
+            sink, letters = (
+                build(settings, kind, checkpoint=str(self.checkpoint))
+                for settings, kind in ((self.settings, SQLITE), (beside, FILES))
+            )
+            context = WriteContext(
+                query="q", sink="sqlite", run="r", epoch=0, plan=plan.id, slot=slot, attempt=str(slot),
+                guarantee=Guarantee.EXACTLY_ONCE, facts=plan.facts["sqlite"], gives_back=True, mode=plan.mode,
+            )  # fmt: skip
+            batch = pa.RecordBatch.from_pylist([{"id": id_, "name": name} for id_, name in rows])
+            votes.append(
+                run_slot(sink, plan, context, [batch], letters=Letters(letters, plan, context, limit=9))
+            )
+        if change:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
+                failpoints._counts.clear()
+                with pytest.raises(failpoints.FailpointError):
+                    coordinator.decide(plan, votes)
+            self.ask(change)
+        else:
+            coordinator.decide(plan, votes)
+
+    def pending(self) -> list[str]:
+        listed = json.loads(run("transactions", "list", self.checkpoint, "--json").stdout)
+        return [
+            each["transaction"]
+            for each in listed["checkpoints"][0]["transactions"]
+            if each["sink"] == "sqlite"
+        ]
+
+    def refused_slots(self) -> list[str]:
+        """Name the transactions in the order of their slots: what an operator reads off the list."""
+        return sorted(self.pending(), key=lambda name: int(name.split(".")[1]))
+
+    def rows(self) -> list[str]:
+        return sorted(name for (name,) in self.ask("SELECT name FROM t"))
+
+    def dead(self) -> list[str]:
+        lines = [line for path in self.letters.glob("*.json") for line in path.read_text().splitlines()]
+        return sorted(json.loads(json.loads(line)["row"])["name"] for line in lines)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    made = Job(tmp_path)
+    made.is_decided_and_refused()
+    assert (made.rows(), made.dead()) == ([], [])
+    return made
+
+
+def divert(job: Job, name: str) -> Ran:
+    return run("transactions", "divert", name, job.checkpoint, "--yes", "--timeout", "0.01")
+
+
+def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applied(job: Job) -> None:
+    stuck = run("transactions", "resolve", job.checkpoint, "--yes", "--timeout", "0.01")
+    assert "UNIQUE" in stuck.stderr
+    assert "transactions divert" in stuck.stderr
+    first, second = job.refused_slots()
+    done = divert(job, first)
+    assert "1 rows are dead letters, 3 are left" in done.stderr
+    assert (job.rows(), job.dead()) == ([], ["again"])
+    done = divert(job, second)
+    assert done.returncode == 0, done.stderr
+    assert job.rows() == ["a", "b", "c", "d"]
+    assert job.dead() == sorted(BAD)
+    assert job.pending() == []
+    # The query's next start finds its epoch done, and what a replay gives is what was decided.
+    coordinator = job.started()
+    assert coordinator.plan(0, run="r2").mode is Mode.DRAIN
+    coordinator.close()
+
+
+def test_a_transaction_whose_rows_are_all_taken_is_left_as_it_is(job: Job) -> None:
+    job.ask("DROP INDEX once")
+    done = divert(job, job.refused_slots()[0])
+    assert "takes every row" in done.stderr
+    assert (job.rows(), job.dead()) == ([], [])
+
+
+def test_who_names_no_pending_transaction_is_told_so(job: Job) -> None:
+    done = divert(job, "7.7")
+    assert done.returncode == 64
+    assert "decided and pending" in done.stderr
+
+
+class _Kept:
+    def __init__(self, name: str, batches: list[pa.RecordBatch]) -> None:
+        self.name = name
+        self._batches = batches
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches)
+
+
+def test_a_driver_that_has_the_former_transaction_in_hand_cannot_apply_it_any_more(job: Job) -> None:
+    first, second = job.refused_slots()
+    zombie = build(job.settings, SQLITE, checkpoint=str(job.checkpoint))
+    assert isinstance(zombie, StagedSink)
+    handle = Handle(transaction=first, data={"folder": "q/sqlite"})
+    kept = {name: _Kept(name, list(each.batches())) for name, each in zombie.staged([handle]).items()}
+    divert(job, first)
+    divert(job, second)
+    job.ask("DROP INDEX once")
+    with pytest.raises(UnavailableError, match="has a handle of this epoch already"):
+        zombie.apply(kept)
+    assert job.rows() == ["a", "b", "c", "d"]
+
+
+POINTS = [*failpoints.OF_OPERATOR, "letters.before_begin", "letters.before_prepare", "letters.after_prepare"]
+POINTS += [
+    "commit.before_handle",
+    "plan.before_recommit",
+    "complete.before",
+    "receipt.before_put",
+    "receipt.after_put",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_each_row_is_in_the_table_or_among_the_letters_once(
+    job: Job, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
+        failpoints._counts.clear()
+        names = job.refused_slots()
+        for name in names:
+            try:
+                divert(job, name)
+            except failpoints.FailpointError:
+                break
+        monkeypatch.delenv("ONCEONLY_FAILPOINTS")
+    for name in job.refused_slots():
+        divert(job, name)
+    if job.pending() or len(job.rows()) + len(job.dead()) < 6:
+        # What was removed before its link was there is lost, and written again; the table must take it then.
+        job.ask("DROP INDEX once")
+        coordinator = job.started()
+        try:
+            job.decide(coordinator)
+        except OnceonlyError as error:
+            pytest.fail(f"{error}")
+        coordinator.close()
+    assert sorted(job.rows() + job.dead()) == sorted(name for rows in SLOTS for _, name in rows)
