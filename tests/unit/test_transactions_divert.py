@@ -169,17 +169,20 @@ class _Kept:
         return iter(self._batches)
 
 
-def test_a_driver_that_has_the_former_transaction_in_hand_cannot_apply_it_any_more(job: Job) -> None:
+def test_a_driver_that_has_the_former_transaction_in_hand_cannot_apply_it_any_more(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = job.refused_slots()
     zombie = build(job.settings, SQLITE, checkpoint=str(job.checkpoint))
     assert isinstance(zombie, StagedSink)
     handle = Handle(transaction=first, data={"folder": "q/sqlite"})
     kept = {name: _Kept(name, list(each.batches())) for name, each in zombie.staged([handle]).items()}
+    monkeypatch.setattr(zombie, "staged", lambda _: kept)
     divert(job, first)
     divert(job, second)
     job.ask("DROP INDEX once")
     with pytest.raises(UnavailableError, match="has a handle of this epoch already"):
-        zombie.apply(kept)
+        zombie.commit(handle)
     assert job.rows() == ["a", "b", "c", "d"]
 
 
