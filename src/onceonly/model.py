@@ -58,7 +58,8 @@ class Capabilities:
     query, so that losers' transactions are swept. ``commits_at_once`` is how many handles its ``commit_many`` is given
     at most; ``whole_epochs`` says that it is always given all handles of an epoch in one call, however many.
     ``gives_back`` says that its ``write`` can give back the rows that its target will never take. ``early`` says that
-    it can show rows before they are decided, exactly once by key.
+    it can show rows before they are decided, exactly once by key. ``lacks`` says why it promises no more, for those who
+    ask for more.
     """
 
     guarantees: frozenset[Guarantee]
@@ -67,6 +68,7 @@ class Capabilities:
     whole_epochs: bool = False
     gives_back: bool = False
     early: bool = False
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
+from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.redis import EmbeddedRedis
@@ -237,6 +238,15 @@ class Redis(Stage):
         server = EmbeddedRedis()
         server.start()  # it ends with this process
         self.addresses["localhost:6379"] = server.url.removeprefix("redis://")
+        return {}
+
+
+class Kinesis(Stage):
+    def names(self) -> Names:
+        server = EmbeddedKinesis()
+        server.start()  # it ends with this process
+        server.make_stream("orders", shards=2)
+        self.addresses["http://localhost:4567"] = server.url
         return {}
 
 
@@ -546,6 +556,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/write-to-opensearch.md": OpenSearch,
     "docs/how-to/write-to-databases.md": Databases,
     "docs/how-to/write-to-redis.md": Redis,
+    "docs/how-to/write-to-kinesis.md": Kinesis,
     "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,
     "docs/how-to/write-to-iceberg.md": WriteToIceberg,

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.executor.dead_letters import Letters, columns_of, json_rows
+from onceonly.executor.dead_letters import Letters, columns_of
 from onceonly.executor.slot import Ballot, run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
+from onceonly.rows.json_rows import json_rows
 from onceonly_proof.memory_log import MemoryDisk, MemoryLog
 from onceonly_proof.memory_sink import MemorySink
 

@@ -6,9 +6,7 @@ decides both. Without a refused row nothing is begun.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +15,7 @@ from onceonly import failpoints
 from onceonly.errors import ConfigurationError, RecordRefusedError
 from onceonly.model import Guarantee, Handle, Mode, letters_name, letters_of
 from onceonly.rows.checksum import RowChecksum
+from onceonly.rows.json_rows import json_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,6 @@ _TYPES = {
 }
 """Each column of a letter, and Spark's name for its type."""
 
-_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 DOC = "onceonly.refused=deadletter, which gives such rows to another sink and lets the query go on"
 
 
@@ -181,57 +179,6 @@ def too_many(query: str, epoch: int, sink: str, limit: int, first: str) -> Recor
         f"{limit}; the first: {first}. Nothing of it is decided",
         next_step="see why so many are refused; then mend rows or target, or raise the limit",
     )
-
-
-def json_rows(rows: pa.RecordBatch) -> list[str]:
-    """Write each row as Spark's ``to_json`` does, so that ``from_json`` with its schema gives it back.
-
-    Null fields are left out, binaries are base64, times are in UTC. A value that Python cannot hold is Arrow's text.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = []
-    for column in rows.columns:
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-            column = column.cast(pa.timestamp("us", "UTC"))  # noqa: PLW2901  the same instants
-        try:
-            columns.append(column.to_pylist())
-        except (ValueError, OverflowError):
-            columns.append(_by_arrow(column, pc))
-    names = rows.schema.names
-    return [
-        _ENCODER.encode(
-            {name: _plain(value) for name, value in zip(names, row, strict=True) if value is not None}
-        ).decode()
-        for row in zip(*columns, strict=True)
-    ]
-
-
-def _by_arrow(column: pa.Array, compute: Any) -> list[str | None]:  # noqa: ANN401  a module
-    """Return the texts of values that Python has none for, such as dates beyond the year 9999."""
-    import pyarrow as pa
-
-    try:
-        return list(compute.cast(column, pa.string()).to_pylist())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return [None if not each.is_valid else repr(each) for each in column]
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  one line a kind
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat() if value.tzinfo is not None else value.isoformat()
-    if isinstance(value, date | time | timedelta):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        if value and all(isinstance(each, tuple) for each in value):  # a map
-            return {str(key): _plain(inner) for key, inner in value}
-        return [_plain(inner) for inner in value]
-    return value
 
 
 def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:

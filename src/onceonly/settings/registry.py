@@ -36,6 +36,8 @@ BUILT_IN: dict[str, str] = {
     "elasticsearch": "onceonly.sinks.opensearch:ElasticsearchSink",
     "delta": "onceonly.sinks.delta:DeltaSink",
     "iceberg": "onceonly.sinks.iceberg:IcebergSink",
+    "kinesis": "onceonly.sinks.kinesis:KinesisSink",
+    "socket": "onceonly.sinks.socket:SocketSink",
 }
 # In complete mode Spark asks to replace the former result. Its own Kafka and console sinks append the whole
 # result instead, and so do these; for anyone else's sink that would be a guess. Spark's file sink refuses, and so does
@@ -149,8 +151,9 @@ def build(settings: SinkSettings, sink: SinkClass, *, checkpoint: str = "") -> S
     offered = made.capabilities.guarantees
     if settings.guarantee not in offered:
         made.close()
+        why = f": {made.capabilities.lacks}" if made.capabilities.lacks else ""
         raise ConfigurationError(
-            f"the sink {settings.name!r} does not offer {settings.guarantee.value}",
+            f"the sink {settings.name!r} does not offer {settings.guarantee.value}{why}",
             next_step="set onceonly.guarantee to one of " + ", ".join(sorted(offered)),
         )
     if settings.visible is Visible.EARLY and not made.capabilities.early:

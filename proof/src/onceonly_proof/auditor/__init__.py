@@ -7,6 +7,7 @@ Shares no code with any sink, nor with the decision log's own reader. :func:`aud
 from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
 from onceonly_proof.auditor.audit import audit, collect
 from onceonly_proof.auditor.database import DatabaseReader
+from onceonly_proof.auditor.enveloped import EnvelopedReader
 from onceonly_proof.auditor.files import FilesReader
 from onceonly_proof.auditor.judge import Verdict, judge
 from onceonly_proof.auditor.kafka import KafkaReader, read_inputs
@@ -23,6 +24,7 @@ __all__ = [
     "Anomaly",
     "DatabaseReader",
     "Decision",
+    "EnvelopedReader",
     "FilesReader",
     "Input",
     "KafkaReader",

@@ -24,7 +24,7 @@ from onceonly_proof.campaign.faults import (
     TakeFilesAt,
     WakeLateAt,
 )
-from onceonly_proof.campaign.targets import SERVED, TARGETS
+from onceonly_proof.campaign.targets import APPENDED, SERVED, TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +62,8 @@ _WAITING_STEPS = ("link.before_put", "link.after_put")
 _LATE_STEPS = ("slot.during_write", "slot.before_prepare", "slot.after_prepare")
 # Where a target is asked, or has just answered: what is left open is looked for, an epoch is applied.
 _TARGET_STEPS = ("link.before_put", "commit.before_handle", "commit.after_handle", "sweep.before")
+# Where executors write to one, rows are on their way before the decision.
+_TARGET_SLOTS = ("slot.during_write", "slot.before_prepare")
 _OF_SINKS = ("commit.before_handle", "commit.after_handle", "complete.before")
 _PASSES_MAX = 3
 
@@ -121,7 +123,9 @@ def _on_broker(_: str) -> Sequence[str]:
 
 
 def _at_target(connector: str) -> Sequence[str]:
-    return _TARGET_STEPS if SERVED & set(connector.split("+")) else ()
+    sinks = set(connector.split("+"))
+    more = _TARGET_SLOTS if sinks & APPENDED else ()
+    return (*_TARGET_STEPS, *more) if sinks & SERVED else ()
 
 
 def _served(connector: str) -> Sequence[str]:

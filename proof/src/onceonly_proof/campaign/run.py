@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 from onceonly.jars.locked import ensure_jars
 from onceonly.model import Guarantee
+from onceonly.settings.registry import find, load
 from onceonly_proof.campaign import machine as host
 from onceonly_proof.campaign import page, queries, result
 from onceonly_proof.campaign.broker import Broker, BrokerKind
@@ -164,6 +165,13 @@ def _one_more(arena: Arena, options: CampaignOptions, done: Result, number: int)
 def _require_possible(options: CampaignOptions) -> None:
     """See that all sinks can do what their queries are to do. Raises ``ConfigurationError``."""
     for connector in options.connectors:
+        for name in connector.split("+"):
+            offered = load(find(name)[1]).capabilities.guarantees
+            if options.guarantee not in offered:
+                raise ConfigurationError(
+                    f"the sink {name} does not offer {options.guarantee.value}",
+                    next_step="add --guarantee " + " or ".join(sorted(offered)),
+                )
         if options.query and not queries.is_possible(options.query, connector):
             raise ConfigurationError(
                 f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",

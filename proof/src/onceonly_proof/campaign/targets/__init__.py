@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly_proof.campaign.targets.delta import Delta
 from onceonly_proof.campaign.targets.elasticsearch import Elasticsearch
 from onceonly_proof.campaign.targets.iceberg import Iceberg
+from onceonly_proof.campaign.targets.kinesis import Kinesis
 from onceonly_proof.campaign.targets.mysql import MySql
 from onceonly_proof.campaign.targets.opensearch import OpenSearch
 from onceonly_proof.campaign.targets.port import STAGED, Target, WithStaged
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
+__all__ = ["APPENDED", "KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
@@ -33,9 +34,12 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "elasticsearch": Elasticsearch,
     "delta": Delta,
     "iceberg": Iceberg,
+    "kinesis": Kinesis,
 }
 """By the name of the sink."""
-SERVED: Final = frozenset({"mysql", "postgres", "redis", "opensearch", "elasticsearch"})
+SERVED: Final = frozenset({"mysql", "postgres", "redis", "opensearch", "elasticsearch", "kinesis"})
 """Those that have a server, which can be killed."""
+APPENDED: Final = frozenset({"kinesis"})
+"""Those to which executors write before the decision, at least once."""
 KEYED: Final = frozenset({"redis", "opensearch", "elasticsearch"})
 """Those whose rows replace what their keys had, and can be seen early."""

