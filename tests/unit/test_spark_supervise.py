@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceonly.errors import CommitDelayedError, ConfigurationError, InDoubtError, LogError, SupersededError
+from onceonly.errors import (
+    CommitDelayedError,
+    ConfigurationError,
+    InDoubtError,
+    LogError,
+    SupersededError,
+    UnavailableError,
+)
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt
 from onceonly.settings.restart import FixedDelay, NoRestart
@@ -199,3 +206,31 @@ def test_explain_leaves_out_the_stack_trace() -> None:
     assert explain(DOUBT) == "IN_DOUBT: transaction t-1 of chk-3\nNext: ask the broker"
     assert explain(RuntimeError("first\nsecond")) == "first"
     assert explain(RuntimeError()) == "RuntimeError"
+
+
+def died(word: str) -> RuntimeError:
+    """What Spark says where the Python process of a source has died."""
+    return RuntimeError(
+        f"[STREAM_FAILED] Query [id = 0a86, runId = 7fd1] terminated with exception: {word} SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: [id = 0a86]"
+    )
+
+
+@pytest.mark.parametrize("word", ["EOF", "Broken pipe", "Connection reset"])
+def test_a_python_source_that_died_is_named_and_started_again(
+    word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = Builder(FakeQuery(failure=died(word)), FakeQuery())
+    run(builder, restart=FixedDelay(attempts=1, delay_s=1))
+    assert len(builder.built) == 2
+    assert f"the Python process of a source has died: Spark says {word}" in caplog.text
+    assert explain(died(word)).startswith("UNAVAILABLE: the Python process of a source has died")
+    with pytest.raises(UnavailableError, match="has died"):
+        run(Builder(FakeQuery(failure=died(word))), restart=NoRestart())
+
+
+def test_a_word_of_a_source_that_died_inside_another_message_is_not_taken_for_one() -> None:
+    for text in ("Connection reset by peer: shuffle", "unexpected EOF", "x: EOF"):
+        assert "Python process" not in explain(died(text))
+    error = died("EOF")
+    assert explain(f"{ConfigurationError('wrong', next_step='mend')}\n{error}").startswith("CONFIGURATION")

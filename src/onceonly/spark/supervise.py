@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from onceonly.errors import OnceonlyError, SupersededError, find_error
+from onceonly.errors import OnceonlyError, SupersededError, UnavailableError, find_error
 from onceonly.log import owners as log_owners
 from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.register import application
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("onceonly")
 
 _POLL_S = 0.1
+# All that Spark says where the Python process of a source has died; in a longer message, it is of something else.
+_SOURCE_ENDED = re.compile(
+    r"terminated with exception: (EOF|Broken pipe|Connection reset)(?= SQLSTATE|\s*$)", re.MULTILINE
+)
 
 
 def supervise(
@@ -103,7 +108,7 @@ class _Job:
     def _fail(self, failure: BaseException) -> None:
         self.stop()
         queries, self._queries = self._queries, ()
-        known = find_error(failure)
+        known = _known(failure)
         # What another driver fences, overwrites or goes on after looks like many things: an older checkpoint, too.
         known = next(filter(None, map(superseded, queries)), known)
         now = self._clock.monotonic()
@@ -149,8 +154,22 @@ def explain(error: BaseException | str) -> str:
 
     Anywhere; pure. For an exception that did not come from onceonly, its first line.
     """
-    known = find_error(error)
+    known = _known(error)
     return f"{known.code}: {known.what}\nNext: {known.next_step}" if known else _first_line(error)
+
+
+def _known(error: BaseException | str) -> OnceonlyError | None:
+    """Return the onceonly error in an exception of a query, or what a bare word of Spark's means; else None."""
+    found = _SOURCE_ENDED.search(str(error))
+    return find_error(error) or (
+        UnavailableError(
+            f"the Python process of a source has died: Spark says {found[1]}, and no more",
+            next_step="start the query again, as onceonly.supervise does; if it comes again, look for that process in "
+            "the driver's log and the kernel's (out of memory)",
+        )
+        if found
+        else None
+    )
 
 
 def _first_line(error: BaseException | str) -> str:
