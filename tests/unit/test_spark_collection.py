@@ -43,3 +43,26 @@ def test_pieces_are_neighbours_and_none_is_empty(start: int, end: int, parts: in
     assert len(pieces) == min(parts, end - start)
     assert all(piece.num_rows for piece in pieces)
     assert [n for piece in pieces for n in piece["n"].to_pylist()] == list(range(start, end))
+
+
+def test_an_epoch_takes_as_many_rows_as_its_limit_says_also_when_all_that_is_there_is_asked_for() -> None:
+    limits = pytest.importorskip(
+        "pyspark.sql.streaming.datasource", reason="read limits came with PySpark 4.2"
+    )
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from onceonly.spark.collection_source import CollectionReader
+
+    def reader(rows_per_epoch: int) -> CollectionReader:
+        schema = StructType([StructField("n", LongType())])
+        return CollectionReader(numbers(*range(10)), schema, rows_per_epoch=rows_per_epoch, partitions=1)
+
+    limited, whole = reader(4), reader(0)
+    assert isinstance(limited, limits.SupportsTriggerAvailableNow)
+    position, ends = limited.initialOffset(), []
+    limited.prepareForTriggerAvailableNow()
+    while position["rows"] < 10:
+        position = limited.latestOffset(position, limited.getDefaultReadLimit())
+        ends.append(position["rows"])
+    assert ends == [4, 8, 10]
+    assert whole.latestOffset(whole.initialOffset(), whole.getDefaultReadLimit())["rows"] == 10
