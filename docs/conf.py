@@ -16,6 +16,7 @@ from tests.mutation.defects import DEFECTS
 
 from onceonly import failpoints
 from onceonly.errors import OnceonlyError
+from onceonly.guards import promises
 from onceonly.sinks.files.options import DECLARED
 from onceonly.sinks.kafka.options import OWN_OPTIONS
 from onceonly.sinks.kafka.producer_options import Use, told
@@ -160,6 +161,16 @@ class Options(Table):
             yield f"`{each.name}`", each.doc, "required" if each.required else default
 
 
+class Promises(SphinxDirective):
+    """What a query promises from end to end, by source and sink."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the table as if it stood on the page."""
+        head, *rows = promises.table()
+        lines = [head, ("---",) * len(head), *rows]
+        return self.parse_text_to_nodes("\n".join([*(f"| {' | '.join(line)} |" for line in lines), ""]))
+
+
 class Mutants(Table):
     """The defects of one group that tests must catch."""
 
@@ -207,6 +218,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("onceonly-kafka-options", KafkaOptions)
     app.add_directive("onceonly-files-options", FilesOptions)
     app.add_directive("onceonly-options", Options)
+    app.add_directive("onceonly-promises", Promises)
     app.add_directive("onceonly-mutants", Mutants)
     app.add_directive("onceonly-proof", Proof)
     app.connect("build-finished", draw_report)

@@ -38,6 +38,7 @@ __all__ = [
     "ReplayMismatchError",
     "RetryLater",
     "SetupError",
+    "SourceChangedError",
     "StagedRows",
     "StagedSink",
     "SupersededError",

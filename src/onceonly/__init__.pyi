@@ -12,6 +12,7 @@ from onceonly.errors import ProtocolError as ProtocolError
 from onceonly.errors import RecordRefusedError as RecordRefusedError
 from onceonly.errors import ReplayMismatchError as ReplayMismatchError
 from onceonly.errors import SetupError as SetupError
+from onceonly.errors import SourceChangedError as SourceChangedError
 from onceonly.errors import SupersededError as SupersededError
 from onceonly.errors import TargetBehindError as TargetBehindError
 from onceonly.errors import TransactionLostError as TransactionLostError

@@ -140,6 +140,12 @@ class TargetBehindError(OnceonlyError):
     code = "TARGET_BEHIND"
 
 
+class SourceChangedError(OnceonlyError):
+    """A source does not have what the checkpoint stands on: rows would be lost, or others read. Nothing was; choose."""
+
+    code = "SOURCE_CHANGED"
+
+
 class ProtocolError(OnceonlyError):
     """An illegal move of the protocol: a defect in onceonly. Stopped before anything was sent."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -20,6 +20,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED = GROUPS = (
     "Staged rows",
     "Keyed sinks",
     "Loaded tables",
+    "Guards of sources",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -86,6 +87,9 @@ ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
 SEARCH: Final = "tests/integration/test_opensearch.py::"
 ANSWERS: Final = "tests/unit/test_opensearch_answers.py::"
+GUARDS: Final = "tests/unit/test_guards.py::"
+TOPICS: Final = "tests/integration/test_guards_kafka.py::"
+PROMISES: Final = "tests/unit/test_guards_promises.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -2485,5 +2489,92 @@ DEFECTS: Final = (
         before='        if statistics[field.source_id].mode.type.name in {"NONE", "COUNTS"}:\n',
         after="        if False:\n",
         tests=(ICEBERG_INPUT + "test_partition_columns_without_bounds",),
+    ),
+    # ------------------------------------------------------------------------------------------- guards
+    Defect(
+        name="topic-made-anew-not-noticed",
+        group=SOURCES,
+        what="A topic that was made anew is read on at the former one's offsets",
+        file="guards/kafka.py",
+        before="        elif name in known and topic.id not in known[name]:\n",
+        after="        elif False:\n",
+        tests=(TOPICS + "test_a_topic_made_anew_is_named_though_it_is_longer",),
+    ),
+    Defect(
+        name="retention-not-noticed",
+        group=SOURCES,
+        what="Rows that retention took before they were read are passed over",
+        file="guards/kafka.py",
+        before="        if start is not None and start < min(first, standing.ends[topic][partition])\n",
+        after="        if start is not None and start < 0\n",
+        tests=(TOPICS + "test_rows_that_retention_has_taken_are_counted",),
+    ),
+    Defect(
+        name="aborted-rows-not-told",
+        group=SOURCES,
+        what="A source that reads rows of aborted transactions is not told so",
+        file="guards/kafka.py",
+        before="bool(producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0)\n",
+        after="bool(producer.current_txn_start_offset >= 0)\n",
+        tests=(TOPICS + "test_a_source_that_reads_rows_of_aborted_transactions_is_told_so",),
+    ),
+    Defect(
+        name="topic-ids-forgotten",
+        group=SOURCES,
+        what="The ids of topics are not kept for the next start",
+        file="guards/guard.py",
+        before="        if now != before:\n",
+        after="        if False:\n",
+        tests=(GUARDS + "test_ids_of_topics_are_kept_and_compared_at_the_next_start",),
+    ),
+    Defect(
+        name="new-topic-id-kept-by-a-start-that-stops",
+        group=SOURCES,
+        what="A start that stops because of a new topic keeps its id, and the next one goes on",
+        file="guards/guard.py",
+        before="        if losing and not goes_on:\n            raise self._error(epoch, losing)\n",
+        after="        if losing and not goes_on:\n"
+        "            known.write(self._checkpoint, Known(topics=seen.topics))\n"
+        "            raise self._error(epoch, losing)\n",
+        tests=(GUARDS + "test_the_id_of_a_topic_made_anew_is_kept_only_where_the_query_goes_on",),
+    ),
+    Defect(
+        name="file-gone-not-noticed",
+        group=SOURCES,
+        what="A file that is gone before a replay is read as empty",
+        file="guards/folders.py",
+        before="            gone.append(str(path))\n",
+        after="            pass\n",
+        tests=(GUARDS + "test_a_file_that_is_gone_before_a_replay_stops_the_query_by_its_name",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="guard-before-what-was-decided",
+        group=SOURCES,
+        what="A source that is gone keeps what was decided from being committed",
+        file="coordinator/query.py",
+        before="        self._run = run\n        with self._present():\n",
+        after="        self._run = run\n        if self._guard is not None and not goes_on:\n"
+        "            self._guard.look(epoch, self._guarantees(sinks))\n        with self._present():\n",
+        tests=(GUARDS + "test_what_was_decided_is_committed_though_the_source_is_gone",),
+    ),
+    Defect(
+        name="file-anew-not-noticed",
+        group=SOURCES,
+        what="A file that was written anew before a replay is read as it is now",
+        file="guards/folders.py",
+        before="        if now_ms != entry.time_ms:\n",
+        after="        if False:\n",
+        tests=(GUARDS + "test_a_file_that_was_written_anew_or_touched_stops_the_query",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="promise-of-the-sink-alone",
+        group=SOURCES,
+        what="A source that may pass rows over counts as exactly-once",
+        file="guards/promises.py",
+        before="    return _PASSES_OVER if source.format == KAFKA and source.may_pass_over else source.format\n",
+        after="    return source.format\n",
+        tests=(PROMISES + "test_a_query_promises_what_the_weakest_of_its_parts_does",),
     ),
 )

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.operator_bench import BOX, PATH, QUERY, QueryCoordinator, here, run
 
+from onceonly.checkpoint.files import FolderFiles
 from onceonly.cli import shared
 from onceonly.errors import CheckpointMovedError
+from onceonly.guards import known
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 
@@ -117,12 +119,22 @@ def test_at_a_terminal_it_asks_first(coordinator: QueryCoordinator, answer: str,
     assert ("t2-0.done" in coordinator.seen()) is done
 
 
+def test_what_a_query_promises_from_end_to_end_is_shown(coordinator: QueryCoordinator) -> None:
+    assert "from end to end" not in run("checkpoints", "show", "chk-1", coordinator.path).stdout
+    told = known.Known(formats=("kafka", "socket"), promise="at-most-once")
+    known.write(FolderFiles(coordinator.path), told)
+    shown = run("checkpoints", "show", "chk-1", coordinator.path).stdout
+    assert "at-most-once from end to end (source: kafka, socket)" in shown
+    (checkpoint,) = json.loads(run("checkpoints", "list", coordinator.path, "--json").stdout)["checkpoints"]
+    assert (checkpoint["sources"], checkpoint["end_to_end"]) == (["kafka", "socket"], "at-most-once")
+
+
 def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
     listed = json.loads(run("checkpoints", "list", coordinator.path, "--json").stdout)
     assert sorted(listed) == ["checkpoints", "problems"]
     (checkpoint,) = listed["checkpoints"]
     assert sorted(checkpoint) == [
-        "address", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs",
+        "address", "end_to_end", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs", "sources",
     ]  # fmt: skip
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}

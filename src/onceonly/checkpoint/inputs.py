@@ -131,6 +131,31 @@ class SparkInputs:
         anew = (f"{discard.name} is to be planned anew",) if discard is not None and gone else ()
         return (*(f"{file.name} is again as decided" for _, file in wanted), *anew)
 
+    def starts(self, epoch: int) -> dict[str, str]:
+        """Return where an epoch begins in each source, as far as the checkpoint tells: by name, a source's offset.
+
+        The first epoch begins where its sources have noted that they begin. Raises ``UnavailableError``.
+        """
+        if epoch > 0:
+            return dict(offsets.lines(self._before(epoch)))
+        found = ((name, self._files.text(f"sources/{name}/0")) for name in self._files.folders("sources"))
+        return {name: text for name, text in found if text is not None}
+
+    def lists(self, epoch: int) -> list[str]:
+        """Return the lists of files that an epoch reads, whole. Raises ``UnavailableError``, ``LogError``."""
+        text = self._files.text(f"offsets/{epoch}") or ""
+        return [entries for _, entries in self._entries(epoch, text, None)] if _LOG_OFFSET in text else []
+
+    def all_lists(self) -> Iterator[str]:
+        """Yield all lists of files that are there: the newest that repeats those before it, and those after it."""
+        for source in self._files.folders("sources"):
+            folder = f"sources/{source}"
+            compact = max(self._compacts(folder), default=-1)
+            newer = sorted(number for number in self._files.numbers(folder) if number > compact)
+            names = [f"{compact}{_COMPACT}"] if compact >= 0 else []
+            for name in [*names, *map(str, newer)]:
+                yield self._files.text(f"{folder}/{name}") or ""
+
     # --- reading ------------------------------------------------------------------------------------------
 
     def _before(self, epoch: int) -> str:
@@ -138,10 +163,15 @@ class SparkInputs:
         return self._files.text(f"offsets/{epoch - 1}") or ""
 
     def _lists(self, epoch: int, text: str, before: str | None) -> Iterator[InputFile]:
-        """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin.
+        """Yield the lists of files that an epoch reads, and in the first epoch where its sources begin."""
+        left = TEXT_BYTES_MAX
+        for name, entries in self._entries(epoch, text, before):
+            file = _file(name, entries, kept=len(entries) <= left)
+            left -= len(entries) if file.text is not None else 0
+            yield file
 
-        ``before`` are the offsets of the epoch before, where they have been read.
-        """
+    def _entries(self, epoch: int, text: str, before: str | None) -> Iterator[tuple[str, str]]:
+        """Yield the same by name, each whole. ``before`` are the offsets of the epoch before, if they were read."""
         ends = offsets.lines(text)
         start_text, folders = background.at_once(
             self._files.abreast,
@@ -162,12 +192,9 @@ class SparkInputs:
             names += (f"{folder}/{number}" for folder in own for number in numbers)
         names = list(dict.fromkeys(names))
         found = background.spread("onceonly-read", self._own, names, threads_max=self._files.abreast)
-        left = TEXT_BYTES_MAX
         for name, entries in zip(names, found, strict=True):
             if entries is not None:
-                file = _file(name, entries, kept=len(entries) <= left)
-                left -= len(entries) if file.text is not None else 0
-                yield file
+                yield name, entries
 
     def _folders(self, source: str) -> list[str]:
         """Return where a source may keep its lists: a source with a name has one of its name, also in version 1."""

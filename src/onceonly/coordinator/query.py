@@ -19,6 +19,7 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import AdoptionError
 from onceonly.executor.dead_letters import columns_of, too_many
+from onceonly.guards.guard import Guard
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
@@ -27,11 +28,12 @@ from onceonly.settings.registry import build, use_of
 from onceonly.stores.opened import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from onceonly.checkpoint.reading import QueryCheckpoint
     from onceonly.executor.slot import Ballot
-    from onceonly.model import Passed, Plan, Span, Vote
+    from onceonly.guards.source import Source
+    from onceonly.model import Guarantee, Passed, Plan, Span, Vote
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
     from onceonly.stores.access import Hadoop
@@ -72,8 +74,9 @@ class _Member:
 class QueryCoordinator:
     """Plans, decides and aborts for the sinks of one query. Driver, planner or commit process.
 
-    ``span`` asks Spark what a query reads by its own memory, None where nobody can; ``checkpoint`` is another one than
-    Spark keeps where the settings say.
+    ``span`` asks Spark what a query reads by its own memory, None where nobody can; ``sources`` asks it for the sources
+    in a query's plan, None where there is no stream; ``checkpoint`` is another one than Spark keeps where the settings
+    say.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class QueryCoordinator:
         application: str,
         start: str = "",
         span: Callable[[str], Span | None] | None = None,
+        sources: Callable[[str], Sequence[Source] | None] | None = None,
         checkpoint: QueryCheckpoint | None = None,
     ) -> None:
         self.settings = settings
@@ -101,6 +105,11 @@ class QueryCoordinator:
             create=actor != "committer",
             aside=True,
             before_made=lambda: self._adopt(self.checkpoint.epoch()),
+        )
+        self._guard = (
+            None
+            if sources is None
+            else Guard(self.query, self.checkpoint.files, settings, partial(sources, self.query))
         )
         inputs = self.checkpoint.inputs()
         self._streams = inputs is not None
@@ -179,6 +188,9 @@ class QueryCoordinator:
                 continues=last.id if last is not None and goes_on else None,
                 passed=partial(self._passed, since=epoch if since is None else since),
             )
+            if self._guard is not None and not goes_on:
+                # Not before: what was decided is committed whatever has become of the sources.
+                self._guard.look(epoch, self._guarantees(sinks))
         if plan.mode is Mode.DRAIN:
             asked = self.settings.replay
             plan = replace(plan, strict=asked is Replay.STOP or (asked is Replay.AUTO and repeats()))
@@ -210,6 +222,11 @@ class QueryCoordinator:
             limit = member.settings.letters.limit if member.settings.letters else 0
             if few and sum(each.letters.rows for each in few if each.letters) > limit:
                 raise too_many(self.query, plan.epoch, name, limit, few[0].refused)
+
+    def _guarantees(self, sinks: Collection[str] | None) -> list[Guarantee]:
+        return [
+            self._members[name].settings.guarantee for name in (self._members if sinks is None else sinks)
+        ]
 
     def _with_letters(self, sinks: Collection[str]) -> list[str]:
         return [*sinks, *(letters_name(name) for name in sinks if self._members[name].settings.letters)]

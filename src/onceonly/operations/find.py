@@ -10,6 +10,7 @@ from onceonly.checkpoint.batches import BatchCheckpoint, is_batch
 from onceonly.checkpoint.files import files_of
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.errors import CheckpointMovedError, ConfigurationError, LogError, OnceonlyError
+from onceonly.guards import known
 from onceonly.log import identity
 from onceonly.log.opening import look
 from onceonly.log.place import log_store
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceonly.checkpoint.reading import QueryCheckpoint
+    from onceonly.guards.known import Known
     from onceonly.log import FileDecisionLog
     from onceonly.stores.address import Address
     from onceonly.stores.port import RewritableStore
@@ -79,6 +81,14 @@ class Checkpoint:
         except CheckpointMovedError as error:
             return error
         return None
+
+    @property
+    def sources(self) -> Known | None:
+        """What the newest start found out of the query's sources; None where nothing, or it cannot be read."""
+        try:
+            return known.read(self.told.files)
+        except OnceonlyError:
+            return None
 
     @property
     def run(self) -> Run:

@@ -62,6 +62,10 @@ def header(found: Checkpoint) -> Text:
         ("query ", "dim"), (found.query, "bold"), ("  run ", "dim"), (run.word, style),
         f" ({run.who})" if run.who else "", "\n", found.address,
     )  # fmt: skip
+    told = found.sources
+    if told is not None:
+        text.append(f"\n{told.promise} from end to end", style="dim")
+        text.append(f" (source: {', '.join(sorted(set(told.formats))) or 'none'})", style="dim")
     if found.moved is not None:
         text.append(f"\nmoved here from {found.home}, and not accepted yet", style="red")
     return text

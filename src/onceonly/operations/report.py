@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def checkpoint(found: Checkpoint) -> dict[str, Any]:
     """Return what names a checkpoint, and whether it is in use."""
-    run, moved = found.run, found.moved
+    run, moved, told = found.run, found.moved, found.sources
     return {
         "path": found.path,
         "address": found.address,
@@ -35,6 +35,8 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
         "run": {"state": run.word, "who": run.who},
         "home": found.home,
         "moved": moved is not None,
+        "sources": list(told.formats) if told else [],
+        "end_to_end": told.promise if told else None,
         "runs": [
             {"run": each.run, **_stamp(each.began, at="began"), "ended": each.ended or None}
             for each in _runs(found)

@@ -30,7 +30,11 @@ COMMIT_TIMEOUT = "onceonly.commit.timeout"
 EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 CALL_TIMEOUT = "onceonly.call.timeout"
 REPLAY = "onceonly.replay"
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY)
+SOURCE_CHANGED = "onceonly.source.changed"
+SOURCE_FORMAT = "onceonly.source.format"
+SOURCE_OPTION = "onceonly.source.option."
+_SOURCE = (SOURCE_CHANGED, SOURCE_FORMAT)
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, *_SOURCE)
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
 REFUSED = "onceonly.refused"
@@ -39,6 +43,7 @@ LETTERS_LIMIT = "onceonly.deadletter.limit"
 LETTERS_OPTION = "onceonly.deadletter.option."
 _LETTERS = (LETTERS_FORMAT, LETTERS_LIMIT)
 _SINK = (GUARANTEE, VISIBLE, SINK, REFUSED, *_LETTERS)
+_FREE = (LETTERS_OPTION, SOURCE_OPTION)
 PREFIX = "onceonly."
 START = "onceonly.start"
 """Not a user's: which start of a query an epoch belongs to. No setting, as nothing else depends on it."""
@@ -59,9 +64,19 @@ class Replay(enum.StrEnum):
     TELL = "tell"
 
 
+class GoOn(enum.StrEnum):
+    """What becomes of a query that would lose rows of a source."""
+
+    STOP = "stop"
+    GO_ON = "go-on"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySettings:
-    """What the user asked of the runtime for one query. ``checkpoint`` is as the user wrote it."""
+    """What the user asked of the runtime for one query. ``checkpoint`` is as the user wrote it.
+
+    ``source_format`` and ``source`` tell the guards of Spark's sources what they cannot see; they may hold secrets.
+    """
 
     checkpoint: str
     adopt: bool = False
@@ -71,6 +86,9 @@ class QuerySettings:
     # How long an epoch may take only its user knows; too short a default would run one again for ever.
     epoch_timeout_s: float | None = None
     replay: Replay = Replay.AUTO
+    source_changed: GoOn = GoOn.STOP
+    source_format: str = ""
+    source: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         limit = self.epoch_timeout_s
@@ -155,11 +173,12 @@ def parse(
         )
     known = (*_QUERY, *_SINK, *(name.lower() for name in claimed))
     for name in given:
-        if name.startswith(PREFIX) and name not in known and not name.startswith(LETTERS_OPTION):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_FREE):
             raise unknown_option(name, known, who="onceonly")
     # Spark hands the query's name on as if it were an option of the sink.
     given.pop("queryname", None)
-    query = {name: given.pop(name) for name in (CHECKPOINT, *_QUERY) if name in given}
+    of_query = [name for name in given if name in (CHECKPOINT, *_QUERY) or name.startswith(SOURCE_OPTION)]
+    query = {name: given.pop(name) for name in of_query}
     guarantee = _one_of(Guarantee, GUARANTEE, given.pop(GUARANTEE, default_guarantee.value))
     return Settings(
         query=parse_query(query) if CHECKPOINT in query else None,
@@ -187,6 +206,15 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         call_timeout_s=_number(CALL_TIMEOUT, given.get(CALL_TIMEOUT, "300"), minimum=0.001),
         epoch_timeout_s=None if timeout is None else _number(EPOCH_TIMEOUT, timeout, minimum=_LIMIT_S_MIN),
         replay=replay_of(given.get(REPLAY, Replay.AUTO.value)),
+        source_changed=source_changed_of(given.get(SOURCE_CHANGED, GoOn.STOP.value)),
+        source_format=_source_format(given),
+        source=tuple(
+            sorted(
+                (name.removeprefix(SOURCE_OPTION), text)
+                for name, text in given.items()
+                if name.startswith(SOURCE_OPTION)
+            )
+        ),
     )
 
 
@@ -212,8 +240,8 @@ def batch_query(settings: Settings, job: str) -> QuerySettings:
             "the option 'checkpointLocation' is missing: the decision of a batch is kept below it",
             next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
         )
-    for name in (ADOPT, HISTORY):
-        if name in settings.of_query:
+    for name in settings.of_query:
+        if name in (ADOPT, HISTORY, *_SOURCE) or name.startswith(SOURCE_OPTION):
             raise ConfigurationError(
                 f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
                 next_step="leave it out",
@@ -257,6 +285,28 @@ def with_checkpoint(options: Mapping[str, str], session: str | None) -> dict[str
 def replay_of(text: str) -> Replay:
     """Read what a replay with other rows does. Pure."""
     return _one_of(Replay, REPLAY, text)
+
+
+def source_changed_of(text: str) -> GoOn:
+    """Read what becomes of a query that would lose rows of a source. Pure."""
+    return _one_of(GoOn, SOURCE_CHANGED, text)
+
+
+def _source_format(given: Mapping[str, str]) -> str:
+    """Read of which source the guards are told. Pure."""
+    form = given.get(SOURCE_FORMAT, "").strip().lower()
+    options = [name for name in given if name.startswith(SOURCE_OPTION)]
+    if options and not form:
+        raise ConfigurationError(
+            f"the option {options[0]!r} is of a source, and {SOURCE_FORMAT!r} does not say of which",
+            next_step=f"set {SOURCE_FORMAT} to kafka or files",
+        )
+    if form not in {"", "kafka", "files"}:
+        raise ConfigurationError(
+            f"the option {SOURCE_FORMAT!r} cannot be {form!r}: nothing is watched of such a source",
+            next_step="set it to kafka or files, or leave it out",
+        )
+    return form
 
 
 def _one_of(choice: type[E], name: str, text: str) -> E:

@@ -16,7 +16,7 @@ from onceonly.durable.sealed import decoder
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
-from onceonly.settings.query import QuerySettings, replay_of, sink_name
+from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.spark import connect, spans, starting
 from onceonly.spark.asked import no_complete_mode
@@ -61,6 +61,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     call_timeout_s: float = 300.0,
     epoch_timeout_s: float | None = None,
     replay: str = "auto",
+    source_changed: str = "stop",
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -80,7 +81,8 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     their details, ``commit_timeout_s`` bounds the retries of one commit phase in seconds, ``call_timeout_s`` each call
     of a sink on the driver; ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
     as long as it takes; ``replay`` is ``auto``, ``stop`` or ``tell``: what becomes of the query where an epoch that was
-    decided is run again with other rows.
+    decided is run again with other rows; ``source_changed`` is ``stop`` or ``go-on``: what becomes of it where a source
+    would lose rows.
     """
     return Epoch(
         df,
@@ -93,6 +95,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             call_timeout_s=call_timeout_s,
             epoch_timeout_s=epoch_timeout_s,
             replay=replay_of(replay),
+            source_changed=source_changed_of(source_changed),
         ),
     )
 
@@ -219,7 +222,11 @@ class Epoch:
 
     def _coordinator(self) -> QueryCoordinator:
         return QueryCoordinator(
-            self._settings, actor="driver", application=application(self._df.sparkSession), span=spans.read
+            self._settings,
+            actor="driver",
+            application=application(self._df.sparkSession),
+            span=spans.read,
+            sources=spans.read_sources,
         )
 
     def _release(self) -> None:

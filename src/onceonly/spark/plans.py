@@ -1,4 +1,4 @@
-"""What a logical plan of Spark's promises of its rows. Driver, on a classic session; asks the JVM once a run."""
+"""What a logical plan of Spark's promises of its rows, and what it reads. Driver, classic session; once a run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def may_differ(plan: Any) -> str:  # noqa: ANN401  a Java object
     """Say why a plan may give other rows when it is run again over the same input; empty where it promises the same."""
     if not plan.deterministic():
         return "the plan is not deterministic (uuid, rand, a function that says so)"
-    for node in _below(plan):
+    for node in below(plan):
         name = str(node.nodeName())
         if name in _BY_ORDER:
             return f"{name} depends on the order of rows"
-        for expression in _every(node.expressions()):
+        for expression in every(node.expressions()):
             found = _unordered(expression)
             if found:
                 return found
@@ -37,7 +37,7 @@ def may_differ(plan: Any) -> str:  # noqa: ANN401  a Java object
 
 def _unordered(expression: Any) -> str:  # noqa: ANN401
     """Say why an aggregate depends on the order in which its rows come."""
-    for each in _below(expression):
+    for each in below(expression):
         if _kind(each) != "AggregateExpression":
             continue
         function = each.aggregateFunction()
@@ -48,7 +48,7 @@ def _unordered(expression: Any) -> str:  # noqa: ANN401
     return ""
 
 
-def _below(root: Any) -> list[Any]:  # noqa: ANN401
+def below(root: Any) -> list[Any]:  # noqa: ANN401
     """Return a node of a tree and all below it."""
     found: list[Any] = []
     waiting = [root]
@@ -57,11 +57,12 @@ def _below(root: Any) -> list[Any]:  # noqa: ANN401
             message = "the plan is too large to be looked at"
             raise ValueError(message)
         found.append(waiting.pop())
-        waiting += _every(found[-1].children())
+        waiting += every(found[-1].children())
     return found
 
 
-def _every(sequence: Any) -> list[Any]:  # noqa: ANN401  Scala's Seq
+def every(sequence: Any) -> list[Any]:  # noqa: ANN401  Scala's Seq
+    """Return what a sequence of Scala's holds."""
     return [sequence.apply(index) for index in range(sequence.size())]
 
 

@@ -1,9 +1,10 @@
-"""What Spark reads in the epoch that it runs, by its own memory.
+"""What Spark reads: in the epoch that it runs, by its own memory, and from which sources, by the query's plan.
 
-It is held against ``offsets/N``, which another driver may have written over since Spark has read or written it. The
-driver's Python asks the JVM. The processes that plan and commit on the format way have no way to it, so they ask the
-driver's Python by a Unix socket of its machine, whose name comes with the options of the query. Where nobody answers
-(another system than Linux, a Spark of another make, a Python that is busy for long), the files alone count.
+The first is held against ``offsets/N``, which another driver may have written over since Spark has read or written it.
+The driver's Python asks the JVM. The processes that plan and commit on the format way have no way to it, so they ask
+the driver's Python by a Unix socket of its machine, whose name comes with the options of the query. Where nobody
+answers (another system than Linux, a Spark of another make, a Python that is busy for long), the files alone count.
+What sources are told may hold secrets: it goes from one process of a user's to another, and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,20 +17,25 @@ import socket
 import struct
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from onceonly.durable.sealed import decoder
+from onceonly.guards.source import Source
 from onceonly.model import Span
+from onceonly.spark.plan_sources import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 log = logging.getLogger("onceonly")
+T = TypeVar("T")
 
 _TIMEOUT_S = 2.0
 _QUERY_BYTES_MAX = 100
+_SOURCES = "sources "
+"""A word before a query's id that asks for its sources."""
 _CREDENTIALS = struct.Struct("3i")  # process, user, group: unix(7)
 
 asked: list[Callable[[str], None]] = []
@@ -51,25 +57,43 @@ def read(query: str) -> Span | None:
         return None
 
 
+def read_sources(query: str) -> list[Source] | None:
+    """Return the sources in the plan of a query of this process; None where it cannot be told. Driver."""
+    try:
+        from pyspark.sql import SparkSession
+
+        streams, key = _listed(SparkSession._instantiatedSession, query)  # noqa: SLF001  all sessions share one list
+        return sources_of(streams.get(key).analyzedPlan())
+    except Exception as error:  # noqa: BLE001  another version of Spark may have it elsewhere
+        log.debug("The sources of the query are not known: %s", type(error).__name__)
+        return None
+
+
 def ask(address: str, query: str) -> Span | None:
     """Ask the driver at its address. Planner or commit process; None where it does not answer."""
+    return _asked(address, query, Span)
+
+
+def ask_sources(address: str, query: str) -> list[Source] | None:
+    """Ask the driver at its address for the sources of a query. Planner; None where it does not answer."""
+    return _asked(address, f"{_SOURCES}{query}", list[Source])
+
+
+def _asked(address: str, question: str, into: type[T]) -> T | None:
     if not address:
         return None
     try:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(_TIMEOUT_S)
             line.connect(_place(address))
-            line.sendall(f"{query}\n".encode())
+            line.sendall(f"{question}\n".encode())
             with line.makefile("rb") as answer:
-                return _span_decoder().decode(answer.read())
+                kind: Any = into | None
+                told: T | None = decoder(kind).decode(answer.read())
+                return told
     except (OSError, msgspec.DecodeError) as error:
-        log.debug("The driver does not say what Spark reads: %s", error)
+        log.debug("The driver does not say what Spark reads: %s", type(error).__name__)
         return None
-
-
-def _span_decoder() -> msgspec.json.Decoder[Span | None]:
-    kind: Any = Span | None
-    return decoder(kind)
 
 
 @functools.cache
@@ -107,8 +131,9 @@ def _answer(line: socket.socket) -> None:
     peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     if _CREDENTIALS.unpack(peer)[1] == os.getuid():
         with line.makefile("rb") as question:
-            query = question.readline(_QUERY_BYTES_MAX).decode().strip()
-        line.sendall(msgspec.json.encode(read(query)))
+            text = question.readline(_QUERY_BYTES_MAX).decode().strip()
+        query = text.removeprefix(_SOURCES)
+        line.sendall(msgspec.json.encode(read(query) if query == text else read_sources(query)))
 
 
 def _place(address: str) -> str:

@@ -74,6 +74,7 @@ class Stream:
             application=self.application,
             start=self.start,
             span=partial(spans.ask, address) if address else None,
+            sources=partial(spans.ask_sources, address) if actor == "planner" else None,
         )
         return enlisted(coordinator, self.sink, self.sink_class, columns, self.letters)
 

@@ -19,6 +19,7 @@ from kafka.protocol.admin.transactions import (
     ListTransactionsRequest,
 )
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer.transaction import (
     AddOffsetsToTxnRequest,
@@ -43,6 +44,7 @@ __all__ = [
     "EndTxnRequest",
     "InitProducerIdRequest",
     "ListGroupsRequest",
+    "ListOffsetsRequest",
     "ListTransactionsRequest",
     "MemoryRecords",
     "OffsetCommitRequest",

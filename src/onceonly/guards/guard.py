@@ -1,0 +1,220 @@
+"""Looks at a query's sources before an epoch is read: once a start, and so before a replay. No Spark.
+
+What is wrong is said by name. Where rows would be lost, or others read than the checkpoint stands on, the query stops
+before anything is read or written, unless its user has chosen to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from onceonly import events, offsets
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChangedError, UnavailableError
+from onceonly.guards import folders, kafka, known
+from onceonly.guards.known import Known
+from onceonly.guards.promises import UNKNOWN, end_to_end, named
+from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
+from onceonly.model import Guarantee
+from onceonly.settings.query import SOURCE_CHANGED, SOURCE_FORMAT, SOURCE_OPTION, GoOn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from onceonly.checkpoint.files import CheckpointFiles
+    from onceonly.settings.query import QuerySettings
+
+log = logging.getLogger("onceonly")
+
+_NOT_SEEN = (
+    "what its sources are is not seen here, so nothing of them is watched: topics made anew, retention, rows of "
+    "aborted transactions, files that are gone or changed"
+)
+_TO_WATCH = (
+    f"give {SOURCE_FORMAT} and {SOURCE_OPTION}NAME, or a classic session that has called onceonly.register"
+)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a look has found."""
+
+    findings: list[Finding]
+    topics: dict[str, tuple[str, ...]]
+
+
+class Guard:
+    """The guard of one query's sources. Planner or driver; ``look`` at each start.
+
+    ``planned`` gives the sources of Spark's plan, None where nobody can look at it.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        checkpoint: CheckpointFiles,
+        settings: QuerySettings,
+        planned: Callable[[], Sequence[Source] | None],
+    ) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+        self._settings = settings
+        self._planned = planned
+
+    def look(self, epoch: int, guarantees: Collection[Guarantee]) -> None:
+        """Look at all sources, tell what is wrong, and keep what was found out.
+
+        Raises ``SourceChangedError`` where rows would be lost, ``UnavailableError`` where a source that was watched
+        before cannot be asked now.
+        """
+        sources = merged(self._planned(), dict(self._settings.source), self._settings.source_format)
+        if sources is None:
+            self._tell(epoch, Finding(_NOT_SEEN, next_step=_TO_WATCH))
+            return
+        before = self._before(epoch)
+        seen = self._see(sources, epoch, before or Known())
+        losing = [each for each in seen.findings if each.stops]
+        for finding in seen.findings:
+            if not finding.stops:
+                self._tell(epoch, finding)
+        # Who takes rows at most once has said that they may be lost.
+        goes_on = self._settings.source_changed is GoOn.GO_ON or set(guarantees) == {Guarantee.AT_MOST_ONCE}
+        if losing and not goes_on:
+            raise self._error(epoch, losing)
+        for finding in losing:
+            self._tell(epoch, replace(finding, what=f"{finding.what}. It goes on, as it was told to"))
+        promise = end_to_end(sources, guarantees)
+        self._say(sources, promise, guarantees)
+        now = Known(formats=tuple(named(each) for each in sources), promise=promise, topics=seen.topics)
+        if now != before:
+            known.write(self._checkpoint, now)
+
+    def _before(self, epoch: int) -> Known | None:
+        try:
+            return known.read(self._checkpoint)
+        except LogError as error:
+            if self._settings.source_changed is GoOn.STOP:
+                raise
+            self._tell(epoch, Finding(f"{error.what}. It is found out anew"))
+            return None
+
+    def _see(self, sources: Sequence[Source], epoch: int, before: Known) -> _Seen:
+        seen = _Seen([], dict(before.topics))
+        watched = [each for each in sources if each.format in {KAFKA, FILES}]
+        if not watched:
+            return seen
+        text = self._checkpoint.text(f"offsets/{epoch}") or ""
+        ends = offsets.lines(text)
+        inputs = SparkInputs(self._checkpoint)
+        self._see_topics(watched, ends, epoch, seen, inputs)
+        self._see_files(watched, epoch, seen, inputs)
+        return seen
+
+    # --- Kafka --------------------------------------------------------------------------------------------
+
+    def _see_topics(
+        self,
+        sources: Sequence[Source],
+        ends: Sequence[tuple[str, str]],
+        epoch: int,
+        seen: _Seen,
+        inputs: SparkInputs,
+    ) -> None:
+        of_kafka = [each for each in sources if each.format == KAFKA]
+        read = {name: found for name, end in ends if (found := kafka.offsets_of(end)) is not None}
+        if not of_kafka or not read:
+            return
+        before = inputs.starts(epoch)
+        now: dict[str, tuple[str, ...]] = {}
+        for name, end in read.items():
+            starts = kafka.offsets_of(before.get(name, "")) or {}
+            for topic, topic_id in self._look(of_kafka, kafka.Standing(end, starts), epoch, seen).items():
+                now[topic] = tuple(dict.fromkeys((*now.get(topic, ()), topic_id)))
+        # In place of those before: the id of one that was made anew is good no more.
+        seen.topics |= now
+
+    def _look(
+        self, sources: Sequence[Source], standing: kafka.Standing, epoch: int, seen: _Seen
+    ) -> dict[str, str]:
+        """Look at the topics of one source; return their ids, none where nobody can look."""
+        unwatched = f"The topics {', '.join(sorted(standing.ends))} are not watched"
+        source = _reader(sources, standing.ends)
+        if source is None:
+            seen.findings.append(Finding(f"{unwatched}: sources of several clusters may read them"))
+            return {}
+        try:
+            ids, findings = kafka.look(source, standing, seen.topics, epoch=epoch)
+        except (ConfigurationError, SetupError) as error:
+            login = f"{error.next_step}; or say with {SOURCE_OPTION}kafka.NAME how Python logs in"
+            seen.findings.append(Finding(f"{unwatched}: {error.what}", next_step=login))
+            return {}
+        except UnavailableError as error:
+            was_watched = seen.topics.keys() & standing.ends.keys()
+            if was_watched and self._settings.source_changed is GoOn.STOP:
+                raise
+            seen.findings.append(Finding(f"{unwatched}: {error.what}"))
+            return {}
+        seen.findings += findings
+        return ids
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def _see_files(self, sources: Sequence[Source], epoch: int, seen: _Seen, inputs: SparkInputs) -> None:
+        of_files = [each for each in sources if each.format == FILES]
+        if not of_files:
+            return
+        listed = list(chain.from_iterable(map(folders.entries, inputs.lists(epoch))))
+        findings, elsewhere = folders.changed(listed, epoch=epoch)
+        seen.findings += findings
+        if elsewhere:
+            what = f"{elsewhere} files that chk-{epoch} reads are not watched: they are on a store, or not to be seen"
+            seen.findings.append(Finding(what))
+        for each in of_files:
+            noted = chain.from_iterable(map(folders.entries, inputs.all_lists()))
+            seen.findings += folders.ages(each, noted)
+
+    # --- telling ------------------------------------------------------------------------------------------
+
+    def _tell(self, epoch: int, finding: Finding) -> None:
+        more = f" Next: {finding.next_step}." if finding.next_step else ""
+        log.warning("Query %s, chk-%s: %s.%s", self._query, epoch, finding.what, more)
+        events.record("source.finding", actor="guard", query=self._query, epoch=epoch, message=finding.what)
+
+    def _say(self, sources: Sequence[Source], promise: str, guarantees: Collection[Guarantee]) -> None:
+        asked = {each.value for each in guarantees}
+        # What the sinks were asked for is no news.
+        level = logging.INFO if {promise} == asked else logging.WARNING
+        of = ", ".join(sorted({named(each) for each in sources})) or "no source"
+        what = f"{promise} from end to end" if promise != UNKNOWN else f"{UNKNOWN} from end to end"
+        log.log(
+            level, "Query %s: %s (source: %s; sinks: %s).", self._query, what, of, ", ".join(sorted(asked))
+        )
+
+    def _error(self, epoch: int, findings: Sequence[Finding]) -> SourceChangedError:
+        what = ". ".join(each.what for each in findings)
+        steps = "; ".join(dict.fromkeys(each.next_step for each in findings))
+        return SourceChangedError(
+            f"Query {self._query}, chk-{epoch}: {what}",
+            next_step=f"{steps}. To go on as it is, start once with {SOURCE_CHANGED}={GoOn.GO_ON.value}",
+        )
+
+
+def _reader(sources: Sequence[Source], ends: Collection[str]) -> Source | None:
+    """Return the source that reads these topics; None where several of different clusters may."""
+    if len({_cluster(each) for each in sources}) == 1:
+        return sources[0]
+    named_by = [each for each in sources if set(ends) <= _subscribed(each)]
+    return named_by[0] if named_by and len({_cluster(each) for each in named_by}) == 1 else None
+
+
+def _cluster(source: Source) -> str:
+    return source.options.get("kafka.bootstrap.servers", "")
+
+
+def _subscribed(source: Source) -> set[str]:
+    if "assign" in source.options:
+        return set(kafka.assigned(source.options["assign"]))
+    return {each.strip() for each in source.options.get("subscribe", "").split(",")}

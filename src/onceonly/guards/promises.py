@@ -1,0 +1,86 @@
+"""What a query promises from end to end: the weakest of its sources and sinks. Declared here, once; pure.
+
+A source that replays its epochs exactly adds nothing to what a sink promises. One that may lose rows takes *at least
+once* away, one that may give them twice takes *at most once* away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.guards.source import FILES, KAFKA
+from onceonly.model import Guarantee
+from onceonly.settings.registry import BUILT_IN, strongest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from onceonly.guards.source import Source
+
+NONE = "none"
+"""Rows may be lost, and may be there twice."""
+UNKNOWN = "not known"
+_LOSES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: False, Guarantee.AT_MOST_ONCE: True}
+_DOUBLES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: True, Guarantee.AT_MOST_ONCE: False}
+_PASSES_OVER = f"{KAFKA}, failOnDataLoss=false"
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """What a source promises of its rows, and what that stands on."""
+
+    guarantee: Guarantee
+    because: str
+
+
+SOURCES: dict[str, Strength] = {
+    KAFKA: Strength(Guarantee.EXACTLY_ONCE, "offsets, as long as Kafka keeps the rows"),
+    _PASSES_OVER: Strength(Guarantee.AT_MOST_ONCE, "what retention takes first is passed over"),
+    FILES: Strength(Guarantee.EXACTLY_ONCE, "lists of files, as long as these stay as they are"),
+    "rate": Strength(Guarantee.EXACTLY_ONCE, "rows are computed from their numbers"),
+    "rate-micro-batch": Strength(Guarantee.EXACTLY_ONCE, "rows are computed from their numbers"),
+    "socket": Strength(Guarantee.AT_MOST_ONCE, "rows are kept in the driver's memory alone"),
+    "delta": Strength(Guarantee.EXACTLY_ONCE, "versions of the table, as long as its log has them"),
+    "iceberg": Strength(Guarantee.EXACTLY_ONCE, "snapshots of the table, as long as they are not expired"),
+    "onceonly.collection": Strength(
+        Guarantee.EXACTLY_ONCE, "positions, with a fingerprint of the rows before"
+    ),
+}
+"""By the format's name, in the order of the reference's table."""
+
+
+def weakest(guarantees: Iterable[Guarantee]) -> str:
+    """Return what is left of several promises that all have to hold; ``none`` where nothing is."""
+    told = list(guarantees)
+    loses, doubles = any(_LOSES[each] for each in told), any(_DOUBLES[each] for each in told)
+    if loses and doubles:
+        return NONE
+    if loses:
+        return Guarantee.AT_MOST_ONCE.value
+    return (Guarantee.AT_LEAST_ONCE if doubles else Guarantee.EXACTLY_ONCE).value
+
+
+def named(source: Source) -> str:
+    """Return the name by which a source stands in ``SOURCES``, or its format."""
+    return _PASSES_OVER if source.format == KAFKA and source.may_pass_over else source.format
+
+
+def end_to_end(sources: Iterable[Source], sinks: Iterable[Guarantee]) -> str:
+    """Return the promise of a query; ``not known`` where one of its sources is of a format without a declaration."""
+    names = [named(each) for each in sources]
+    if not names or any(name not in SOURCES for name in names):
+        return UNKNOWN
+    return weakest([*(SOURCES[name].guarantee for name in names), *sinks])
+
+
+def table() -> Iterator[tuple[str, ...]]:
+    """Yield the table of sources and sinks for the reference: a head, then a row a source."""
+    sinks = {name: strongest(BUILT_IN[name]) for name in BUILT_IN}
+    yield ("source", "stands on", *sinks)
+    for name, source in SOURCES.items():
+        yield (
+            name,
+            source.because,
+            *(weakest([source.guarantee, sink]) for sink in sinks.values()),
+        )
