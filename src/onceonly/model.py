@@ -231,7 +231,7 @@ class Link:
 
     @property
     def application(self) -> str:
-        """Name the Spark application that put it; empty where that is not known (an operator's command)."""
+        """Name the application that put it: of Spark, or of an operator's command; empty where that is not known."""
         return self.plan.rpartition(".")[0]
 
     @property
@@ -316,6 +316,30 @@ class Unknown:
 
 
 Outcome: TypeAlias = Committed | AlreadyCommitted | RetryLater | Lost | Unknown
+
+
+class Stands(enum.StrEnum):
+    """What a target has of a transaction, as far as it can tell without ending it."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    GONE = "gone"
+    """Not committed, and nothing is left that could be."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a target says of a transaction to a person who asks. Nothing is decided by it.
+
+    ``told`` is in a sentence, without its full stop, what the target said; ``blocks`` what others wait for because of
+    it, ``until`` how long it lives; these two are empty where they are not known.
+    """
+
+    stands: Stands
+    told: str
+    blocks: str = ""
+    until: str = ""
 
 
 class Mode(enum.StrEnum):

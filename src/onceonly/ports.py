@@ -20,6 +20,8 @@ from onceonly.model import (
     Mode,
     Outcome,
     RetryLater,
+    Standing,
+    Stands,
     Unknown,
 )
 from onceonly.options import Option, read_options
@@ -46,6 +48,8 @@ __all__ = [
     "Refused",
     "RetryLater",
     "Sink",
+    "Standing",
+    "Stands",
     "TwoPhaseCommitSink",
     "Unknown",
     "WriteContext",
@@ -286,6 +290,15 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         thread of its own. Raise ``TargetBehindError`` where the target went back (a backup was restored). What cannot
         be told must not stop.
         """
+
+    def look_up(self, handle: Handle) -> Standing:  # noqa: ARG002
+        """Say what the target has of a transaction, in words. An operator's process; changes and ends nothing.
+
+        Of what was decided long ago, too. Raise ``UnavailableError`` where the target does not answer.
+        """
+        return Standing(
+            stands=Stands.UNKNOWN, told="this sink has no way to look a transaction up without ending it"
+        )
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002
         """List what this query has open outside: the sweep aborts what no link names. Driver; only looks.

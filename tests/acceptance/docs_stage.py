@@ -449,7 +449,7 @@ class WhenStuck(OneOrder):
 
     def names(self) -> Names:
         failpoints._counts.clear()
-        self.checks = {"list": self.half, "resolve": self.more}
+        self.checks = {"list": self.half, "commit": self.more}
         return super().names()
 
     def half(self, names: Names) -> None:
@@ -457,6 +457,18 @@ class WhenStuck(OneOrder):
 
     def more(self, names: Names) -> None:
         assert self.rows() == 40
+
+
+class InDoubt(OneOrder):
+    failpoints = "link.after_put=raise@2"
+
+    def names(self) -> Names:
+        failpoints._counts.clear()
+        self.checks = {"explain": self.half, "against": self.half}
+        return super().names()
+
+    def half(self, names: Names) -> None:
+        assert self.rows() == 20
 
 
 class Move(OneOrder):
@@ -545,6 +557,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/batches.md": Batches,
     "docs/how-to/dead-letters.md": DeadLetters,
     "docs/how-to/files-on-stores.md": FilesOnStores,
+    "docs/how-to/in-doubt.md": InDoubt,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-files.md": ReadFiles,

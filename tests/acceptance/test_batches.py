@@ -18,7 +18,7 @@ import ways
 from onceonly import errors, failpoints
 from onceonly.checkpoint.batches import BatchCheckpoint
 from onceonly.operations.find import find
-from onceonly.operations.look import rows as listed
+from onceonly.operations.look import newest as listed
 from ways import WAIT_S, Way
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def test_a_batch_is_listed_as_a_stream_is_and_its_claims_are_no_epochs(target: T
     found = find(str(target.logs)).checkpoints
     assert [(each.path.rpartition("/")[2], each.run.word) for each in found] == [("a", "down"), ("b", "down")]
     for each in found:
-        assert [row.view.state.value for row in listed(each, limit=None, history=True)] == ["complete"]
+        assert [row.view.state.value for row in listed(each, limit=None, history=True).epochs] == ["complete"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Two supervised drivers on one checkpoint, stopped and woken in many orders: one works on, the other ends for good.
 
-An operator's command is no driver: a supervised query goes on after it.
+An operator who acts though a driver lives takes over from it.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def test_two_supervised_drivers_on_one_checkpoint_one_works_and_the_other_ends_f
 
 
 @pytest.mark.timeout(600)
-def test_an_operators_command_in_the_middle_of_an_epoch_does_not_end_a_supervised_query(
+def test_an_operators_command_in_the_middle_of_an_epoch_ends_a_run_that_lives_after_all(
     tmp_path: Path,
 ) -> None:
     with Duel(tmp_path, seed=1) as duel:
@@ -232,9 +232,13 @@ def test_an_operators_command_in_the_middle_of_an_epoch_does_not_end_a_supervise
         driver.run.wait_for("link.before_put")
         # Now nobody can tell that a run is alive, as on a file system without locks.
         (tmp_path / "checkpoint" / "onceonly" / "alive").unlink()
-        assert cli.run(["transactions", "resolve", "--yes", str(tmp_path / "checkpoint")]) == 0
+        assert cli.run(["transactions", "abort", "chk-2", "--yes", str(tmp_path / "checkpoint")]) == 0
         (tmp_path / "resume").touch()
-        duel.goes_on(driver)
-        assert not driver.ended, driver.run.tail()
-        assert "operator's command" in driver.run.tail()
-        duel.end(driver)
+        duel.until(lambda: driver.ended, "the driver that lives after all has ended")
+        error = (tmp_path / f"{driver.name}.error").read_text(encoding="utf-8")
+        assert error.startswith("SUPERSEDED"), driver.run.tail()
+        after = duel.start()
+        duel.go(after)
+        duel.goes_on(after)
+        assert "was ended by hand" in after.run.tail(200)
+        duel.end(after)

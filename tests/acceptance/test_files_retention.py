@@ -100,7 +100,7 @@ def expire(target: Path) -> None:
     """Let an operator's command do what the setting does beside the query."""
     command = [
         "-m",
-        "onceonly.cli",
+        "onceonly",
         "files",
         "expire",
         str(target),

@@ -21,7 +21,7 @@ KEYS = {
 def run_demo(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     report = folder / "report.json"
     command = [
-        *(sys.executable, "-m", "onceonly.cli", "demo", "--json", str(report)),
+        *(sys.executable, "-m", "onceonly", "demo", "--json", str(report)),
         *("--picture", str(folder / "picture.html"), *options),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=880, cwd=folder)
@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 
     folder = tmp_path / "kept"
     command = [
-        *(sys.executable, "-m", "onceonly.cli", "demo", "--events", "5000", "--kills", "0"),
+        *(sys.executable, "-m", "onceonly", "demo", "--events", "5000", "--kills", "0"),
         *("--keep", str(folder)),
     ]
     # A shell starts what runs in the background deaf to Ctrl-C, and the demo would inherit that.

@@ -34,7 +34,7 @@ RESULTS = ("--sink", "results=docs_sink:ResultsSink")
 def onceonly(*arguments: str | Path, path: str | Path = "", **env: str) -> tuple[int, Any, str]:
     """Run the command line in a process of its own; give its status, its JSON, and what it said."""
     done = subprocess.run(
-        [sys.executable, "-m", "onceonly.cli", *map(str, arguments), "--json"],
+        [sys.executable, "-m", "onceonly", *map(str, arguments), "--json"],
         env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{path}", **env},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
     )  # fmt: skip
@@ -95,7 +95,7 @@ def _spark_reports(job: Job, epoch: int) -> bool:
 
 def _a_living_run_is_left_alone(job: Job, run: Run) -> None:
     open_before = staged(job.ledger)
-    status, _, told = onceonly("transactions", "resolve", "--yes", job.checkpoint)
+    status, _, told = onceonly("transactions", "abort", "chk-5", "--yes", job.checkpoint)
     assert status == 64
     assert "a run is alive" in told
     assert f"process {run.process.pid} (driver)" in told
@@ -192,7 +192,7 @@ def test_what_is_undecided_is_aborted_and_the_job_goes_on(job: Job) -> None:
     assert sorted("." + each["transaction"] for each in seen["checkpoints"][0]["open_outside"]) == sorted(
         abandoned
     )
-    status, seen, told = onceonly("transactions", "resolve", "--yes", *LEDGER, job.checkpoint)
+    status, seen, told = onceonly("transactions", "abort", "chk-5", "--yes", *LEDGER, job.checkpoint)
     assert status == 0, told
     (settled,) = seen["checkpoints"]
     assert {each["outcome"] for each in settled["transactions"]} == {"aborted and fenced"}
@@ -223,7 +223,9 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     assert {each["state"] for each in pending} == {"pending"}
     before = {sink: len(bench.rows_in(sink)) for sink in ALL}
     assert set(before.values()) == {100}
-    status, _, told = onceonly("transactions", "resolve", "--yes", bench.checkpoint, path=bench.folder)
+    status, _, told = onceonly(
+        "transactions", "commit", "chk-1", "--yes", bench.checkpoint, path=bench.folder
+    )
     assert status == 64
     assert " ".join(RESULTS) in told
     assert {sink: len(bench.rows_in(sink)) for sink in ALL} == before, (
@@ -233,7 +235,7 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
     fired = bench.folder / "fired-operator"
     fired.mkdir()
     killed = subprocess.run(
-        [sys.executable, "-m", "onceonly.cli", "transactions", "resolve", "--yes", *RESULTS, bench.checkpoint],
+        [sys.executable, "-m", "onceonly", "transactions", "commit", "chk-1", "--yes", *RESULTS, bench.checkpoint],
         env={
             **os.environ, "PYTHONPATH": str(bench.folder), "ONCEONLY_FAILPOINTS": "plan.after_recommit=kill@2",
             "ONCEONLY_FAILPOINTS_DIR": str(fired),
@@ -241,8 +243,8 @@ def test_kafka_files_and_a_database_are_settled_with_the_job_down(bench: Bench) 
         check=False, capture_output=True,
     )  # fmt: skip
     assert killed.returncode == -9
-    resolve = ("transactions", "resolve", "--yes", *RESULTS)
-    status, seen, told = onceonly(*resolve, bench.checkpoint, path=bench.folder)
+    commit = ("transactions", "commit", "chk-1", "--yes", *RESULTS)
+    status, seen, told = onceonly(*commit, bench.checkpoint, path=bench.folder)
     assert status == 0, told
     outcomes = {(each["transaction"], each["outcome"]) for each in seen["checkpoints"][0]["transactions"]}
     assert {name for name, _ in outcomes} >= {each["transaction"] for each in pending}

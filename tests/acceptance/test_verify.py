@@ -21,7 +21,7 @@ pytestmark = pytest.mark.acceptance
 
 SEED = 5
 CAMPAIGN = "TESTED_CAMPAIGN"
-VERIFY = [sys.executable, "-W", "ignore", "-m", "onceonly.cli", "verify"]
+VERIFY = [sys.executable, "-W", "ignore", "-m", "onceonly", "verify"]
 
 
 @pytest.mark.parametrize(

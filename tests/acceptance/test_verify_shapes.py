@@ -27,7 +27,7 @@ def verify(folder: Path, *options: str) -> str:
     work = folder / "work"
     work.mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "onceonly.cli", "verify", *options],
+        [sys.executable, "-W", "ignore", "-m", "onceonly", "verify", *options],
         capture_output=True,
         text=True,
         check=False,

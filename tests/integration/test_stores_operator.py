@@ -77,7 +77,7 @@ def test_it_is_found_accepted_shown_and_resolved(
     (shown,) = listed("show", "chk-1", address)
     assert shown["epoch"]["spark"]["duration_ms"] == {"addBatch": 7}
 
-    done = run("transactions", "resolve", address, "--yes", "--sink", f"box={BOX}", NO_COLOR="1")
+    done = run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}", NO_COLOR="1")
     assert done.returncode == 0, done.stderr
     assert {"t2-0.done", "t2-1.done"} <= set(coordinator.seen())
     assert run("transactions", "list", address).returncode == 0

@@ -24,6 +24,8 @@ from onceonly.model import (
     Handle,
     Lost,
     Outcome,
+    Standing,
+    Stands,
     Unknown,
 )
 from onceonly.ports import Leftover, Option, QueryContext, Refused, TwoPhaseCommitSink, WriteContext
@@ -115,6 +117,15 @@ class FolderSink(TwoPhaseCommitSink[Path]):
             known = self.final(handle.transaction).exists()
             return AlreadyCommitted() if known else Unknown("neither staged nor committed")
         return Committed()
+
+    def look_up(self, handle: Handle) -> Standing:
+        for stands, path in (
+            (Stands.OPEN, self.staged(handle.transaction)),
+            (Stands.COMMITTED, self.final(handle.transaction)),
+        ):
+            if path.exists():
+                return Standing(stands=stands, told=f"{path} is there")
+        return Standing(stands=Stands.GONE, told="no file has its name")
 
     def abort(self, handle: Handle) -> None:
         self.staged(handle.transaction).unlink(missing_ok=True)
@@ -260,6 +271,7 @@ class WritesWhatItGivesBack(FolderSink):
 @breaks("test_an_abort_removes_all_and_may_be_repeated", "leaves nothing open")
 @breaks("test_a_sweep_removes_what_is_open_and_spares_what_is_committed_or_kept", "never committed")
 @breaks("test_an_attempt_that_was_paused_between_pre_commit_and_vote_writes_nothing_late", "fenced")
+@breaks("test_an_epoch_in_doubt_is_ended_by_hand_or_by_a_start[abort]", "aborted by hand")
 class AbortsNothing(FolderSink):
     def abort(self, handle: Handle) -> None:
         pass
@@ -475,6 +487,34 @@ class SecretInTheLog(FolderSink):
 class SecretInTheRepr(FolderSink):
     def __repr__(self) -> str:
         return f"FolderSink({str(self.options['password'])})"  # noqa: RUF010  a Secret shows itself by str only
+
+
+@breaks("test_a_look_up_tells_where_a_transaction_stands_and_changes_nothing", "what is prepared is open")
+class TakesOpenForCommitted(FolderSink):
+    def look_up(self, handle: Handle) -> Standing:
+        return Standing(stands=Stands.COMMITTED, told="it must be there")
+
+
+@breaks("test_a_look_up_tells_where_a_transaction_stands_and_changes_nothing", "what is prepared is open")
+class LooksByCommitting(FolderSink):
+    def look_up(self, handle: Handle) -> Standing:
+        found = super().look_up(handle)
+        self.commit(handle)
+        return found
+
+
+@breaks("test_a_look_up_tells_where_a_transaction_stands_and_changes_nothing", "what is aborted is gone")
+class TakesAbortedForOpen(FolderSink):
+    def look_up(self, handle: Handle) -> Standing:
+        found = super().look_up(handle)
+        return Standing(stands=Stands.OPEN, told="it waits") if found.stands is Stands.GONE else found
+
+
+@breaks("test_an_epoch_in_doubt_is_ended_by_hand_or_by_a_start[commit]", "missing")
+@breaks("test_an_epoch_in_doubt_is_ended_by_hand_or_by_a_start[start]", "missing")
+class CommitsByWord(FolderSink):
+    def commit(self, handle: Handle) -> Outcome:
+        return Committed()
 
 
 # --- less than exactly once ---------------------------------------------------------------------------------

@@ -275,7 +275,7 @@ class World:
         for line in lines.values():
             assert (line["kind"], line["sinks"]["files"]) == ("GLOBAL_COMMIT", [2 * SLOTS, SLOTS])
         assert self.remains() == []
-        told = look.rows(open_checkpoint(self.checkpoint), limit=None, history=True)
+        told = look.newest(open_checkpoint(self.checkpoint), limit=None, history=True).epochs
         assert {row.view.epoch: row.view.state for row in told} == dict.fromkeys(epochs, EpochState.COMPLETE)
 
     def receipt(self, epoch: int) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.loaded import DECLARED, Books, ConflictError, Layout, Load, LoadedSink
 from onceonly.families.loaded.load import app_of
-from onceonly.families.loaded.sink import NONE_YET
 from onceonly.ports import Option
 
 if TYPE_CHECKING:
@@ -33,13 +32,12 @@ class LoadedDouble(LoadedSink):
         return Path(self.options["folder"])
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
-        newest = self.newest(app_of(context.query, context.sink))
         return {
             "home": str(self.home),
             "table": "t",
             "columns": "key value",
             "since": 0,
-            "newest": NONE_YET if newest is None else newest,
+            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

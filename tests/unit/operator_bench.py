@@ -29,6 +29,8 @@ from onceonly.ports import (
     Outcome,
     QueryContext,
     RetryLater,
+    Standing,
+    Stands,
     TwoPhaseCommitSink,
     Unknown,
     WriteContext,
@@ -92,8 +94,24 @@ class BoxSink(TwoPhaseCommitSink[str]):
         opened.rename(done)
         return Committed()
 
+    def look_up(self, handle: Handle) -> Standing:
+        if not self.folder.is_dir():
+            message = "the box is not there"
+            raise ConnectionError(message)
+        if (self.folder / f".{handle.transaction}.aborted").exists():
+            return Standing(stands=Stands.GONE, told="it was aborted", blocks="nobody")
+        for stands, end in ((Stands.COMMITTED, "done"), (Stands.OPEN, "open"), (Stands.GONE, "lost")):
+            if (self.folder / f"{handle.transaction}.{end}").exists():
+                return Standing(
+                    stands=stands, told=f"{handle.transaction}.{end} is in the box", blocks="nobody"
+                )
+        return Standing(stands=Stands.UNKNOWN, told="it is not in the box")
+
     def abort(self, handle: Handle) -> None:
-        (self.folder / f"{handle.transaction}.open").unlink(missing_ok=True)
+        opened = self.folder / f"{handle.transaction}.open"
+        if opened.exists():
+            (self.folder / f".{handle.transaction}.aborted").touch()
+            opened.unlink()
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         return [Leftover(transaction=path.stem) for path in self.folder.glob("*.open")]
@@ -180,7 +198,7 @@ class QueryCoordinator:
         (self.box / f"{name}.open").touch()
 
     def seen(self) -> list[str]:
-        return sorted(path.name for path in self.box.iterdir())
+        return sorted(path.name for path in self.box.iterdir() if not path.name.startswith("."))
 
 
 @dataclass(frozen=True)
@@ -198,7 +216,9 @@ def run(*arguments: str | Path, **env: str) -> Ran:
     The operator says what the sink ``box`` is, as no code is run because the log names it; ``SILENT`` for one who does
     not.
     """
-    acts = arguments[:1] == ("transactions",) and ("resolve" in arguments or "--ask" in arguments)
+    acts = arguments[:1] == ("transactions",) and bool(
+        {"abort", "commit", "explain", "--ask"} & set(arguments)
+    )
     if env.pop("SILENT", "") == "" and acts and "--sink" not in arguments and _names_box(arguments):
         arguments = (*arguments, "--sink", f"box={BOX}")
     if not env:
@@ -209,7 +229,7 @@ def run(*arguments: str | Path, **env: str) -> Ran:
             status = here(*arguments)
         return Ran(status, out.getvalue(), err.getvalue())
     done = subprocess.run(
-        [sys.executable, "-m", "onceonly.cli", *map(str, arguments)],
+        [sys.executable, "-m", "onceonly", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": PATH, "NO_COLOR": "1", **env},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
     )  # fmt: skip

@@ -43,7 +43,9 @@ def coordinator(tmp_path: Path) -> QueryCoordinator:
         (["checkpoints", "show", "--help"], 0),
         (["checkpoints", "accept-move", "--help"], 0),
         (["transactions", "list", "--help"], 0),
-        (["transactions", "resolve", "--help"], 0),
+        (["transactions", "abort", "--help"], 0),
+        (["transactions", "commit", "--help"], 0),
+        (["transactions", "explain", "--help"], 0),
         (["checkpoints", "nonsense"], 64),
         (["checkpoints", "list", "/none"], 64),
         (["checkpoints", "list", "dbfs:/cp"], 64),
@@ -52,7 +54,9 @@ def coordinator(tmp_path: Path) -> QueryCoordinator:
         (["checkpoints", "list", "--limit", "0"], 64),
         (["checkpoints", "show", "seven", "."], 64),
         (["transactions", "list", "/none"], 64),
-        (["transactions", "resolve", "/none"], 64),
+        (["transactions", "abort", "chk-2", "/none"], 64),
+        (["transactions", "commit", "chk-2", "/none"], 64),
+        (["transactions", "explain", "t", "/none"], 64),
         (["checkpoints", "accept-move", "/none"], 64),
     ],
 )
@@ -95,7 +99,7 @@ def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) ->
         "PYTHONPATH": PATH, "COLUMNS": str(columns), "TERM": "xterm-256color", **env,
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "onceonly.cli", *arguments], stdin=child, stdout=child, stderr=child, env=environment
+        [sys.executable, "-m", "onceonly", *arguments], stdin=child, stdout=child, stderr=child, env=environment
     )  # fmt: skip
     os.close(child)
     os.write(parent, answer.encode())
@@ -113,7 +117,14 @@ def _in_terminal(*arguments: str, columns: int, answer: str = "", **env: str) ->
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
 def test_at_a_terminal_it_asks_first(coordinator: QueryCoordinator, answer: str, done: bool) -> None:  # noqa: FBT001
     text = _in_terminal(
-        "transactions", "resolve", str(coordinator.path), "--sink", f"box={BOX}", columns=100, answer=answer
+        "transactions",
+        "commit",
+        "chk-2",
+        str(coordinator.path),
+        "--sink",
+        f"box={BOX}",
+        columns=100,
+        answer=answer,
     )
     assert "Shall this be done?" in text
     assert ("t2-0.done" in coordinator.seen()) is done
@@ -134,7 +145,8 @@ def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
     assert sorted(listed) == ["checkpoints", "problems"]
     (checkpoint,) = listed["checkpoints"]
     assert sorted(checkpoint) == [
-        "address", "end_to_end", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs", "sources",
+        "actions", "address", "end_to_end", "epochs", "epochs_known", "home", "moved", "path", "query", "run", "runs",
+        "sources",
     ]  # fmt: skip
     assert checkpoint["query"] == QUERY
     assert checkpoint["run"] == {"state": "down", "who": ""}
@@ -163,7 +175,7 @@ def test_every_key_is_in_the_reference(coordinator: QueryCoordinator) -> None:
     ):
         told = json.loads(run(*command, coordinator.path, "--json").stdout)
         assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
-    told = json.loads(run("transactions", "resolve", "--yes", coordinator.path, "--json").stdout)
+    told = json.loads(run("transactions", "commit", "--yes", "chk-2", coordinator.path, "--json").stdout)
     assert {key for key in _keys(told) if f"`{key}`" not in reference} == set()
 
 
@@ -214,7 +226,7 @@ def test_a_move_is_seen_listed_and_accepted(coordinator: QueryCoordinator, tmp_p
     assert run("checkpoints", "accept-move", new, "--yes").returncode == 0
     assert run("checkpoints", "list", new).returncode == 0
     open_log(str(new), query=QUERY, create=True)
-    assert run("transactions", "resolve", new, "--yes").returncode == 0
+    assert run("transactions", "commit", "chk-2", new, "--yes").returncode == 0
     again = run("checkpoints", "accept-move", new, "--yes")
     assert (again.returncode, "nothing to do" in again.stderr) == (0, True)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMES = sorted({test.partition("[")[0] for _, test, _ in BROKEN})
 TESTS = {name for name in dir(FolderSuite) if name.startswith("test_")}
-PARAMETERS = ("point", "slots", "sink", "paused", "sample")
+PARAMETERS = ("ended", "point", "slots", "sink", "paused", "sample")
 
 
 @pytest.fixture(scope="module")

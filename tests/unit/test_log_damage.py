@@ -131,7 +131,7 @@ def seen_by_others(world: World, place: Path, name: str, damage: str) -> None:
     assert kind in {*TOOLS, *READERS, *NEVER}, f"{name}, {damage}: nobody has noticed"
     if kind in TOOLS:
         with pytest.raises(LogError, match=re.escape(str(place))):
-            look.rows(open_checkpoint(world.checkpoint), limit=None, history=True)
+            look.newest(open_checkpoint(world.checkpoint), limit=None, history=True)
     if kind in READERS and place.exists():
         with pytest.raises(LogError, match=re.escape(str(place))):
             read(world)
@@ -160,7 +160,7 @@ def test_a_file_of_a_newer_format_stops_the_query_and_is_named(half_done: tuple[
             assert "upgrade onceonly" in said, name
         elif kind_of(name) in TOOLS:
             with pytest.raises(LogError, match=rf"{re.escape(str(place))}.*upgrade onceonly"):
-                look.rows(open_checkpoint(world.checkpoint), limit=None, history=True)
+                look.newest(open_checkpoint(world.checkpoint), limit=None, history=True)
         elif kind_of(name) in READERS:
             with pytest.raises(LogError, match=rf"{re.escape(str(place))}.*upgrade onceonly"):
                 read(world)

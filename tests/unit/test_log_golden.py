@@ -120,7 +120,7 @@ def test_a_world_with_a_skipped_epoch_is_read_and_gone_on_with(memory: Path, rec
     world.live(world.last, run="run-5")
     epochs = [epoch for epoch in range(world.first, world.last + 1) if epoch != LAST + 1]
     assert world.rows() == world.wanted(*epochs)
-    told = look_at.rows(open_checkpoint(world.checkpoint), limit=None, history=True)
+    told = look_at.newest(open_checkpoint(world.checkpoint), limit=None, history=True).epochs
     assert {row.view.epoch: row.view.state for row in told} == {
         **dict.fromkeys(epochs, EpochState.COMPLETE), LAST + 1: EpochState.SKIPPED,
     }  # fmt: skip

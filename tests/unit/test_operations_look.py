@@ -26,8 +26,8 @@ def coordinator(tmp_path: Path) -> QueryCoordinator:
 
 
 def listed(coordinator: QueryCoordinator, *, limit: int | None = 20, history: bool = False) -> dict[str, str]:
-    rows = look.rows(open_checkpoint(coordinator.path), limit=limit, history=history)
-    return {row.view.name: row.view.state.value for row in rows}
+    model = look.newest(open_checkpoint(coordinator.path), limit=limit, history=history)
+    return {row.view.name: row.view.state.value for row in model.epochs}
 
 
 def test_epochs_are_listed_newest_first_each_as_it_stands(coordinator: QueryCoordinator) -> None:
@@ -52,11 +52,11 @@ def test_folded_epochs_have_a_line_each_and_say_so(coordinator: QueryCoordinator
     assert list(everything) == [f"chk-{epoch}" for epoch in range(44, -1, -1)]
     assert set(everything.values()) == {"complete"}
     assert len(listed(coordinator, limit=7, history=True)) == 7
-    folded = look.detail(open_checkpoint(coordinator.path), 3)
+    folded = look.epoch(open_checkpoint(coordinator.path), 3).epoch
     assert folded.view.folded
     assert "folded" in folded.note
     assert folded.view.sinks == {"box": (6, 2)}
-    assert not look.detail(open_checkpoint(coordinator.path), 44).view.folded
+    assert not look.epoch(open_checkpoint(coordinator.path), 44).epoch.view.folded
 
 
 def test_one_epoch_shows_barrier_chain_handles_state_and_time(coordinator: QueryCoordinator) -> None:
@@ -73,7 +73,8 @@ def test_one_epoch_shows_barrier_chain_handles_state_and_time(coordinator: Query
         operators=(OperatorReport(name="stateStoreSave", rows_total=4, memory_bytes=99),),
     )  # fmt: skip
     ProgressFiles(coordinator.path).put(report)
-    found = look.detail(open_checkpoint(coordinator.path), 1)
+    model = look.epoch(open_checkpoint(coordinator.path), 1)
+    found = model.epoch
     assert [(part.partition, part.start, part.end, part.span) for part in found.sources[0]] == [
         ("events/0", 10, 20, 10), ("events/1", 5, 10, 5), ("events/10", 0, 0, 0),
     ]  # fmt: skip
@@ -85,9 +86,9 @@ def test_one_epoch_shows_barrier_chain_handles_state_and_time(coordinator: Query
         "barrier written", "link 1.0: ABORT", "link 1.1: GLOBAL_COMMIT", "receipt: all committed", "noted by Spark",
     ]  # fmt: skip
     assert found.progress == report
-    assert found.sizes is not None
-    assert found.sizes.state == {"0": 1000}
-    assert found.sizes.total > 1000
+    assert model.sizes is not None
+    assert model.sizes.state == {"0": 1000}
+    assert model.sizes.total > 1000
     assert found.view.seconds == 0.25
 
 
@@ -97,7 +98,7 @@ def test_what_spark_reports_is_for_people_so_damage_is_a_note(coordinator: Query
     files.put(Progress(epoch=0))
     path = next((coordinator.path / "onceonly/progress").iterdir())
     path.write_bytes(path.read_bytes()[:-3])
-    found = look.detail(open_checkpoint(coordinator.path), 0)
+    found = look.epoch(open_checkpoint(coordinator.path), 0).epoch
     assert found.progress is None
     assert "torn" in found.note
     assert found.view.state is EpochState.COMPLETE
@@ -134,14 +135,14 @@ def test_a_damaged_file_of_reports_is_begun_anew(coordinator: QueryCoordinator) 
 def test_an_epoch_that_is_not_there_is_said_so(coordinator: QueryCoordinator) -> None:
     coordinator.complete(0, 1)
     with pytest.raises(ConfigurationError, match="has no chk-7") as told:
-        look.detail(open_checkpoint(coordinator.path), 7)
+        look.epoch(open_checkpoint(coordinator.path), 7)
     assert "chk-0 to chk-1" in told.value.next_step
 
 
 def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordinator) -> None:
     coordinator.complete(0, 1)
     shutil.rmtree(coordinator.path / "offsets")
-    found = look.detail(open_checkpoint(coordinator.path), 1)
+    found = look.epoch(open_checkpoint(coordinator.path), 1).epoch
     assert found.sources[0][0].span == 10
     assert "barrier written" not in [step.what for step in found.steps]
 
@@ -149,12 +150,13 @@ def test_a_barrier_is_told_though_sparks_file_is_gone(coordinator: QueryCoordina
 def test_only_what_is_owed_is_pending(coordinator: QueryCoordinator) -> None:
     coordinator.complete(0, 1)
     checkpoint = open_checkpoint(coordinator.path)
-    assert look.transactions(checkpoint, everything=False) == []
-    assert len(look.transactions(checkpoint, everything=True)) == 4
+    assert look.unsettled(checkpoint).in_doubt == []
+    assert len(look.unsettled(checkpoint, everything=True).transactions) == 4
+    assert look.unsettled(checkpoint, everything=True).in_doubt == []
     coordinator.decide(2)
-    pending = look.transactions(open_checkpoint(coordinator.path), everything=False)
-    assert [(item.epoch, item.handle.transaction) for item in pending] == [(2, "t2-0"), (2, "t2-1")]
-    assert all(item.since for item in pending)
+    pending = look.unsettled(open_checkpoint(coordinator.path)).in_doubt
+    assert [(epoch.view.epoch, handle.transaction) for epoch, handle in pending] == [(2, "t2-0"), (2, "t2-1")]
+    assert all(epoch.since(handle) for epoch, handle in pending)
 
 
 def test_sources_of_any_kind_are_cut_into_partitions() -> None:

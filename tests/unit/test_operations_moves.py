@@ -133,7 +133,7 @@ def test_the_query_does_not_start_where_nobody_has_accepted_the_move(double: S3D
     shutil.rmtree(bench.path)
     listed = run("checkpoints", "list", f"s3a://{BUCKET}/cp")
     assert (listed.returncode, f"moved here from file://{bench.path}" in listed.stdout) == (1, True)
-    refused = run("transactions", "resolve", f"s3a://{BUCKET}/cp", "--yes")
+    refused = run("transactions", "commit", "chk-1", f"s3a://{BUCKET}/cp", "--yes")
     assert refused.returncode == 1
     assert f"onceonly checkpoints accept-move s3://{BUCKET}/cp" in refused.stderr
 

@@ -47,7 +47,7 @@ def seconds(*arguments: str) -> list[float]:
     for _ in range(RUNS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [sys.executable, "-m", "onceonly.cli", *arguments], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "onceonly", *arguments], capture_output=True, text=True, check=False
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
@@ -87,7 +87,7 @@ def test_a_person_waits_less_than_a_second(long_log: Path, arguments: list[str])
     for _ in range(3):
         before = time.monotonic()
         subprocess.run(
-            [sys.executable, "-m", "onceonly.cli", *arguments, str(long_log)], capture_output=True, check=True
+            [sys.executable, "-m", "onceonly", *arguments, str(long_log)], capture_output=True, check=True
         )
         taken.append(time.monotonic() - before)
     told = f"best {min(taken):.2f} s, worst {max(taken):.2f} s"

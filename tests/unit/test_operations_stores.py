@@ -102,19 +102,19 @@ def test_the_steps_of_an_epoch_are_told_by_the_stamps_of_its_files(
     double: S3Double, coordinator: QueryCoordinator
 ) -> None:
     address = at_home(double, coordinator, "a")
-    assert run("transactions", "resolve", address, "--yes", "--sink", f"box={BOX}").returncode == 0
+    assert run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}").returncode == 0
     planned, put = (Stamp(at=f"2026-11-26T10:00:0{second}.250Z", host="h", pid=1) for second in range(2))
-    link = coordinator.link(3, 1, votes=[coordinator.vote(3)])  # after the claim of resolve
+    link = coordinator.link(3, 1, votes=[coordinator.vote(3)])  # after the claim of the command
     open_log(address, query=QUERY, create=True).put_link(replace(link, planned=planned, stamp=put))
-    detail = look.detail(open_checkpoint(address), 3)
+    detail = look.epoch(open_checkpoint(address), 3).epoch
     assert [(step.what, step.at % 60) for step in detail.steps[1:]] == [
         ("plan of link 3.1", 0.25), ("link 3.1: GLOBAL_COMMIT", 1.25),
     ]  # fmt: skip
     assert detail.steps[0].what == "link 3.0: ABORT"
-    (row, *_) = look.rows(open_checkpoint(address), limit=1, history=False)
+    (row, *_) = look.newest(open_checkpoint(address), limit=1, history=False).epochs
     assert row.at == detail.steps[-1].at
-    (pending,) = look.transactions(open_checkpoint(address), everything=False)
-    assert pending.since == row.at
+    ((epoch, pending),) = look.unsettled(open_checkpoint(address)).in_doubt
+    assert epoch.since(pending) == row.at
 
 
 def test_what_spark_reported_and_the_runs_are_shown(double: S3Double, coordinator: QueryCoordinator) -> None:
@@ -140,8 +140,14 @@ def test_a_living_run_is_shown_and_left_alone(double: S3Double, coordinator: Que
     while present(address) is None:
         assert time.monotonic() < deadline
     assert listed(address)[0]["run"]["state"] == "alive"
-    refused = run("transactions", "resolve", address, "--yes", "--force", "--sink", f"box={BOX}")
+    refused = run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}")
     assert (refused.returncode, "a run is alive" in refused.stderr) == (64, True)
+    assert "if you know that it is dead, add --force" in refused.stderr
+    assert coordinator.log.receipt(2) is None
+    # It was killed a moment ago on another host, and still looks alive.
+    forced = run("transactions", "commit", "chk-2", address, "--yes", "--force", "--sink", f"box={BOX}")
+    assert forced.returncode == 0, forced.stderr
+    assert open_checkpoint(address).log.receipt(2) is not None
     held.close()
     heartbeat.end()
     assert listed(address)[0]["run"]["state"] == "down"
@@ -262,7 +268,7 @@ def test_what_is_decided_is_committed_with_the_job_down_and_nobody_looks_alive_a
     before = run("transactions", "list", address)
     assert (before.returncode, "t2-0" in before.stdout) == (1, True)
     # In a process of its own, whose end is soon.
-    done = run("transactions", "resolve", address, "--yes", "--sink", f"box={BOX}", NO_COLOR="1")
+    done = run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}", NO_COLOR="1")
     assert done.returncode == 0, done.stderr
     assert {"t2-0.done", "t2-1.done"} <= set(coordinator.seen())
     assert "stray.open" not in coordinator.seen()
@@ -277,7 +283,7 @@ def test_a_store_that_does_not_permit_it_is_named_and_no_secret_is_shown(
 ) -> None:
     address = at_home(double, coordinator, "a")
     double.denied = {"PUT"}
-    told = run("transactions", "resolve", address, "--yes", "--sink", f"box={BOX}")
+    told = run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}")
     assert told.returncode == 64
     assert "s3:PutObject" in told.stderr
     assert SECRET not in told.stderr

@@ -54,7 +54,9 @@ def files(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*") if path.name != "alive"}
 
 
-@pytest.mark.parametrize("command", [["list", "--ask"], ["resolve", "--yes", "--force"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["list", "--ask"], ["commit", "chk-0", "--yes", "--force"]], ids=" ".join
+)
 def test_another_target_than_the_logs_is_refused_and_nothing_is_changed(
     coordinator: QueryCoordinator, tmp_path: Path, command: list[str]
 ) -> None:
@@ -74,7 +76,7 @@ def test_a_target_that_changed_without_an_option_is_refused(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    told = run("transactions", "commit", "chk-0", coordinator.path, "--yes")
     assert told.returncode == 64
     assert f"path is '{tmp_path}/elsewhere'" in told.stderr
     assert "no option given here changes it" in told.stderr
@@ -92,7 +94,8 @@ def test_a_target_that_changed_while_nothing_was_pending_is_gone_on_with_as_by_t
     settle(coordinator)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    coordinator.set_barrier(1)
+    told = run("transactions", "abort", "chk-1", coordinator.path, "--yes")
     assert (told.returncode, told.stderr.count("error:")) == (0, 0)
     assert f"path was '{tmp_path}/out' and is '{tmp_path}/elsewhere'" in told.stderr
 
@@ -109,7 +112,8 @@ def test_an_option_that_leads_elsewhere_is_refused_where_nothing_is_pending_too(
 def test_another_class_than_the_logs_is_refused(coordinator: QueryCoordinator) -> None:
     told = run(
         "transactions",
-        "resolve",
+        "commit",
+        "chk-0",
         coordinator.path,
         "--yes",
         "--sink",
@@ -122,7 +126,9 @@ def test_another_class_than_the_logs_is_refused(coordinator: QueryCoordinator) -
 
 
 def test_the_target_that_the_log_names_is_served(coordinator: QueryCoordinator, tmp_path: Path) -> None:
-    told = run("transactions", "resolve", coordinator.path, "--yes", "--option", f"path={tmp_path}/./out")
+    told = run(
+        "transactions", "commit", "chk-0", coordinator.path, "--yes", "--option", f"path={tmp_path}/./out"
+    )
     assert (told.returncode, told.stderr.count("error:")) == (0, 0)
     assert coordinator.log.receipt(0) is not None
 
@@ -140,7 +146,7 @@ def test_a_target_that_cannot_be_named_is_not_served(coordinator: QueryCoordinat
 def test_no_code_is_run_because_a_checkpoint_names_it(tmp_path: Path) -> None:
     coordinator = QueryCoordinator(tmp_path / "cp")
     coordinator.decide(0)
-    for command in (["list", "--ask"], ["resolve", "--yes"]):
+    for command in (["list", "--ask"], ["commit", "chk-0", "--yes"]):
         told = run("transactions", *command, coordinator.path, SILENT="1")
         assert told.returncode == shared.EXIT_USAGE
         assert "no code is run because a file names it" in told.stderr

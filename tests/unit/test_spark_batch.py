@@ -24,10 +24,10 @@ from onceonly.failpoints import FailpointError, _counts
 from onceonly.log.opening import begin_log, look
 from onceonly.log.presence import present
 from onceonly.model import LinkKind, Mode
-from onceonly.operations import resolve
+from onceonly.operations import settle
 from onceonly.operations.find import find
 from onceonly.operations.given import Given
-from onceonly.operations.look import rows as listed
+from onceonly.operations.look import newest as listed
 from onceonly.settings.query import JOB, batch_query, job_id
 from onceonly.settings.registry import remember, settings_of
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
@@ -379,7 +379,7 @@ def left(store: MemoryStore, folder: Path, monkeypatch: pytest.MonkeyPatch, poin
 
 
 def states(found: Checkpoint) -> list[tuple[int, str]]:
-    return [(row.view.epoch, row.view.state.value) for row in listed(found, limit=None, history=True)]
+    return [(row.view.epoch, row.view.state.value) for row in listed(found, limit=None, history=True).epochs]
 
 
 @pytest.mark.parametrize(
@@ -398,8 +398,11 @@ def test_a_batch_that_is_down_is_shown_and_resolved_as_a_stream_is(
     found = left(store, tmp_path, monkeypatch, point)
     assert states(found) == [(0, before)]
     given = Given(classes={"memory": "onceonly_proof.memory_sink:MemorySink"})
-    done = resolve.resolve(found, given, timeout_s=5, force=False)
-    assert done.error is None
+    verb = settle.Verb.ABORT if before == "aborted" else settle.Verb.COMMIT
+    errand = settle.prepare(found, settle.Order(verb=verb, epoch=0), given, force=False)
+    assert errand is not None
+    if not errand.is_done:
+        assert settle.settle(found, errand, given, timeout_s=5, force=False).error is None
     assert states(found) == [(0, after)], "claims for runs to come are no epochs of a batch"
     assert store.visible() == visible
     assert store.pending() == []

@@ -234,3 +234,13 @@ def test_a_word_of_a_source_that_died_inside_another_message_is_not_taken_for_on
         assert "Python process" not in explain(died(text))
     error = died("EOF")
     assert explain(f"{ConfigurationError('wrong', next_step='mend')}\n{error}").startswith("CONFIGURATION")
+
+
+def test_explain_names_the_nearest_format_where_spark_has_found_none() -> None:
+    said = (
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: {}. Make sure the provider name is correct."
+    )
+    assert "did you mean 'onceonly.kafka'?" in explain(RuntimeError(said.format("onceonly.kafak")))
+    assert "there is no sink named 'onceonly.kafak'" in explain(RuntimeError(said.format("onceonly.kafak")))
+    assert "onceonly.register(spark)" in explain(RuntimeError(said.format("onceonly.kafka")))
+    assert explain(RuntimeError(said.format("kafak"))) == said.format("kafak")

@@ -91,7 +91,7 @@ def test_the_next_start_applies_what_is_decided(job: Job) -> None:
 
 def test_so_does_an_operator_with_the_job_down(job: Job) -> None:
     sink = ("--sink", "staged=staged_double:StagedDouble")
-    done = run("transactions", "resolve", CHECKPOINT, "--yes", *sink)
+    done = run("transactions", "commit", "chk-0", CHECKPOINT, "--yes", *sink)
     assert done.returncode == 0, done.stderr
     assert job.visible() == ["row 0", "row 1"]
     assert job.staged() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class Job:
         made = QueryCoordinator(
             QuerySettings(checkpoint=str(self.checkpoint), commit_timeout_s=0.01),
             actor="driver",
-            application="app",
+            application=uuid.uuid4().hex,
         )
         made.enlist(self.settings, SQLITE, COLUMNS, FILES)
         return made
@@ -129,7 +130,7 @@ def divert(job: Job, name: str) -> Ran:
 
 
 def test_exactly_the_rows_that_are_refused_become_letters_and_the_rest_is_applied(job: Job) -> None:
-    stuck = run("transactions", "resolve", job.checkpoint, "--yes", "--timeout", "0.01")
+    stuck = run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
     assert "UNIQUE" in stuck.stderr
     assert "transactions divert" in stuck.stderr
     first, second = job.refused_slots()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +11,6 @@ from onceonly.errors import ConfigurationError, OnceonlyError
 
 if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
-
-_NAME = re.compile(r"(?:chk-)?(\d{1,19})")
 
 
 @click.group()
@@ -41,28 +38,30 @@ def list_(path: str, *, limit: int, everything: bool, as_json: bool) -> int:
     from onceonly.operations import look, render, report
     from onceonly.operations.find import find
 
-    def gather(checkpoint: Checkpoint) -> tuple[list[look.Row], int]:
-        known = look.count(checkpoint)
-        return look.rows(
-            checkpoint, limit=None if everything else limit, history=everything or limit > known
-        ), known
-
     here = find(path)
-    found, problems = shared.each(here, gather, at_once=here.at_once)
+    found, problems = shared.each(
+        here,
+        lambda each: look.newest(each, limit=None if everything else limit, history=everything),
+        at_once=here.at_once,
+    )
     if as_json:
         shared.show_json({
             "checkpoints": [
-                {**report.checkpoint(checkpoint), "epochs_known": known, "epochs": list(map(report.row, rows))}
-                for checkpoint, (rows, known) in found
+                {
+                    **report.checkpoint(model),
+                    "epochs_known": model.known,
+                    "epochs": list(map(report.row, model.epochs)),
+                }
+                for _, model in found
             ],
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
         parts: list[Any] = []
-        for checkpoint, (rows, known) in found:
-            parts += [render.header(checkpoint), render.epochs(rows, known=known)]
+        for _, model in found:
+            parts += [render.header(model), render.epochs(model)]
         shared.show(*shared.blocks(parts))
-    moved = any(checkpoint.moved for checkpoint, _ in found)
+    moved = any(model.is_moved for _, model in found)
     return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if moved else 0)
 
 
@@ -75,25 +74,22 @@ def show(name: str, path: str, *, as_json: bool) -> int:
     from onceonly.operations import look, render, report
     from onceonly.operations.find import find
 
-    match = _NAME.fullmatch(name)
-    if match is None:
+    epoch = shared.epoch_of(name)
+    if epoch is None:
         raise ConfigurationError(f"{name!r} does not name an epoch", next_step="write it as chk-7")
-    epoch = int(match[1])
     here = find(path)
-    found, problems = shared.each(
-        here, lambda checkpoint: look.detail(checkpoint, epoch), at_once=here.at_once
-    )
+    found, problems = shared.each(here, lambda each: look.epoch(each, epoch), at_once=here.at_once)
     if as_json:
         shared.show_json({
             "checkpoints": [
-                {**report.checkpoint(checkpoint), "epoch": report.detail(detail)} for checkpoint, detail in found
+                {**report.checkpoint(model), "epoch": report.detail(model)} for _, model in found
             ],
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
         parts: list[Any] = []
-        for checkpoint, detail in found:
-            parts += [render.header(checkpoint), render.detail(detail)]
+        for _, model in found:
+            parts += [render.header(model), render.detail(model)]
         shared.show(*shared.blocks(parts))
     if found:
         # Of several queries, one may not have come as far.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ hadoop_option = click.option(
     help="What the job gives to Hadoop to reach a store: a file such as core-site.xml or spark-defaults.conf, or a "
     f"folder of them. Default: the files that {HADOOP_CONF} names; those in HADOOP_CONF_DIR are read before.",
 )  # fmt: skip
+_EPOCH = re.compile(r"(?:chk-)?(\d{1,19})")
 _path = click.argument("path", default=".", metavar="[PATH]")
 
 
@@ -52,9 +54,12 @@ def path_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
-force_option = click.option(
-    "--force", is_flag=True, help="Go on where it cannot be told whether a run is alive."
-)
+
+
+def epoch_of(name: str) -> int | None:
+    """Return the number of an epoch that is named chk-7 or 7; None for another name."""
+    match = _EPOCH.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def stdout() -> Console:

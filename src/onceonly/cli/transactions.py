@@ -1,8 +1,8 @@
-"""``onceonly transactions``: what is decided and not known to be committed, and resolving it with the job down."""
+"""``onceonly transactions``: what is decided and not known to be committed, and ending it with the job down."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,27 @@ from onceonly.operations.given import OPTIONS_FILE, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-    from onceonly.operations.look import Transaction
-    from onceonly.operations.resolve import Result
     from onceonly.operations.search import Problem
+    from onceonly.operations.settle import Errand, Result
+    from onceonly.operations.states import HandleView
 
 _SHOWN_MAX = 50
+_timeout = click.option(
+    "--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits."
+)
+_force = click.option(
+    "--force",
+    is_flag=True,
+    help="Go on where it cannot be told whether a run is alive, or a run on a store was heard of a moment ago.",
+)
 
 
 @click.group()
 def transactions() -> None:
-    """Look at the transactions of queries, and resolve them while the job is down.
+    """Look at the transactions of queries, and end them while the job is down.
 
     PATH is a checkpointLocation (a path, s3a://, gs://, abfss://, hdfs://), or a folder above several; the current
     folder if it is left out.
@@ -73,14 +82,17 @@ def list_(  # noqa: PLR0913  one parameter for each option
     given = read(options, options_file, classes, agree=_agreeing(yes=yes))
     unanswered: list[Problem] = []
 
-    def gather(checkpoint: Checkpoint) -> tuple[list[Transaction], list[tuple[str, str]] | None]:
-        named = look.transactions(checkpoint, everything=everything)
+    def gather(checkpoint: Checkpoint) -> CheckpointModel:
+        model = look.unsettled(checkpoint, everything=everything)
         try:
-            return named, _open_outside(checkpoint, given) if ask else None
+            return replace(model, open_outside=_open_outside(checkpoint, given)) if ask else model
         except OnceonlyError as error:
             # What the log says is shown in any case.
             unanswered.append(Problem(checkpoint.path, error))
-            return named, None
+            return model
+
+    def shown(model: CheckpointModel) -> list[tuple[EpochModel, HandleView]]:
+        return model.transactions if everything else model.in_doubt
 
     found, problems = shared.each(find(path), gather)
     problems = (*problems, *unanswered)
@@ -88,77 +100,165 @@ def list_(  # noqa: PLR0913  one parameter for each option
         shared.show_json({
             "checkpoints": [
                 {
-                    **report.checkpoint(checkpoint),
-                    "transactions": list(map(report.transaction, named)),
+                    **report.checkpoint(model),
+                    "transactions": [report.transaction(epoch, handle) for epoch, handle in shown(model)],
                     "open_outside": None
-                    if outside is None
-                    else [{"sink": sink, "transaction": transaction} for sink, transaction in outside],
+                    if model.open_outside is None
+                    else [{"sink": sink, "transaction": name} for sink, name in model.open_outside],
                 }
-                for checkpoint, (named, outside) in found
+                for _, model in found
             ],
             "problems": report.problems(problems),
         })  # fmt: skip
     elif found:
         parts: list[Any] = []
-        for checkpoint, (named, outside) in found:
-            parts += [render.header(checkpoint), render.transactions(named)]
-            parts += [] if outside is None else [render.opened(outside)]
+        for _, model in found:
+            parts += [render.header(model), render.transactions(shown(model))]
+            parts += [] if model.open_outside is None else [render.opened(model.open_outside)]
         shared.show(*shared.blocks(parts))
-    stuck = any(
-        checkpoint.run.alive is not True and (outside or look.transactions(checkpoint, everything=False))
-        for checkpoint, (_, outside) in found
-    )
+    stuck = any(model.run.alive is not True and (model.open_outside or model.in_doubt) for _, model in found)
     return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if stuck else 0)
 
 
 @transactions.command()
+@click.argument("name", metavar="TRANSACTION")
 @shared.path_argument
 @_sink_options
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits.")
+@click.option(
+    "--timeout", type=float, default=30.0, show_default=True, help="Seconds for the target's answer."
+)
 @shared.yes_option
-@shared.force_option
 @shared.json_option
-def resolve(  # noqa: PLR0913  one parameter for each option
-    path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
-    timeout: float, yes: bool, force: bool, as_json: bool,
+def explain(  # noqa: PLR0913  one parameter for each option
+    name: str, path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
+    timeout: float, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """With the job down: commit what is decided, fence and abort what is not.
+    """Say in words what a transaction is, what its target has of it, what the next start does, and what to type.
 
-    The query goes on from there as from any failure. What cannot be told is left as it is (exit status 1).
+    TRANSACTION is its name as `list` shows it, or the beginning of it. The target is asked; nothing is changed.
     """
-    from onceonly.operations import look, render, report
+    from onceonly.operations import explain as operation
+    from onceonly.operations import render, report
     from onceonly.operations.find import find
-    from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
 
     given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    found, problems = shared.each(
+        find(path), lambda checkpoint: operation.explain(checkpoint, name, given, within_s=timeout)
+    )
+    known = [(checkpoint, each) for checkpoint, each in found if each is not None]
+    if as_json:
+        shared.show_json({
+            "transactions": [
+                {"path": checkpoint.path, "query": checkpoint.query, **report.explanation(each)}
+                for checkpoint, each in known
+            ],
+            "problems": report.problems(problems),
+        })  # fmt: skip
+    else:
+        shared.show(
+            *shared.blocks([render.explanation(checkpoint.query, each) for checkpoint, each in known])
+        )
+    status = shared.report(problems, others=bool(found))
+    if not known and not status:
+        raise ConfigurationError(
+            f"no checkpoint in {path} has a transaction {name!r} with details, and no target has one open",
+            next_step="look at onceonly transactions list --all --ask; of older epochs the log keeps a line each",
+        )
+    return status
 
-    def prepare(checkpoint: Checkpoint) -> list[Transaction]:
-        refuse_if_alive(checkpoint, force=force)
-        refuse_if_unfit(checkpoint)
-        return look.transactions(checkpoint, everything=False)
 
-    ready, problems = shared.each(find(path), prepare)
-    status = shared.report(problems, others=bool(ready))
-    for checkpoint, named in ready:
-        _announce(checkpoint, named)
+_because = click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
+
+
+@transactions.command()
+@click.argument("what", metavar="TRANSACTION|chk-N")
+@shared.path_argument
+@_sink_options
+@_timeout
+@_because
+@shared.yes_option
+@_force
+@shared.json_option
+def commit(what: str, path: str, *, because: str, **given: Any) -> int:  # noqa: ANN401  those of ``_settle``
+    """With the job down: commit a decided epoch, all of its transactions, as the next start would.
+
+    A transaction stands for its epoch. Whatever else the query has open is fenced and aborted.
+    """
+    return _settle(what, path, verb="commit", because=because, against=False, **given)
+
+
+@transactions.command()
+@click.argument("what", metavar="TRANSACTION|chk-N")
+@shared.path_argument
+@_sink_options
+@_timeout
+@_because
+@click.option(
+    "--against-decision",
+    "against",
+    is_flag=True,
+    help="Abort an epoch that is decided: its rows are written again by the next start. Needs --because.",
+)
+@shared.yes_option
+@_force
+@shared.json_option
+def abort(what: str, path: str, *, because: str, against: bool, **given: Any) -> int:  # noqa: ANN401
+    """With the job down: fence and abort what an epoch that is not decided has open; the next start runs it again.
+
+    A transaction stands for its epoch. Whatever else the query has open is fenced and aborted, too.
+    """
+    return _settle(what, path, verb="abort", because=because, against=against, **given)
+
+
+def _settle(  # noqa: PLR0913  one parameter for each option
+    what: str, path: str, *, verb: str, because: str, against: bool, classes: tuple[str, ...],
+    options: tuple[str, ...], options_file: Path | None, timeout: float, yes: bool, force: bool, as_json: bool,
+) -> int:  # fmt: skip
+    from onceonly.operations import look, render, report, settle
+    from onceonly.operations.find import find
+
+    number = shared.epoch_of(what)
+    order = settle.Order(
+        verb=settle.Verb(verb), epoch=number, transaction="" if number is not None else what, because=because,
+        against=against,
+    )  # fmt: skip
+    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    here = find(path)
+    if number is not None and len(here.checkpoints) > 1:
+        raise ConfigurationError(
+            f"{path} leads to {len(here.checkpoints)} queries, and chk-{number} may be of any of them",
+            next_step="name the checkpointLocation of one of them",
+        )
+    found, problems = shared.each(here, lambda each: settle.prepare(each, order, given, force=force))
+    status = shared.report(problems, others=bool(found))
+    errands = [(checkpoint, each) for checkpoint, each in found if each is not None]
+    if not errands and not status:
+        raise ConfigurationError(
+            f"no checkpoint in {path} has a transaction {what!r}",
+            next_step="look at onceonly transactions list --all --ask",
+        )
+    ready = [pair for pair in errands if not pair[1].is_done]
+    for _, errand in errands:
+        _announce(errand)
     results: list[tuple[Checkpoint, Result]] = []
     failures: list[Problem] = []
-    consent = _ask(yes=yes) if ready else Consent(refused="no checkpoint can be resolved: see problems")
+    consent = Consent()
+    if ready or not errands:
+        consent = _ask(yes=yes) if ready else Consent(refused="nothing can be done: see problems")
     if consent.given:
-        results, failures = _resolve(
-            [checkpoint for checkpoint, _ in ready], given, timeout=timeout, force=force
-        )
+        results, failures = _carry_out(ready, given, timeout=timeout, force=force)
     if as_json:
         shared.show_json({
             "refused": consent.refused or None,
             "declined": consent.declined or None,
             "checkpoints": [
-                {**report.checkpoint(checkpoint), **report.result(result)} for checkpoint, result in results
+                {**report.checkpoint(look.unsettled(checkpoint)), **report.result(result)}
+                for checkpoint, result in results
             ],
             "problems": report.problems((*problems, *failures)),
         })  # fmt: skip
     else:
-        parts = ((render.header(checkpoint), render.done(result)) for checkpoint, result in results)
+        parts = ((render.header(look.unsettled(each)), render.done(result)) for each, result in results)
         shared.show(*shared.blocks([part for pair in parts for part in pair]))
     status = max(status, consent.status, shared.report(failures, others=False))
     for checkpoint, result in results:
@@ -169,7 +269,7 @@ def resolve(  # noqa: PLR0913  one parameter for each option
         shared.tell(
             f"{lost} transactions were lost, and are fenced: the query's next run writes their rows again"
         )
-        status = max(status, shared.EXIT_ANOMALY)
+        status = max(status, shared.EXIT_ANOMALY if not against else 0)
     return status
 
 
@@ -177,9 +277,9 @@ def resolve(  # noqa: PLR0913  one parameter for each option
 @click.argument("transaction")
 @shared.path_argument
 @_sink_options
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for the commits.")
+@_timeout
 @shared.yes_option
-@shared.force_option
+@_force
 @shared.json_option
 def divert(  # noqa: PLR0913  one parameter for each option
     transaction: str, path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
@@ -190,7 +290,7 @@ def divert(  # noqa: PLR0913  one parameter for each option
     TRANSACTION is decided and pending; the beginning of its name is enough. Which of its rows are refused is tried.
     """
     from onceonly.operations import divert as operation
-    from onceonly.operations import render, report
+    from onceonly.operations import look, render, report, settle
     from onceonly.operations.find import find
 
     given = read(options, options_file, classes, agree=_agreeing(yes=yes))
@@ -205,13 +305,18 @@ def divert(  # noqa: PLR0913  one parameter for each option
     if not consent.given:
         return consent.status
     diverted = operation.divert(checkpoint, given, transaction, force=force)
-    results, failures = _resolve([checkpoint], given, timeout=timeout, force=force)
+    order = settle.Order(verb=settle.Verb.COMMIT, epoch=diverted.epoch)
+    errand = settle.prepare(checkpoint, order, given, force=force)
+    errands = [(checkpoint, errand)] if errand is not None else []
+    results, failures = _carry_out(errands, given, timeout=timeout, force=force)
     if as_json:
         shared.show_json({
             "link": diverted.link,
             "kept": diverted.kept,
             "refused": [{"row": each.row, "why": each.why} for each in diverted.refused],
-            "checkpoints": [{**report.checkpoint(each), **report.result(result)} for each, result in results],
+            "checkpoints": [
+                {**report.checkpoint(look.unsettled(each)), **report.result(result)} for each, result in results
+            ],
             "problems": report.problems(failures),
         })  # fmt: skip
     else:
@@ -222,16 +327,20 @@ def divert(  # noqa: PLR0913  one parameter for each option
         )
         shared.show(
             *shared.blocks(
-                [part for each, result in results for part in (render.header(each), render.done(result))]
+                [
+                    part
+                    for each, result in results
+                    for part in (render.header(look.unsettled(each)), render.done(result))
+                ]
             )
         )
     return shared.report(failures, others=False)
 
 
-def _open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
+def _open_outside(checkpoint: Checkpoint, given: Given) -> tuple[tuple[str, str], ...]:
     from onceonly.operations.sinks import open_outside
 
-    return open_outside(checkpoint, given)
+    return tuple((sink, item.transaction) for sink, item in open_outside(checkpoint, given))
 
 
 def _agreeing(*, yes: bool) -> Callable[[str], None]:
@@ -276,28 +385,37 @@ def _ask(*, yes: bool) -> Consent:
     return Consent(declined="it was not agreed to, and nothing was done", status=shared.EXIT_ANOMALY)
 
 
-def _announce(checkpoint: Checkpoint, named: list[Transaction]) -> None:
-    """Say what is going to be done."""
-    for item in named[:_SHOWN_MAX]:
-        shared.tell(f"to commit: chk-{item.epoch} {item.handle.vote.sink} {item.handle.transaction}")
-    shared.tell(
-        f"query {checkpoint.query} at {checkpoint.address}: {len(named)} decided transactions are to be "
-        "committed; whatever else it has open is to be aborted"
-    )
+def _announce(errand: Errand) -> None:
+    """Say what is going to be done, or that it is done."""
+    model, epoch, order = errand.model, errand.epoch, errand.order
+    if errand.is_done:
+        shared.tell(f"nothing to do: {epoch.view.name} of query {model.query} is {epoch.view.state.value}")
+        return
+    for handle in epoch.owed[:_SHOWN_MAX]:
+        shared.tell(f"to {order.verb}: {epoch.view.name} {handle.vote.sink} {handle.transaction}")
+    rows = sum(handle.vote.rows for handle in epoch.owed)
+    does = {
+        "commit": f"{len(epoch.owed)} decided transactions are to be committed",
+        "abort": f"{len(epoch.owed)} decided transactions are to be aborted against their decision, and the next start "
+        f"writes their {rows} rows again"
+        if epoch.owed
+        else f"what {epoch.view.name} has open is to be aborted, and the next start runs it again",
+    }[order.verb]
+    shared.tell(f"query {model.query} at {model.address}: {does}; whatever else it has open is to be aborted")
 
 
-def _resolve(
-    checkpoints: list[Checkpoint], given: Given, *, timeout: float, force: bool
+def _carry_out(
+    errands: list[tuple[Checkpoint, Errand]], given: Given, *, timeout: float, force: bool
 ) -> tuple[list[tuple[Checkpoint, Result]], list[Problem]]:
-    """Resolve one after the other; one that fails does not keep the others from it."""
-    from onceonly.operations import resolve as operation
+    """Carry out one after the other; one that fails does not keep the others from it."""
+    from onceonly.operations import settle
     from onceonly.operations.search import Problem
 
     results: list[tuple[Checkpoint, Result]] = []
     failures: list[Problem] = []
-    for checkpoint in checkpoints:
+    for checkpoint, errand in errands:
         try:
-            result = operation.resolve(checkpoint, given, timeout_s=timeout, force=force)
+            result = settle.settle(checkpoint, errand, given, timeout_s=timeout, force=force)
         except OnceonlyError as error:
             failures.append(Problem(checkpoint.path, error))
             continue

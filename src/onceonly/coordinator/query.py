@@ -8,7 +8,7 @@ lets the next epoch go on without a claim (docs/adr/0004-plan-identity.md).
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,10 +17,12 @@ from onceonly import events
 from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.errors import AdoptionError
+from onceonly.errors import AdoptionError, OnceonlyError
 from onceonly.executor.dead_letters import columns_of, too_many
 from onceonly.guards.guard import Guard
 from onceonly.log import open_log
+from onceonly.log.actions import OPERATOR, ActionFiles
+from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Mode, letters_name
 from onceonly.settings.query import Replay
@@ -191,6 +193,8 @@ class QueryCoordinator:
             if self._guard is not None and not goes_on:
                 # Not before: what was decided is committed whatever has become of the sources.
                 self._guard.look(epoch, self._guarantees(sinks))
+        if last is None:
+            self._tell_by_hand(epoch)
         if plan.mode is Mode.DRAIN:
             asked = self.settings.replay
             plan = replace(plan, strict=asked is Replay.STOP or (asked is Replay.AUTO and repeats()))
@@ -255,6 +259,15 @@ class QueryCoordinator:
             yield
         finally:
             presence.close()
+
+    def _tell_by_hand(self, epoch: int) -> None:
+        """Say what an operator has done to this epoch, or to the one before, while the job was down."""
+        if not any(name.startswith(OPERATOR) for name in self._log.applications()):
+            return
+        with suppress(OnceonlyError):  # for people: the query goes on
+            for action in reversed(ActionFiles(log_store(self.settings.checkpoint)).newest()):
+                if action.epoch >= epoch - 1:
+                    log.warning("Query %s: %s.", self.query, action.sentence)
 
     def _passed(self, epoch: int, *, since: int) -> Passed | None:
         """Say what Spark has noted of an epoch that the log does not know, and whether it is taken over."""

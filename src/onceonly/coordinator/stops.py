@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
     StopReason.SUPERSEDED: (
         errors.SupersededError,
-        "A newer run works on this checkpoint; this one has stopped and changed nothing.",
+        "A newer run works on this checkpoint, or an operator took it over; this one has stopped and changed nothing.",
         "Nothing, if the newer run is wanted; else stop that one and start this in a new Spark application.",
     ),
     StopReason.OVERTAKEN: (

@@ -138,6 +138,10 @@ class FileDecisionLog:
             self.chain(newest)
         return self._owners(newest)
 
+    def applications(self) -> frozenset[str]:
+        """Name the applications that have put links which this process has read; reads nothing."""
+        return frozenset(name for several in self._applications.values() for name in several)
+
     def receipt(self, epoch: int) -> Receipt | None:
         """Read the receipt of an epoch; None where there is none, or the epoch is folded."""
         if epoch <= self._covered_to:

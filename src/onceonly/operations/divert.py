@@ -22,7 +22,7 @@ from onceonly.log import open_log
 from onceonly.log.presence import Presence
 from onceonly.model import LinkKind, Mode, Plan, letters_name
 from onceonly.operations import sinks
-from onceonly.operations.resolve import refuse_if_alive, refuse_if_unfit
+from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.ports import QueryContext, WriteContext
 from onceonly.rows.checksum import RowChecksum, require_comparable
 
@@ -45,6 +45,7 @@ _REASON = "rows that the target refused after the decision became dead letters"
 class Diverted:
     """What became of a transaction: its rows that are left, and those that became letters, each with its reason."""
 
+    epoch: int
     link: str
     kept: int
     refused: tuple[Refused, ...]
@@ -53,7 +54,7 @@ class Diverted:
 def divert(checkpoint: Checkpoint, given: Given, name: str, *, force: bool) -> Diverted:
     """Divert what the target refuses of a transaction that is decided and pending. Operator's process, no run alive.
 
-    Afterwards the epoch is as any other that is decided: ``resolve``, or the query's next start, commits it. Raises
+    Afterwards the epoch is as any other that is decided: ``settle``, or the query's next start, commits it. Raises
     ``ConfigurationError`` where there is nothing to divert, or no place for letters; ``UnavailableError``,
     ``LogError``.
     """
@@ -77,7 +78,7 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
     if not refused:
         raise ConfigurationError(
             f"the target of sink {vote.sink} takes every row of {handle.transaction} by now",
-            next_step="onceonly transactions resolve, or start the query",
+            next_step=f"onceonly transactions commit {handle.transaction}, or start the query",
         )
     plan = Plan(
         id=uuid.uuid4().hex,
@@ -112,7 +113,7 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
             f"link {standing.name} was put by somebody else meanwhile, so nothing was diverted",
             next_step="see which run it is; what was prepared is swept by the next start",
         )
-    return Diverted(link=standing.name, kept=votes[0].rows, refused=tuple(refused))
+    return Diverted(epoch=standing.epoch, link=standing.name, kept=votes[0].rows, refused=tuple(refused))
 
 
 def _prepare(

@@ -1,4 +1,4 @@
-"""Looking at a checkpoint: the list of its epochs, one epoch in full, the transactions that a link names.
+"""Reading a checkpoint into its model: the newest epochs, one epoch in full, what is not settled.
 
 Reads only; a run may go on meanwhile. Raises ``LogError`` or ``UnavailableError`` for what cannot be read.
 """
@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
+from onceonly.log.actions import ActionFiles
+from onceonly.log.runs import RunFiles
 from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
+from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 from onceonly.operations.search import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from onceonly.log.actions import Action
     from onceonly.log.progress import Progress
+    from onceonly.log.runs import Run
     from onceonly.model import Link, Receipt
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.find import Checkpoint
-    from onceonly.operations.offsets import Partition
-    from onceonly.operations.states import EpochView, HandleView
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the list of epochs; ``at`` is when it was last heard of."""
-
-    view: EpochView
-    at: float | None
+_RUNS_MAX = 10
+_ACTIONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,59 +42,120 @@ class _Read:
     receipt: Receipt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """One epoch in full. ``note`` says what could not be shown, and why."""
-
-    view: EpochView
-    chain: tuple[Link, ...] = ()
-    receipt: Receipt | None = None
-    handles: tuple[HandleView, ...] = ()
-    sources: tuple[tuple[Partition, ...], ...] = ()
-    steps: tuple[Step, ...] = ()
-    progress: Progress | None = None
-    sizes: Sizes | None = None
-    note: str = ""
+def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> CheckpointModel:
+    """Read the newest epochs, at most ``limit``; those that are folded with ``history``, or where more are wanted."""
+    known, barrier = checkpoint.epochs, _barrier(checkpoint)
+    count = len(known) + (barrier is not None and barrier not in known)
+    history = history or (limit is not None and limit > count)
+    found = itertools.islice(_newest(checkpoint, known, barrier, history=history, limit=limit), limit)
+    return _model(checkpoint, found, known=count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
-    """A transaction of a checkpoint that a link names; ``since`` is when that link was written."""
-
-    handle: HandleView
-    epoch: int
-    since: float | None
-
-
-def count(checkpoint: Checkpoint) -> int:
-    """Count the epochs that the log knows, and the one in flight."""
-    epochs, newest = checkpoint.epochs, _barrier(checkpoint)
-    return len(epochs) + (newest is not None and newest not in epochs)
+def epoch(checkpoint: Checkpoint, number: int) -> CheckpointModel:
+    """Read everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
+    known, barrier = checkpoint.epochs, _barrier(checkpoint)
+    if number not in known and number != barrier:
+        span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
+        raise ConfigurationError(f"{checkpoint.path} has no chk-{number}", next_step=f"name another: {span}")
+    chain = checkpoint.log.chain(number)
+    found = (
+        _in_full(checkpoint, number, chain) if chain or number not in known else _folded(checkpoint, number)
+    )
+    return _model(checkpoint, [found], sizes=_sizes(checkpoint))
 
 
-def rows(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> list[Row]:
-    """Return the newest epochs, newest first, at most ``limit``; those that are folded only with ``history``."""
-    return list(itertools.islice(_rows(checkpoint, history=history, limit=limit), limit))
-
-
-def _rows(checkpoint: Checkpoint, *, history: bool, limit: int | None) -> Iterator[Row]:
-    noted = _noted_to(checkpoint)
+def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> CheckpointModel:
+    """Read the epochs whose transactions are not all known to be committed; with ``everything``, all with details."""
+    found: list[EpochModel] = []
     known = checkpoint.epochs
-    newest = _barrier(checkpoint)
+    noted = _noted_to(checkpoint)
+    # A log goes on only when an epoch is settled: what is older than a settled one has nothing pending.
+    for read in _read(checkpoint, known[::-1] if everything else known[::-1][:2]):
+        if not read.chain or (read.receipt is not None and not everything):
+            break
+        steps = tuple(_steps(checkpoint, read))
+        found.append(EpochModel(view=_view(read, noted), chain=read.chain, receipt=read.receipt, steps=steps))
+    return _model(checkpoint, found)
+
+
+def _model(
+    checkpoint: Checkpoint,
+    epochs: Iterable[EpochModel],
+    *,
+    known: int | None = None,
+    sizes: Sizes | None = None,
+) -> CheckpointModel:
+    return CheckpointModel(
+        path=checkpoint.path,
+        address=checkpoint.address,
+        query=checkpoint.query,
+        home=checkpoint.home,
+        is_moved=checkpoint.moved is not None,
+        run=checkpoint.run,
+        sources=checkpoint.sources,
+        runs=_runs(checkpoint),
+        actions=_actions(checkpoint),
+        known=known,
+        epochs=tuple(epochs),
+        sizes=sizes,
+    )
+
+
+def _newest(
+    checkpoint: Checkpoint, known: range, barrier: int | None, *, history: bool, limit: int | None
+) -> Iterator[EpochModel]:
+    noted = _noted_to(checkpoint)
     shown = 0
-    if newest is not None and newest not in known:
-        yield Row(states.describe(newest, (), None, noted=False), _when(checkpoint, _Read(newest, ())))
+    if barrier is not None and barrier not in known:
+        view = states.describe(barrier, (), None, noted=False)
+        yield EpochModel(view=view, at=_when(checkpoint, _Read(barrier, ())))
         shown += 1
     for found in _read(checkpoint, known[::-1][:limit]):
         # Where there is no chain, it is folded; where there is no receipt, it is just being folded by a run.
         if not found.chain or (found.receipt is None and found.epoch != known[-1]):
             break  # from here on, all are folded
-        view = states.describe(found.epoch, found.chain, found.receipt, noted=found.epoch <= noted)
-        yield Row(view, _when(checkpoint, found))
+        yield EpochModel(
+            view=_view(found, noted), at=_when(checkpoint, found), chain=found.chain, receipt=found.receipt
+        )
         shown += 1
     if history:
         lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
-        yield from (Row(states.folded(line), line.at or None) for line in reversed(lines))
+        yield from (EpochModel(view=states.folded(line), at=line.at or None) for line in reversed(lines))
+
+
+def _in_full(checkpoint: Checkpoint, number: int, chain: tuple[Link, ...]) -> EpochModel:
+    found = _Read(number, chain, checkpoint.log.receipt(number) if chain else None)
+    progress, note = _progress(checkpoint, number)
+    before, after = _ends(checkpoint, number - 1), _ends(checkpoint, number, chain)
+    return EpochModel(
+        view=_view(found, _noted_to(checkpoint)),
+        at=_when(checkpoint, found),
+        chain=chain,
+        receipt=found.receipt,
+        steps=tuple(_steps(checkpoint, found)),
+        sources=tuple(map(tuple, offsets.sources(before, after))),
+        progress=progress,
+        note=note,
+    )
+
+
+def _folded(checkpoint: Checkpoint, number: int) -> EpochModel:
+    line = next((line for line in checkpoint.log.history() if line.epoch == number), None)
+    if line is None:
+        raise LogError(
+            f"chk-{number} is neither among the links nor in the history of {checkpoint.path}",
+            next_step="run the command again, as a run may just have folded it; else start the query: it names "
+            "the file that is missing",
+        )
+    return EpochModel(
+        view=states.folded(line),
+        at=line.at or None,
+        note="its details are folded into one line of history; only the newest epochs keep theirs",
+    )
+
+
+def _view(found: _Read, noted: int) -> states.EpochView:
+    return states.describe(found.epoch, found.chain, found.receipt, noted=found.epoch <= noted)
 
 
 def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:
@@ -110,6 +169,22 @@ def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:
     for first in range(0, len(epochs), at_once):
         block = epochs[first : first + at_once]
         yield from background.spread("onceonly-look", read, block, threads_max=at_once)
+
+
+def _runs(checkpoint: Checkpoint) -> tuple[Run, ...]:
+    """Return the newest runs; they are for people only, so nobody misses what cannot be read."""
+    try:
+        return tuple(RunFiles(checkpoint.folder or checkpoint.store).newest(_RUNS_MAX))
+    except OnceonlyError:
+        return ()
+
+
+def _actions(checkpoint: Checkpoint) -> tuple[Action, ...]:
+    """Return what operators did by hand; it decides nothing, so nobody misses what cannot be read."""
+    try:
+        return tuple(ActionFiles(checkpoint.store).newest(_ACTIONS_MAX))
+    except OnceonlyError:
+        return ()
 
 
 def _when(checkpoint: Checkpoint, found: _Read) -> float | None:
@@ -128,71 +203,6 @@ def _steps(checkpoint: Checkpoint, found: _Read) -> list[Step]:
 
 def _sizes(checkpoint: Checkpoint) -> Sizes | None:
     return None if checkpoint.folder is None else disk.sizes(checkpoint.folder)
-
-
-def detail(checkpoint: Checkpoint, epoch: int) -> Detail:
-    """Return everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
-    known, newest = checkpoint.epochs, _barrier(checkpoint)
-    if epoch not in known and epoch != newest:
-        span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
-        raise ConfigurationError(f"{checkpoint.path} has no chk-{epoch}", next_step=f"name another: {span}")
-    chain = checkpoint.log.chain(epoch)
-    if not chain and epoch in known:
-        line = next((line for line in checkpoint.log.history() if line.epoch == epoch), None)
-        if line is None:
-            raise LogError(
-                f"chk-{epoch} is neither among the links nor in the history of {checkpoint.path}",
-                next_step="run the command again, as a run may just have folded it; else start the query: it names "
-                "the file that is missing",
-            )
-        return Detail(
-            view=states.folded(line),
-            sizes=_sizes(checkpoint),
-            note="its details are folded into one line of history; only the newest epochs keep theirs",
-        )
-    receipt = checkpoint.log.receipt(epoch)
-    progress, note = _progress(checkpoint, epoch)
-    return Detail(
-        view=states.describe(epoch, chain, receipt, noted=epoch <= _noted_to(checkpoint)),
-        chain=chain,
-        receipt=receipt,
-        handles=tuple(states.handles(chain, receipt)),
-        sources=tuple(
-            map(tuple, offsets.sources(_ends(checkpoint, epoch - 1), _ends(checkpoint, epoch, chain)))
-        ),
-        steps=tuple(_steps(checkpoint, _Read(epoch, chain, receipt))),
-        progress=progress,
-        sizes=_sizes(checkpoint),
-        note=note,
-    )
-
-
-def transactions(checkpoint: Checkpoint, *, everything: bool) -> list[Transaction]:
-    """Return the transactions that are not known to be committed; with ``everything``, all that have details."""
-    found: list[Transaction] = []
-    known = checkpoint.epochs
-    # A log goes on only when an epoch is settled: what is older than a settled one has nothing pending.
-    for read in _read(checkpoint, known[::-1] if everything else known[::-1][:2]):
-        if not read.chain or (read.receipt is not None and not everything):
-            break
-        steps = {step.what: step.at for step in _steps(checkpoint, read)}
-        found += [
-            Transaction(
-                handle=handle,
-                epoch=read.epoch,
-                since=steps.get(disk.put(handle.link)),
-            )
-            for handle in states.handles(read.chain, read.receipt)
-            if everything or _is_owed(handle, read.chain)
-        ]
-    return found
-
-
-def _is_owed(handle: HandleView, chain: tuple[Link, ...]) -> bool:
-    """Say whether rows of a decided epoch are still to come: by this handle, or in the place of a lost one."""
-    return handle.state is states.HandleState.PENDING or (
-        handle.state is states.HandleState.LOST and handle.vote in chain[-1].votes
-    )
 
 
 def _progress(checkpoint: Checkpoint, epoch: int) -> tuple[Progress | None, str]:

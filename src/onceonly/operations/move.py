@@ -11,7 +11,7 @@ from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyEr
 from onceonly.log import identity
 from onceonly.log.opening import accept_move
 from onceonly.log.place import log_store
-from onceonly.operations.resolve import refuse_if_alive
+from onceonly.operations.settle import refuse_if_alive
 from onceonly.stores.address import Kind, parse
 from onceonly.stores.opened import folder_of
 from onceonly.stores.probing import probe_name

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.disk import Sizes, Step
-    from onceonly.operations.find import Checkpoint
-    from onceonly.operations.look import Detail, Row, Transaction
+    from onceonly.operations.explain import Explanation
     from onceonly.operations.offsets import Partition
-    from onceonly.operations.resolve import Result
+    from onceonly.operations.settle import Result
     from onceonly.operations.states import EpochView, HandleView
 
 _STYLES = {
@@ -44,7 +44,7 @@ _MEANS = {
     LinkKind.COMMIT: "what chk-{epoch} has lost is still decided; the next start writes it again by itself",
     LinkKind.SKIPPED: "Spark has noted chk-{epoch} without a decision, and it has no rows",
 }
-"""What a link means that ``resolve`` has put."""
+"""What a link means that ``commit`` or ``abort`` has put."""
 _NOT_COUNTED = Text("not counted on a store; its own tools tell how much room a checkpoint takes")
 # More than that are plain lines.
 _TABLE_MAX = 200
@@ -54,7 +54,7 @@ _SPARK_SAYS = {
 }
 
 
-def header(found: Checkpoint) -> Text:
+def header(found: CheckpointModel) -> Text:
     """Name a checkpoint and say whether a run is alive."""
     run = found.run
     style = {True: "green", False: "dim", None: "yellow"}[run.alive]
@@ -66,13 +66,14 @@ def header(found: Checkpoint) -> Text:
     if told is not None:
         text.append(f"\n{told.promise} from end to end", style="dim")
         text.append(f" (source: {', '.join(sorted(set(told.formats))) or 'none'})", style="dim")
-    if found.moved is not None:
+    if found.is_moved:
         text.append(f"\nmoved here from {found.home}, and not accepted yet", style="red")
     return text
 
 
-def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
+def epochs(found: CheckpointModel) -> RenderableType:
     """Return the list of epochs: a table, or plain lines (a ``str``) where there are very many."""
+    rows, known = found.epochs, found.known or 0
     if not rows:
         return Text("no epoch yet" if known == 0 else "no epoch with details")
     names = ("epoch", "state", "sinks", "commits", "s", "when")
@@ -86,7 +87,7 @@ def epochs(rows: Sequence[Row], *, known: int) -> RenderableType:
     return table
 
 
-def _cells(row: Row) -> tuple[str | Text, ...]:
+def _cells(row: EpochModel) -> tuple[str | Text, ...]:
     view = row.view
     return (
         view.name,
@@ -98,8 +99,9 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     )
 
 
-def detail(found: Detail) -> RenderableType:
+def detail(model: CheckpointModel) -> RenderableType:
     """Return one epoch in full."""
+    found = model.epoch
     view = found.view
     head = Text.assemble(
         (view.name, "bold"), "  ", _state(view.state, _words(view.state, view.reason, view.pending))
@@ -122,27 +124,30 @@ def detail(found: Detail) -> RenderableType:
         parts += [_title("handles"), _handles(found.handles)]
     if found.progress is not None and found.progress.operators:
         parts += [_title("stateful operators, as Spark reports them"), _operators(found)]
+    by_hand = [action for action in model.actions if action.epoch == view.epoch]
+    if by_hand:
+        parts += [_title("by hand"), _lines(action.sentence for action in by_hand)]
     if found.steps:
         parts += [_title("time per step"), _steps(found.steps)]
     if found.progress is not None and found.progress.duration_ms:
         spans = sorted(found.progress.duration_ms.items(), key=lambda item: -item[1])
         parts += [_title("time in Spark"), Text(", ".join(f"{name} {ms} ms" for name, ms in spans))]
-    room = _NOT_COUNTED if found.sizes is None else _sizes(found.sizes)
+    room = _NOT_COUNTED if model.sizes is None else _sizes(model.sizes)
     parts += [_title("on disk"), room]
     return Group(*parts)
 
 
-def transactions(found: Sequence[Transaction]) -> RenderableType:
-    """Return the transactions of one checkpoint."""
+def transactions(found: Sequence[tuple[EpochModel, HandleView]]) -> RenderableType:
+    """Return transactions of one checkpoint."""
     if not found:
         return Text("nothing is pending", style="green")
     names = ("epoch", "sink", "slot", "state", "rows", "since", "transaction")
     cells = [
         (
-            f"chk-{item.epoch}", Text(item.handle.vote.sink), str(item.handle.vote.slot), _state(item.handle.state),
-            str(item.handle.vote.rows), _moment(item.since), Text(item.handle.transaction),
+            epoch.view.name, Text(handle.vote.sink), str(handle.vote.slot), _state(handle.state),
+            str(handle.vote.rows), _moment(epoch.since(handle)), Text(handle.transaction),
         )
-        for item in found
+        for epoch, handle in found
     ]  # fmt: skip
     if len(cells) > _TABLE_MAX:
         return _plain(names, cells)
@@ -150,6 +155,32 @@ def transactions(found: Sequence[Transaction]) -> RenderableType:
     for line in cells:
         table.add_row(*line)
     return table
+
+
+def explanation(query: str, found: Explanation) -> RenderableType:
+    """Return one transaction in words, a part a line."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, text in _lines_of(found):
+        table.add_row(heading, Text(text))
+    return Group(Text.assemble((found.transaction, "bold"), "\n", ("query ", "dim"), query), table)
+
+
+def _lines_of(found: Explanation) -> Sequence[tuple[str, str]]:
+    """Return heading and text of each part, in the order of reading."""
+    return [
+        ("is", found.what),
+        ("rows", found.rows),
+        ("decided", found.decided),
+        ("target", f"{found.standing}: {found.target}"),
+        ("blocks", found.blocks),
+        ("lives", found.until),
+        ("beside it", "\n".join(found.others) or "nothing"),
+        ("next start", found.next_start),
+        ("type", found.command or "nothing"),
+        ("opposite", found.opposite),
+    ]
 
 
 def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
@@ -163,7 +194,7 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
 
 
 def done(result: Result) -> RenderableType:
-    """Return what ``resolve`` did: the transactions, and the links that it put."""
+    """Return what ``commit`` or ``abort`` did: the transactions, and the links that it put."""
     parts: list[RenderableType] = [_settled(result)]
     for put in result.links:
         name, _, word = put.partition(" ")
@@ -195,7 +226,7 @@ def _barrier(partitions: Sequence[Partition]) -> Table:
     return table
 
 
-def _chain(found: Detail) -> Table:
+def _chain(found: EpochModel) -> Table:
     table = _table("link", "word", "when", "by", "why")
     for link in found.chain:
         carried = f", {len(link.carried)} carried" if link.carried else ""
@@ -219,7 +250,7 @@ def _handles(found: Iterable[HandleView]) -> Table:
     return table
 
 
-def _operators(found: Detail) -> Table:
+def _operators(found: EpochModel) -> Table:
     table = _table("operator", "rows", "updated", "memory", right=("rows", "updated", "memory"))
     for item in found.progress.operators if found.progress else ():
         table.add_row(

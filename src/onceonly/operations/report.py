@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from onceonly.errors import OnceonlyError
-from onceonly.log.runs import RunFiles
 from onceonly.model import letters_of
 from onceonly.operations import disk
-
-_RUNS_MAX = 10
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onceonly.errors import OnceonlyError
+    from onceonly.log.actions import Action
     from onceonly.log.progress import Progress
-    from onceonly.log.runs import Run
     from onceonly.model import Stamp
-    from onceonly.operations.find import Checkpoint
-    from onceonly.operations.look import Detail, Row, Transaction
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+    from onceonly.operations.explain import Explanation
     from onceonly.operations.offsets import Partition
-    from onceonly.operations.resolve import Result
     from onceonly.operations.search import Problem
+    from onceonly.operations.settle import Result
     from onceonly.operations.states import EpochView, HandleView
 
 
-def checkpoint(found: Checkpoint) -> dict[str, Any]:
+def checkpoint(found: CheckpointModel) -> dict[str, Any]:
     """Return what names a checkpoint, and whether it is in use."""
-    run, moved, told = found.run, found.moved, found.sources
+    told = found.sources
     return {
         "path": found.path,
         "address": found.address,
         "query": found.query,
-        "run": {"state": run.word, "who": run.who},
+        "run": {"state": found.run.word, "who": found.run.who},
         "home": found.home,
-        "moved": moved is not None,
+        "moved": found.is_moved,
         "sources": list(told.formats) if told else [],
         "end_to_end": told.promise if told else None,
         "runs": [
             {"run": each.run, **_stamp(each.began, at="began"), "ended": each.ended or None}
-            for each in _runs(found)
+            for each in found.runs
         ],
+        "actions": list(map(action, found.actions)),
     }
 
 
-def _runs(found: Checkpoint) -> list[Run]:
-    try:
-        return RunFiles(found.folder or found.store).newest(_RUNS_MAX)
-    except OnceonlyError:
-        return []
+def action(found: Action) -> dict[str, Any]:
+    """Return what an operator did by hand."""
+    return {
+        "command": found.command,
+        "epoch": found.epoch,
+        "who": found.who,
+        **_stamp(found.stamp),
+        "because": found.because,
+        "against_decision": found.against,
+        "before": found.before,
+        "after": found.after or None,
+    }
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:
@@ -61,7 +67,7 @@ def error(found: OnceonlyError) -> dict[str, Any]:
     return {"code": found.code, "what": found.what, "next_step": found.next_step}
 
 
-def row(found: Row) -> dict[str, Any]:
+def row(found: EpochModel) -> dict[str, Any]:
     """Return one line of the list."""
     return {**epoch(found.view), "at": disk.iso(found.at)}
 
@@ -84,8 +90,9 @@ def epoch(view: EpochView) -> dict[str, Any]:
     }
 
 
-def detail(found: Detail) -> dict[str, Any]:
+def detail(model: CheckpointModel) -> dict[str, Any]:
     """Return an epoch in full."""
+    found, sizes = model.epoch, model.sizes
     return {
         **epoch(found.view),
         "note": found.note,
@@ -116,12 +123,12 @@ def detail(found: Detail) -> dict[str, Any]:
         "steps": [{"step": step.what, "at": disk.iso(step.at)} for step in found.steps],
         "spark": None if found.progress is None else _progress(found.progress),
         "bytes": None
-        if found.sizes is None
+        if sizes is None
         else {
-            "checkpoint": found.sizes.total,
-            "state": found.sizes.state,
-            "files": found.sizes.files,
-            "complete": found.sizes.complete,
+            "checkpoint": sizes.total,
+            "state": sizes.state,
+            "files": sizes.files,
+            "complete": sizes.complete,
         },
     }
 
@@ -154,12 +161,17 @@ def _stamp(found: Stamp | None, *, at: str = "at") -> dict[str, Any]:
     }
 
 
-def transaction(found: Transaction) -> dict[str, Any]:
+def transaction(of: EpochModel, found: HandleView) -> dict[str, Any]:
     """Return one transaction of ``transactions list``."""
-    return {"epoch": found.epoch, "since": disk.iso(found.since), **handle(found.handle)}
+    return {"epoch": of.view.epoch, "since": disk.iso(of.since(found)), **handle(found)}
 
 
-def _source_name(found: Detail, number: int) -> str:
+def explanation(found: Explanation) -> dict[str, Any]:
+    """Return what ``transactions explain`` says."""
+    return {**asdict(found), "others": list(found.others), "command": found.command or None}
+
+
+def _source_name(found: EpochModel, number: int) -> str:
     sources = found.progress.sources if found.progress else ()
     return sources[number].name if number < len(sources) else ""
 
@@ -188,7 +200,7 @@ def _progress(found: Progress) -> dict[str, Any]:
 
 
 def result(found: Result) -> dict[str, Any]:
-    """Return what ``transactions resolve`` did with one checkpoint."""
+    """Return what ``transactions commit`` or ``abort`` did with one checkpoint."""
     return {
         "transactions": [
             {
@@ -204,4 +216,5 @@ def result(found: Result) -> dict[str, Any]:
         "links": found.links,
         "receipt": found.receipt,
         "settled": found.error is None,
+        "action": None if found.action is None else action(found.action),
     }

@@ -8,20 +8,23 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
+from onceonly import background
 from onceonly.coordinator.coordinator import Participant
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
-from onceonly.model import LinkKind, SinkUse, differing
+from onceonly.model import LinkKind, SinkUse, Standing, Stands, differing
 from onceonly.ports import QueryContext
 from onceonly.settings.registry import BUILT_IN, load, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from onceonly.model import Link
+    from onceonly.model import Handle, Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.ports import Leftover
     from onceonly.settings.registry import SinkClass
 
 # Sinks that took part in the epoch before, but not in the newest (another branch of the user's code), may have
@@ -124,14 +127,14 @@ def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str,
             )
 
 
-def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
+def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftover]]:
     """Ask the targets what this query has open there that no pending link names.
 
     Raises ``UnavailableError``, and ``ConfigurationError`` where a target is another one than the log names.
     """
     newest = links(checkpoint)
     named = {vote.handle.transaction for link in newest[:1] for vote in link.votes if vote.handle is not None}
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, Leftover]] = []
     with participants(checkpoint, given) as made:
         refuse_other_target(checkpoint, given, made)
         for name, each in made.items():
@@ -140,8 +143,48 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, str]]:
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
             with _asking(checkpoint, name):
                 leftovers = [found for found in each.sink.recover(context) if found.is_open]
-            found += [(name, item.transaction) for item in leftovers if item.transaction not in named]
+            found += [(name, item) for item in leftovers if item.transaction not in named]
     return found
+
+
+def look_up(
+    checkpoint: Checkpoint, given: Given, transactions: Collection[tuple[str, Handle]], *, within_s: float
+) -> dict[tuple[str, str], Standing]:
+    """Ask the targets what they have of transactions, by sink and name; changes nothing.
+
+    What cannot be told, for whatever reason, is unknown and says why: a target is down, a sink is not to be had here.
+    """
+    told: dict[tuple[str, str], Standing] = {}
+    names = {name for name, _ in transactions}
+    try:
+        with participants(checkpoint, given) as made:
+            refuse_other_target(
+                checkpoint, given, {name: each for name, each in made.items() if name in names}
+            )
+            for name, handle in transactions:
+                told[name, handle.transaction] = standing(made.get(name), handle, within_s=within_s)
+    except OnceonlyError as error:
+        unknown = Standing(stands=Stands.UNKNOWN, told=f"{error.what} ({error.next_step})")
+        told = {(name, handle.transaction): unknown for name, handle in transactions} | told
+    return told
+
+
+def standing(participant: Participant | None, handle: Handle, *, within_s: float) -> Standing:
+    """Ask one target what it has of a transaction; never raises, and waits no longer than that."""
+    if participant is None:
+        return Standing(
+            stands=Stands.UNKNOWN, told="none of the two newest epochs says how its sink is reached"
+        )
+    answer = background.begin("onceonly-look-up", participant.sink.look_up, handle)
+    wait([answer], within_s)
+    if not answer.done():
+        return Standing(stands=Stands.UNKNOWN, told=f"the target did not answer within {within_s:g} s")
+    try:
+        return answer.result()
+    except OnceonlyError as error:
+        return Standing(stands=Stands.UNKNOWN, told=error.what)
+    except Exception as error:  # noqa: BLE001  whatever a sink lets slip tells nothing
+        return Standing(stands=Stands.UNKNOWN, told=f"{type(error).__name__}: {error}")
 
 
 @contextlib.contextmanager

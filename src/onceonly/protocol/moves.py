@@ -34,9 +34,9 @@ BEFORE_A_DRAIN = "claimed before a drain"
 
 
 def superseded(state: s.SweepingStart | s.SweepingNext | s.Deciding, event: m.LinkTaken) -> Move:
-    """Stop: another run stands where ours should, and goes on. An operator's command does not: then ours starts again.
+    """Stop: another application stands where ours should, and ours ends: a newer run, or an operator who took over.
 
-    Only the applications of Spark are named in links, so a link that names none is no run's.
+    A link that names none is of an operator's command of an earlier version, beside which a run starts again.
     """
     mine = state.link.application if isinstance(state, s.Deciding) else state.context.application
     by_command = mine and not event.link.application

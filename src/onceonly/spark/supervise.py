@@ -12,8 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from onceonly.errors import OnceonlyError, SupersededError, UnavailableError, find_error
+from onceonly.errors import (
+    ConfigurationError,
+    OnceonlyError,
+    SupersededError,
+    UnavailableError,
+    find_error,
+)
 from onceonly.log import owners as log_owners
+from onceonly.log.actions import OPERATOR
+from onceonly.settings.registry import find
 from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.register import application
 
@@ -32,6 +40,8 @@ _POLL_S = 0.1
 _SOURCE_ENDED = re.compile(
     r"terminated with exception: (EOF|Broken pipe|Connection reset)(?= SQLSTATE|\s*$)", re.MULTILINE
 )
+_NO_FORMAT = re.compile(r"Failed to find the data source: (onceonly\.\w+)")
+"""What Spark says, before it advises to look whether the provider is on its class path."""
 
 
 def supervise(
@@ -142,19 +152,21 @@ def superseded(query: StreamingQuery) -> SupersededError | None:
         return None
     if mine not in owners or owners[-1] == mine:
         return None
+    other = "an operator's command" if owners[-1].startswith(OPERATOR) else "another Spark application"
     return SupersededError(
-        f"Query {query.id}: another Spark application ({owners[-1]}) works on the checkpoint {location} now; this one "
-        "has stopped.",
-        next_step="Nothing, if the newer run is wanted; else stop that one and start this in a new application.",
+        f"Query {query.id}: {other} ({owners[-1]}) has taken the checkpoint {location} over; this one has stopped.",
+        next_step="Nothing, if a newer run is wanted; else stop that one, if there is one, and start this in a new "
+        "application.",
     )
 
 
 def explain(error: BaseException | str) -> str:
     """Say what an exception of a query means: onceonly's message and next step, without a stack trace.
 
-    Anywhere; pure. For an exception that did not come from onceonly, its first line.
+    Anywhere; pure. For an exception that did not come from onceonly, its first line; where Spark has not found a format
+    of onceonly's, the name that may be meant.
     """
-    known = _known(error)
+    known = _known(error) or _no_format(str(error))
     return f"{known.code}: {known.what}\nNext: {known.next_step}" if known else _first_line(error)
 
 
@@ -169,6 +181,21 @@ def _known(error: BaseException | str) -> OnceonlyError | None:
         )
         if found
         else None
+    )
+
+
+def _no_format(text: str) -> OnceonlyError | None:
+    """Return what a format is that Spark has not found: misspelt, or not registered in this session."""
+    match = _NO_FORMAT.search(text)
+    if match is None:
+        return None
+    try:
+        find(match[1])
+    except ConfigurationError as error:
+        return error
+    return ConfigurationError(
+        f"the format {match[1]} is not registered in this session",
+        next_step="call onceonly.register(spark) before it is used",
     )
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from onceonly.model import Committed, Handle, Lost, RetryLater, Unknown
+from onceonly.model import Committed, Handle, Lost, RetryLater, Stands, Unknown
 from onceonly_proof.conformance.selection import HIDDEN, PROCESSES, REFUSES, TWO_PHASES, needs
 from onceonly_proof.conformance.subject import Subject
 from onceonly_proof.conformance.workload import Workload
@@ -116,6 +116,17 @@ class ContractTests(Subject):
             raise broken("write gives back the rows that are refused", f"it gave {given}, not {expected}")
         world.commit(attempt.pre_commit())
         world.expect([1, 2], "rows that were given back are not visible, and all others are")
+
+    @needs(TWO_PHASES)
+    def test_a_look_up_tells_where_a_transaction_stands_and_changes_nothing(self, world: World) -> None:
+        handle, aborted = world.prepared([1, 2]), world.prepared([3], slot=1)
+        expect_standing(world, handle, Stands.OPEN, "what is prepared is open, or unknown")
+        world.driver.abort(aborted)
+        expect_standing(world, aborted, Stands.GONE, "what is aborted is gone, or unknown")
+        outcome = world.commit(handle, world.sink())
+        if not isinstance(outcome, Committed):
+            raise broken("a look-up changes nothing, and the first commit is Committed", f"it was {outcome}")
+        expect_standing(world, handle, Stands.COMMITTED, "what is committed is committed, or unknown")
 
     @needs(TWO_PHASES, HIDDEN)
     def test_an_abort_removes_all_and_may_be_repeated(self, world: World) -> None:
@@ -258,6 +269,14 @@ def together(actions: list[Callable[[], Outcome]]) -> list[Outcome]:
     """Do all at a time; give the answers."""
     with ThreadPoolExecutor(len(actions)) as pool:
         return [done.result() for done in [pool.submit(action) for action in actions]]
+
+
+def expect_standing(world: World, handle: Handle, stands: Stands, promise: str) -> None:
+    """See that any process is told where a transaction stands, or that it is not known."""
+    for sink in (world.driver, world.sink()):
+        found = sink.look_up(handle)
+        if found.stands not in {stands, Stands.UNKNOWN} or not found.told:
+            raise broken(f"look_up: {promise}", f"it was told {found}")
 
 
 def expect_not_committed(

@@ -11,6 +11,7 @@ import pytest
 from onceonly_proof.conformance.contract import ContractTests
 from onceonly_proof.conformance.crashes import CrashTests
 from onceonly_proof.conformance.front import FrontTests
+from onceonly_proof.conformance.in_doubt import InDoubtTests
 from onceonly_proof.conformance.leftovers import LeftoverTests
 from onceonly_proof.conformance.plugin import Plugin
 from onceonly_proof.conformance.weaker import WeakerTests
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from onceonly_proof.conformance.forker import Forker
 
 
-class SinkConformance(ContractTests, LeftoverTests, FrontTests, CrashTests, WeakerTests):
+class SinkConformance(ContractTests, LeftoverTests, InDoubtTests, FrontTests, CrashTests, WeakerTests):
     """Every contract and crash test for the sink of a class derived from this one, whose name begins with ``Test``.
 
     Its module is imported by a second process, too, which makes an instance without arguments and calls ``batch``

@@ -27,6 +27,8 @@ from onceonly.model import (
     Lost,
     Mode,
     RetryLater,
+    Standing,
+    Stands,
     Unknown,
 )
 from onceonly.ports import Leftover, TwoPhaseCommitSink
@@ -69,7 +71,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     """A table of data files with a log. Derive from it, and define ``home``, ``layout``, ``books``, ``enter``, ``see``.
 
     ``check`` must give the facts ``home``, ``table`` (the target's own id), ``columns`` (what the files will hold),
-    ``since`` (a version of the target) and ``newest`` (the newest epoch in its log, or ``NONE_YET``).
+    ``since`` (a version of the target) and ``newest`` (as ``newest_with_rows``).
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -91,6 +93,16 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     @abstractmethod
     def newest(self, app: str) -> int | None:
         """Return the newest epoch that the target's log has an entry of. Driver. Raises ``UnavailableError``."""
+
+    def newest_with_rows(self, app: str) -> int:
+        """Return the newest epoch of which the target's log adds anything; ``NONE_YET`` where there is none. Driver.
+
+        Of the newest entry all may be void: then its epoch is run again.
+        """
+        newest = self.newest(app)
+        if newest is None:
+            return NONE_YET
+        return _with_rows(newest, self.books(app, newest))
 
     def standing(self, app: str) -> int | None:
         """Return the newest epoch whose rows the target still holds, where that can be told from ``newest``. Driver."""
@@ -183,6 +195,40 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         places.drop(self.home / load.folder)
         places.unmark(self.home, load.app, [load.name])
 
+    def look_up(self, handle: Handle) -> Standing:
+        load = Load.of(handle)
+        # The files before the log, as in a commit.
+        is_whole = places.is_whole(self.home, load)
+        books = self.books(load.app, load.epoch, since=load.since or None)
+        stands, told = (
+            Stands.GONE,
+            f"the table's log does not name it, and {load.folder} is not whole any more",
+        )
+        if load.name in books.committed:
+            stands, told = Stands.COMMITTED, f"the table's log names it: the files in {load.folder} are added"
+        elif load.name in books.void:
+            told = "the table's log has it as void"
+        elif not books.is_whole:
+            stands, told = (
+                Stands.UNKNOWN,
+                "the table's log does not name it, and older parts of that were removed",
+            )
+        elif (books.newest or 0) > load.epoch:
+            stands = Stands.UNKNOWN
+            told = f"the table's log does not name it, and has gone on to chk-{books.newest}"
+        elif is_whole:
+            stands, told = (
+                Stands.OPEN,
+                f"its files are whole in {load.folder}, and the table's log names none of them",
+            )
+        lives = "until its files are removed, as by a vacuum of young files: no time-out ends it"
+        return Standing(
+            stands=stands,
+            told=told,
+            blocks="nothing: files that no entry of the log names hold nobody up",
+            until={Stands.OPEN: lives, Stands.UNKNOWN: ""}.get(stands, "it has ended"),
+        )
+
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         app = app_of(context.query, context.sink)
         # Listed before the books are read: what is committed in between is in one of them.
@@ -195,7 +241,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
                 data={"folder": folder_of(app, name)},
                 epoch=epoch_of(name),
                 is_open=name not in books.committed,
-                committed=newest,
+                committed=None if newest is None else _with_rows(newest, books),
             )
             for name in names
         ]
@@ -269,6 +315,11 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         return Unknown(
             f"{name} is not in the table's log, which has gone on from chk-{epoch} to chk-{books.newest}"
         )
+
+
+def _with_rows(newest: int, books: Books) -> int:
+    """Return the newest epoch that has added anything; where the log no longer tells, the newest."""
+    return newest if books.committed or not books.is_whole else newest - 1
 
 
 _LOST = "a data file was removed before it was committed; the table's log has its attempt as void"

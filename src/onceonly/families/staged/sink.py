@@ -14,7 +14,16 @@ from onceonly.families.staged.area import StagedAttempt
 from onceonly.families.staged.files import StagingFolder
 from onceonly.families.staged.names import epoch_of
 from onceonly.families.staged.stored import StagingStore
-from onceonly.model import AlreadyCommitted, Capabilities, Committed, Guarantee, Handle, Lost
+from onceonly.model import (
+    AlreadyCommitted,
+    Capabilities,
+    Committed,
+    Guarantee,
+    Handle,
+    Lost,
+    Standing,
+    Stands,
+)
 from onceonly.ports import Leftover, Option, TwoPhaseCommitSink
 from onceonly.stores.address import parse
 from onceonly.stores.opened import address_of, folder_of, open_store
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     from onceonly.model import Outcome
     from onceonly.ports import QueryContext, Refused, WriteContext
     from onceonly.stores.address import Address
+
+_BLOCKS = "nothing: what is staged holds no lock in the target"
 
 
 class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
@@ -161,6 +172,30 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
 
     def abort(self, handle: Handle) -> None:
         self._remove([handle])
+
+    def look_up(self, handle: Handle) -> Standing:
+        # What is staged before the books, as in a commit.
+        is_staged = handle.transaction in self.staged([handle])
+        if handle.transaction in self.known([handle.transaction]):
+            return Standing(
+                stands=Stands.COMMITTED,
+                told="the target's books have it as applied",
+                blocks=_BLOCKS,
+                until="for good",
+            )
+        if is_staged:
+            return Standing(
+                stands=Stands.OPEN,
+                told="its rows are staged, and the target's books do not have it: nothing of it is in the target",
+                blocks=_BLOCKS,
+                until="until somebody removes what is staged: no time-out ends it",
+            )
+        return Standing(
+            stands=Stands.GONE,
+            told="it is neither staged nor in the target's books, which keep the newest epochs",
+            blocks=_BLOCKS,
+            until="it has ended",
+        )
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         found = self._area(_folder(context)).listed()

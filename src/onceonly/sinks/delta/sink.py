@@ -10,7 +10,6 @@ from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
-from onceonly.families.loaded.sink import NONE_YET
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.sinks.delta import target
 from onceonly.sinks.delta.options import DECLARED
@@ -56,14 +55,13 @@ class DeltaSink(LoadedSink):
             table = self._merged(table, given)
         chosen = _arrow(table) if given is None else choose(given, _arrow(table), who=who)
         _refuse_keys(chosen, table.metadata().partition_columns, who)
-        newest = table.transaction_version(app_of(context.query, context.sink))
         return {
             "home": str(self.home),
             "table": str(table.metadata().id),
             "columns": target.columns_of(table, chosen.names),
             "indexed": target.indexed(table),
             "since": table.version(),
-            "newest": NONE_YET if newest is None else newest,
+            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import checks, committer, past
+from onceonly.sinks.files import checks, committer, looking_up, past
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from onceonly.model import Standing
     from onceonly.ports import Refused
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.store import Store
@@ -109,6 +110,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Compare the manifests with the newest epoch that is committed by the log: a backup may be restored."""
         past.look_back(self._store, self._files, context, epoch, handles)
+
+    def look_up(self, handle: Handle) -> Standing:
+        """Say where it waits, or that a manifest lists its files."""
+        return looking_up.look_up(self._target, self._files.target, handle)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what waits in the target; changes nothing."""

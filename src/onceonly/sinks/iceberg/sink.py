@@ -10,7 +10,6 @@ from onceonly.families.columns import find
 from onceonly.families.loaded import Books, Load, LoadedSink
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
-from onceonly.families.loaded.sink import NONE_YET
 from onceonly.families.loaded.types import choose, schema_of
 from onceonly.sinks.iceberg import target
 from onceonly.sinks.iceberg.options import DECLARED, split
@@ -63,13 +62,12 @@ class IcebergSink(LoadedSink):
         has = arrow_of(table.schema())
         chosen = has if given is None else choose(given, has, who=self.shown)
         self._refuse_keys(table, chosen)
-        newest = target.newest(table, app_of(context.query, context.sink))
         return {
             "home": str(target.home_of(table)),
             "table": str(table.metadata.table_uuid),
             "columns": target.columns_of(table, chosen.names),
             "since": 0,
-            "newest": NONE_YET if newest is None else newest,
+            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
         }
 
     def identity(self) -> Mapping[str, str | int]:

@@ -59,7 +59,7 @@ def commit(admin: Admin, handle: Handle, *, is_first: bool = False) -> Outcome:
         return seen
     answer: Any
     try:
-        _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
+        require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
         answer = admin.to_coordinator(TRANSACTION, prepared.transactional_id, _end(prepared))
     except NotAnsweredError as error:
         answer = error
@@ -110,7 +110,7 @@ def _look(admin: Admin, prepared: Prepared) -> Outcome | None:
     """
     name = f"transaction {prepared.transactional_id}"
     try:
-        _require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
+        require_cluster(admin, prepared.cluster_id, prepared.transactional_id)
         fallen = standing.fallen(admin, prepared)
     except NotAnsweredError as error:
         return RetryLater(f"{name}: {error}")
@@ -134,7 +134,7 @@ def _end_all(admin: Admin, many: Sequence[Prepared]) -> dict[str, Any]:
     """Send EndTxn of all, and give the answers by transactional id."""
     try:
         for cluster_id, transactional_id in {each.cluster_id: each.transactional_id for each in many}.items():
-            _require_cluster(admin, cluster_id, transactional_id)
+            require_cluster(admin, cluster_id, transactional_id)
         admin.guess_coordinators(each.transactional_id for each in many)
         return admin.to_coordinators(TRANSACTION, {each.transactional_id: _end(each) for each in many})
     except NotAnsweredError as error:
@@ -168,7 +168,7 @@ def abort(admin: Admin, handle: Handle) -> None:
     admin.patiently(
         _FENCE_S,
         f"abort of {transactional_id}",
-        lambda: _require_cluster(admin, cluster_id, transactional_id),
+        lambda: require_cluster(admin, cluster_id, transactional_id),
     )
     fence(admin, transactional_id, _FENCE_TIMEOUT_MS)
 
@@ -235,7 +235,8 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
     return [leftover for share in shares for leftover in share]
 
 
-def _require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
+def require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:
+    """See that the cluster is the one that a transaction was prepared in. Raises ``ConfigurationError``."""
     connected = admin.cluster_id
     if connected != cluster_id:
         raise ConfigurationError(

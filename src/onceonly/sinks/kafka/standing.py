@@ -82,14 +82,7 @@ def fallen(admin: Admin, prepared: Prepared) -> str:
     state = describe(admin, prepared.transactional_id)
     if not is_open(state, prepared):
         return ""
-    # What the handle does not name, the coordinator has noted: those that the client had it add.
-    places = read_places(prepared.written) or {
-        (topic.topic, partition): _NOT_OPEN
-        for topic in state.topics
-        for partition in topic.partitions
-        if topic.topic != _OFFSETS
-    }
-    wrong = _ended(admin, prepared, places)
+    wrong = _ended(admin, prepared, places_of(state, prepared))
     if not marker.is_pending(admin, prepared.group, prepared.marker_topic):
         wrong.append(f"its marker in {_OFFSETS} (group {prepared.group})")
     # The coordinator may have been told to end it meanwhile, by another driver; then its answer tells.
@@ -102,10 +95,21 @@ def fallen(admin: Admin, prepared: Prepared) -> str:
     )
 
 
+def places_of(state: Any, prepared: Prepared) -> Places:  # noqa: ANN401  kafka-python is untyped
+    """Return the partitions of a transaction, each with the offset of its first row, -1 where that is not known."""
+    # What the handle does not name, the coordinator has noted: those that the client had it add.
+    return read_places(prepared.written) or {
+        (topic.topic, partition): _NOT_OPEN
+        for topic in state.topics
+        for partition in topic.partitions
+        if topic.topic != _OFFSETS
+    }
+
+
 def _ended(admin: Admin, prepared: Prepared, places: Mapping[tuple[str, int], int]) -> list[str]:
     """Name the partitions in which it is not open from the first row on."""
     wrong = []
-    for (topic, partition), start in _starts(admin, prepared, places).items():
+    for (topic, partition), start in starts(admin, prepared, places).items():
         first = places[topic, partition]
         if start == _NOT_OPEN:
             wrong.append(f"topic {topic}, partition {partition}")
@@ -114,12 +118,12 @@ def _ended(admin: Admin, prepared: Prepared, places: Mapping[tuple[str, int], in
     return wrong
 
 
-def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]]) -> Places:
-    """Return the offset from which on it is open in each partition, -1 where it is not.
+def starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]]) -> Places:
+    """Return the offset from which on it is open in each partition, -1 where it is not. Any process.
 
     Partitions that may not be looked at are told and left out.
     """
-    starts: Places = {}
+    found: Places = {}
     forbidden: set[str] = set()
     left = set(places)
     deadline = time.monotonic() + _UNKNOWN_S
@@ -127,14 +131,14 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
         for leader, some in _by_leader(admin, left).items():
             for place, answer in _ask(admin, leader, some).items():
                 if answer.error_code == NONE:
-                    starts[place] = _start(answer, prepared)
+                    found[place] = _start(answer, prepared)
                 elif answer.error_code == TOPIC_FORBIDDEN:
                     forbidden.add(place[0])
                 elif answer.error_code != UNKNOWN_TOPIC:
                     raise PutOffError(answer.error_code, f"topic {place[0]}, partition {place[1]}")
-        left = {place for place in left if place not in starts and place[0] not in forbidden}
+        left = {place for place in left if place not in found and place[0] not in forbidden}
         if left and time.monotonic() >= deadline:
-            starts |= dict.fromkeys(left, _NOT_OPEN)  # deleted, with the rows in it
+            found |= dict.fromkeys(left, _NOT_OPEN)  # deleted, with the rows in it
             break
         if left:
             time.sleep(_PAUSE_S)
@@ -145,7 +149,7 @@ def _starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]])
             prepared.transactional_id,
             topic,
         )
-    return starts
+    return found
 
 
 def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.staged import StagedRows
     from onceonly.families.staged.area import StagedAttempt
-    from onceonly.model import Capabilities, Handle, Outcome
+    from onceonly.model import Capabilities, Handle, Outcome, Standing
     from onceonly.ports import Leftover, Option, QueryContext, Refused, WriteContext
     from onceonly.sinks.sql.books import Books
 
@@ -110,6 +110,11 @@ class SqlSink(StagedSink):
         """Apply an epoch, or look up who has."""
         self._owner = _owner(handles)
         return super().commit_many(handles)
+
+    def look_up(self, handle: Handle) -> Standing:
+        """Ask the books and the staging area."""
+        self._owner = _owner([handle])
+        return super().look_up(handle)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is staged; the books say what of it has ended."""

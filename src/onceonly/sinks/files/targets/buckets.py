@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from onceonly import background
 from onceonly.errors import OnceonlyError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome
+from onceonly.model import AlreadyCommitted, Committed, Lost, Outcome, Stands
 from onceonly.ports import Leftover
 from onceonly.sinks.files.checks import read_token
 from onceonly.sinks.files.committer import not_mounted
@@ -113,6 +113,24 @@ class BucketTarget:
 
         shown = self._each(prepared, is_shown)
         return [file for file, is_there in zip(prepared.files, shown, strict=True) if is_there]
+
+    def standing(self, prepared: Prepared) -> tuple[Stands, str]:
+        is_kept = self.files.size(_open(prepared.staging)) is not None
+        mark = self.files.read(_mark(prepared.staging))
+        shown = self._each(prepared, lambda _, file, _upload: self._is_ours(prepared, file))
+        objects = f"{sum(shown)} of its {len(shown)} objects are there"
+        if mark == _VOID:
+            return Stands.GONE, f"{_mark(prepared.staging)} keeps everybody from completing it; {objects}"
+        if all(shown):
+            return Stands.COMMITTED, f"{objects}, and the manifest of its epoch is yet to come"
+        if any(shown) or mark is not None:
+            return Stands.UNKNOWN, f"{objects}: a commit was broken off, and only a commit ends it"
+        if is_kept:
+            return Stands.OPEN, f"its uploads are open, as {_open(prepared.staging)} says; {objects}"
+        newest = Ledger(self.files, prepared.manifests).newest()
+        if newest is not None and newest >= epoch_of(prepared.transaction):
+            return Stands.UNKNOWN, f"{objects}, and the manifests have come to chk-{newest}"
+        return Stands.GONE, f"{objects}, no manifest lists them, and no upload is open"
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         root = staging_folder(self._options.staging, context.query, context.sink)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, BinaryIO
 
-from onceonly.model import AlreadyCommitted, Committed, Outcome
+from onceonly.model import AlreadyCommitted, Committed, Outcome, Stands
 from onceonly.sinks.files.paths import staging_folder
 from onceonly.sinks.files.staging import leftovers, placing, probing
-from onceonly.sinks.files.staging.staged import staged_name
+from onceonly.sinks.files.staging.staged import committing, staged_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +52,21 @@ class FolderTarget:
 
     def published(self, prepared: Prepared) -> list[DataFile]:
         return placing.published(self.files, prepared)
+
+    def standing(self, prepared: Prepared) -> tuple[Stands, str]:
+        waits = self.files.size(prepared.staging) is not None
+        begun = self.files.size(committing(prepared.staging)) is not None
+        # What a reader has taken away by now was published all the same: the folder of a commit tells.
+        count, all_ = len(placing.published(self.files, prepared)), len(prepared.files)
+        files = f"{count} of its {all_} files have their final names"
+        if count == all_:
+            return Stands.COMMITTED, f"{files}, and the manifest of its epoch is yet to come"
+        if count:
+            return Stands.UNKNOWN, f"{files}: a commit was broken off, and only a commit ends it"
+        if waits or begun:
+            where = prepared.staging if waits else committing(prepared.staging)
+            return Stands.OPEN, f"it waits in {where}; {files}, and no manifest lists them"
+        return Stands.GONE, f"{files}, no manifest lists them, and nothing of it waits"
 
     def recover(self, context: QueryContext) -> list[Leftover]:
         return leftovers.recover(self.files, self._options, context)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from onceonly.model import Handle, Outcome
+    from onceonly.model import Handle, Outcome, Stands
     from onceonly.ports import Leftover, QueryContext
     from onceonly.sinks.files.manifests.manifest import DataFile
     from onceonly.sinks.files.prepared import Prepared, Upload
@@ -89,6 +89,10 @@ class Target(Protocol):
 
     def published(self, prepared: Prepared) -> list[DataFile]:
         """List the files that have, or had, their final names; for what is tried once: the others never will."""
+        ...
+
+    def standing(self, prepared: Prepared) -> tuple[Stands, str]:
+        """Say how it stands, where no manifest lists its files, and in words why. Only looks. Raises ``OSError``."""
         ...
 
     def recover(self, context: QueryContext) -> list[Leftover]:

@@ -1,19 +1,26 @@
-"""``transactions resolve``: what is decided becomes visible, everything else is aborted, whatever kills it."""
+"""``transactions commit`` and ``abort``: what is decided becomes visible, all else is aborted, whatever kills it."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import getpass
 import json
 import shutil
+import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.operator_bench import QueryCoordinator, run
+from tests.unit.operator_bench import BOX, BoxSink, QueryCoordinator, run
 
 from onceonly.cli import shared
+from onceonly.coordinator.coordinator import Coordinator, Participant
+from onceonly.errors import SupersededError
+from onceonly.log.actions import ActionFiles
+from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
-from onceonly.model import LinkKind
+from onceonly.model import Guarantee, LinkKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +48,7 @@ def test_what_is_decided_is_committed_and_what_is_not_is_aborted(coordinator: Qu
     before = run("transactions", "list", coordinator.path)
     assert before.returncode == 1
     assert "t2-0" in before.stdout
-    done = run("transactions", "resolve", coordinator.path, "--yes")
+    done = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert done.returncode == 0, done.stderr
     assert coordinator.seen() == _DECIDED
     assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("chk-")] == [
@@ -52,8 +59,10 @@ def test_what_is_decided_is_committed_and_what_is_not_is_aborted(coordinator: Qu
     assert [link.kind for link in coordinator.log.chain(3)] == [LinkKind.ABORT]
     after = run("transactions", "list", coordinator.path, "--ask")
     assert (after.returncode, "nothing is pending" in after.stdout) == (0, True)
-    again = run("transactions", "resolve", coordinator.path, "--yes")
+    again = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert (again.returncode, "nothing was open" in again.stdout) == (0, True)
+    older = run("transactions", "commit", "chk-1", coordinator.path, "--yes")
+    assert (older.returncode, "nothing to do: chk-1" in older.stderr) == (0, True)
 
 
 def test_an_epoch_that_nobody_decided_is_aborted_under_an_abort_link(coordinator: QueryCoordinator) -> None:
@@ -66,7 +75,7 @@ def test_an_epoch_that_nobody_decided_is_aborted_under_an_abort_link(coordinator
     assert json.loads(asked.stdout)["checkpoints"][0]["open_outside"] == [
         {"sink": "box", "transaction": "undecided"}
     ]
-    assert run("transactions", "resolve", coordinator.path, "--yes").returncode == 0
+    assert run("transactions", "abort", "chk-1", coordinator.path, "--yes").returncode == 0
     assert coordinator.seen() == ["t0-0.done", "t0-1.done"]
     assert [link.kind for link in coordinator.log.chain(1)] == [LinkKind.ABORT, LinkKind.ABORT]
 
@@ -76,7 +85,7 @@ def test_what_was_decided_before_spark_went_on_is_committed(coordinator: QueryCo
     coordinator.decide(1)
     coordinator.note(1)  # a foreachBatch function kept back that its commits failed
     coordinator.set_barrier(2)
-    done = run("transactions", "resolve", coordinator.path, "--yes")
+    done = run("transactions", "commit", "chk-1", coordinator.path, "--yes")
     assert done.returncode == 0, done.stderr
     assert coordinator.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
     assert coordinator.log.receipt(1) is not None
@@ -88,12 +97,12 @@ def test_epochs_that_spark_noted_alone_are_told_apart(coordinator: QueryCoordina
     (offsets / "1").write_bytes((offsets / "0").read_bytes())  # nothing new: Spark's state was repartitioned
     coordinator.note(1)
     coordinator.set_barrier(2)
-    done = run("transactions", "resolve", coordinator.path, "--yes")
+    done = run("transactions", "abort", "chk-2", coordinator.path, "--yes")
     assert done.returncode == 0, done.stderr
     assert "put SKIPPED link 1.0: Spark has noted chk-1 without a decision, and it has no rows" in done.stdout
     coordinator.note(2)  # by another sink
     coordinator.set_barrier(3)
-    refused = run("transactions", "resolve", coordinator.path, "--yes")
+    refused = run("transactions", "abort", "chk-3", coordinator.path, "--yes")
     assert refused.returncode != 0
     assert "onceonly.adopt=true" in refused.stderr
 
@@ -112,11 +121,11 @@ def test_killed_at_any_step_it_is_run_again(
     decided(coordinator)
     name, _, nth = point.partition("@")
     killed = run(
-        "transactions", "resolve", coordinator.path, "--yes",
+        "transactions", "commit", "chk-2", coordinator.path, "--yes",
         ONCEONLY_FAILPOINTS=f"{name}=kill@{nth or 1}", ONCEONLY_FAILPOINTS_DIR=str(tmp_path),
     )  # fmt: skip
     assert killed.returncode == -9
-    again = run("transactions", "resolve", coordinator.path, "--yes")
+    again = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert again.returncode == 0, again.stderr
     assert coordinator.seen() == _DECIDED
     assert coordinator.log.receipt(2) is not None
@@ -126,14 +135,14 @@ def test_a_living_run_is_named_and_left_alone(coordinator: QueryCoordinator) -> 
     decided(coordinator)
     before = coordinator.seen()
     presence = Presence.hold(str(coordinator.path), actor="driver")
-    refused = run("transactions", "resolve", coordinator.path, "--yes", "--force")
+    refused = run("transactions", "commit", "chk-2", coordinator.path, "--yes", "--force")
     assert refused.returncode == 64
     assert "a run is alive" in refused.stderr
     assert "(driver)" in refused.stderr
     assert coordinator.seen() == before
     assert run("transactions", "list", coordinator.path).returncode == 0  # a run's own business
     presence.close()
-    assert run("transactions", "resolve", coordinator.path, "--yes").returncode == 0
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 0
 
 
 def test_a_run_that_starts_while_a_person_thinks_is_left_alone(
@@ -148,7 +157,7 @@ def test_a_run_that_starts_while_a_person_thinks_is_left_alone(
         return not yes
 
     monkeypatch.setattr(shared, "agreed", think)
-    refused = run("transactions", "resolve", coordinator.path, "--json")
+    refused = run("transactions", "commit", "chk-2", coordinator.path, "--json")
     started[0].close()
     assert refused.returncode == 64
     assert "a run is alive" in refused.stderr
@@ -172,7 +181,7 @@ def test_locks_that_fail_while_a_person_thinks_need_force(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(shared, "agreed", think)
-    told = run("transactions", "resolve", coordinator.path, *force)
+    told = run("transactions", "commit", "chk-2", coordinator.path, *force)
     assert told.returncode == status
     assert ("cannot be told whether a run is alive" in told.stderr) is bool(status)
     assert (coordinator.seen() == _DECIDED) is not bool(status)
@@ -181,7 +190,7 @@ def test_locks_that_fail_while_a_person_thinks_need_force(
 def test_without_a_terminal_and_without_yes_nothing_is_done(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     before = coordinator.seen()
-    refused = run("transactions", "resolve", coordinator.path)
+    refused = run("transactions", "commit", "chk-2", coordinator.path)
     assert refused.returncode == 64
     assert "to commit: chk-2 box t2-0" in refused.stderr
     assert "add --yes" in refused.stderr
@@ -192,7 +201,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_done(coordinator: QueryCo
 def test_a_target_that_does_not_answer_changes_nothing(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     coordinator.box.rename(coordinator.box.with_name("away"))
-    failed = run("transactions", "resolve", coordinator.path, "--yes")
+    failed = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert failed.returncode == 2
     assert "the box is not there" in failed.stderr
     assert "nothing was changed" in failed.stdout
@@ -200,7 +209,7 @@ def test_a_target_that_does_not_answer_changes_nothing(coordinator: QueryCoordin
     coordinator.box.with_name("away").rename(coordinator.box)
     assert coordinator.log.receipt(2) is None
     assert coordinator.log.chain(3) == ()
-    assert run("transactions", "resolve", coordinator.path, "--yes").returncode == 0
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 0
 
 
 def test_what_the_log_says_is_shown_though_the_target_does_not_answer(coordinator: QueryCoordinator) -> None:
@@ -223,7 +232,7 @@ def test_what_the_log_says_is_shown_though_the_target_does_not_answer(coordinato
 def test_what_is_in_doubt_stays_and_is_said(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     (coordinator.box / "t2-1.open").unlink()
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    told = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert told.returncode == 1
     assert "in doubt: it is not in the box" in told.stdout
     assert "t2-0" in told.stdout
@@ -234,18 +243,18 @@ def test_what_is_in_doubt_stays_and_is_said(coordinator: QueryCoordinator) -> No
 def test_what_the_target_does_not_take_now_stays_decided(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     (coordinator.box / "t2-1.later").touch()
-    told = run("transactions", "resolve", coordinator.path, "--yes", "--timeout", "0.1")
+    told = run("transactions", "commit", "chk-2", coordinator.path, "--yes", "--timeout", "0.1")
     assert told.returncode == 2
     assert "not taken now" in told.stdout
     (coordinator.box / "t2-1.later").unlink()
-    assert run("transactions", "resolve", coordinator.path, "--yes").returncode == 0
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 0
     assert coordinator.seen() == _DECIDED
 
 
 def test_what_is_lost_is_said_and_left_to_the_next_run(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     (coordinator.box / "t2-1.open").rename(coordinator.box / "t2-1.lost")
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    told = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert told.returncode == 1
     assert "1 transactions were lost" in told.stderr
     assert "put GLOBAL_COMMIT link 2.1: what chk-2 has lost is still decided" in told.stdout
@@ -259,35 +268,44 @@ def test_what_is_lost_is_said_and_left_to_the_next_run(coordinator: QueryCoordin
 def test_a_decision_whose_barrier_spark_lost_is_committed(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
     (coordinator.path / "offsets/2").unlink()  # Spark does not sync it
-    assert run("transactions", "resolve", coordinator.path, "--yes").returncode == 0
+    assert run("transactions", "commit", "chk-2", coordinator.path, "--yes").returncode == 0
     assert coordinator.seen() == _DECIDED
 
 
-def test_several_checkpoints_are_resolved_and_a_damaged_one_hides_none(tmp_path: Path) -> None:
+def test_an_epoch_of_several_queries_is_refused_and_a_transaction_is_of_its_own(tmp_path: Path) -> None:
     coordinators = [QueryCoordinator(tmp_path / name, query=name) for name in ("a", "b", "c")]
     for coordinator in coordinators:
         decided(coordinator)
-    next((coordinators[1].path / "onceonly/links").glob("*1.0.json")).write_bytes(b"")
-    done = run("transactions", "resolve", tmp_path, "--yes", "--json")
+    refused = run("transactions", "commit", "chk-2", tmp_path, "--yes")
+    assert refused.returncode == 64
+    assert "leads to 3 queries, and chk-2 may be of any of them" in refused.stderr
+    link = coordinators[1].link(3, votes=[coordinators[1].vote(3, name="of-b")])
+    coordinators[1].settle(coordinators[1].log.chain(2)[0])
+    coordinators[1].note(2)
+    coordinators[1].set_barrier(3)
+    coordinators[1].log.put_link(link)
+    coordinators[1].open("of-b")
+    next((coordinators[2].path / "onceonly/links").glob("*1.0.json")).write_bytes(b"")
+    done = run("transactions", "commit", "of-b", tmp_path, "--yes", "--json")
     assert done.returncode == 2
     told = json.loads(done.stdout)
-    assert [item["query"] for item in told["checkpoints"]] == ["a", "c"]
+    assert [item["query"] for item in told["checkpoints"]] == ["b"]
     assert all(item["settled"] and item["receipt"] for item in told["checkpoints"])
     assert [item["code"] for item in told["problems"]] == ["LOG"]
-    assert coordinators[0].seen() == coordinators[2].seen() == _DECIDED
-    assert "t2-0.open" in coordinators[1].seen()
+    assert "of-b.done" in coordinators[1].seen()
+    assert "t2-0.open" in coordinators[0].seen()
 
 
 def test_a_link_that_it_put_is_shown_with_what_it_means(coordinator: QueryCoordinator) -> None:
     decided(coordinator)
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    told = run("transactions", "commit", "chk-2", coordinator.path, "--yes")
     assert (
         "put ABORT link 3.0: older runs can write chk-3 no more; the next start goes on there by itself"
         in (told.stdout)
     )
     listed = run("checkpoints", "list", coordinator.path).stdout
     coordinator.set_barrier(3)
-    told = run("transactions", "resolve", coordinator.path, "--yes")
+    told = run("transactions", "abort", "chk-3", coordinator.path, "--yes")
     assert "put ABORT link 3.1" in told.stdout
     shown = run("checkpoints", "show", "chk-3", coordinator.path).stdout
     assert "aborted (closed to older runs; the next start goes on here by itself)" in listed
@@ -299,7 +317,7 @@ def test_a_link_that_it_put_is_shown_with_what_it_means(coordinator: QueryCoordi
 
 
 def told_json(coordinator: QueryCoordinator, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = run("transactions", "resolve", coordinator.path, "--json", *arguments)
+    done = run("transactions", "commit", "chk-2", coordinator.path, "--json", *arguments)
     told = json.loads(done.stdout)
     assert sorted(told) == ["checkpoints", "declined", "problems", "refused"]
     return done.returncode, told
@@ -338,14 +356,14 @@ def test_machines_are_told_why_nothing_could_be_resolved(coordinator: QueryCoord
         None,
         ["CONFIGURATION"],
     )
-    assert told["refused"] == "no checkpoint can be resolved: see problems"
+    assert told["refused"] == "nothing can be done: see problems"
 
 
 # --- building the sinks again -----------------------------------------------------------------------------
 
 
 def resolved_with(coordinator: QueryCoordinator, *arguments: str, **env: str) -> tuple[int, str]:
-    done = run("transactions", "resolve", coordinator.path, "--yes", *arguments, **env)
+    done = run("transactions", "commit", "chk-2", coordinator.path, "--yes", *arguments, **env)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
 
@@ -359,9 +377,7 @@ def test_a_class_that_cannot_be_imported_is_named_and_can_be_given(
     assert "operator_bench:BoxSink, which cannot be imported" in told
     assert "--sink box=package.module:Class" in told
     (tmp_path / "elsewhere").mkdir()
-    shutil.copy(
-        __file__.replace("test_operations_resolve", "operator_bench"), tmp_path / "elsewhere/moved.py"
-    )
+    shutil.copy(__file__.replace("test_operations_settle", "operator_bench"), tmp_path / "elsewhere/moved.py")
     assert (
         resolved_with(coordinator, "--sink", "box=moved:BoxSink", PYTHONPATH=str(tmp_path / "elsewhere"))[0]
         == 0
@@ -408,13 +424,14 @@ def test_options_come_from_the_command_line_over_a_file_over_the_log(
     assert resolved_with(coordinator, ONCEONLY_SINK_OPTIONS_FILE=str(file))[0] == 2
     status, told = resolved_with(coordinator, "--options-file", str(file), "--option", f"folder={moved}")
     assert (status, told.count("hunter2")) == (0, 0)
-    assert sorted(path.name for path in moved.iterdir()) == _DECIDED
+    assert sorted(path.name for path in moved.iterdir() if not path.name.startswith(".")) == _DECIDED
     assert not any(b"hunter2" in path.read_bytes() for path in coordinator.path.rglob("*") if path.is_file())
 
 
 def test_a_log_without_a_link_has_nothing_to_resolve(coordinator: QueryCoordinator) -> None:
     coordinator.set_barrier(0)
-    status, told = resolved_with(coordinator)
+    done = run("transactions", "abort", "chk-0", coordinator.path, "--yes")
+    status, told = done.returncode, done.stderr
     assert status == 2
     assert "no link yet" in told
 
@@ -422,7 +439,140 @@ def test_a_log_without_a_link_has_nothing_to_resolve(coordinator: QueryCoordinat
 def test_a_moved_checkpoint_is_not_resolved(coordinator: QueryCoordinator, tmp_path: Path) -> None:
     decided(coordinator)
     shutil.move(coordinator.path, tmp_path / "moved")
-    told = run("transactions", "resolve", tmp_path / "moved", "--yes")
+    told = run("transactions", "commit", "chk-2", tmp_path / "moved", "--yes")
     assert told.returncode == 1
     assert "accept-move" in told.stderr
     assert "t2-0.open" in coordinator.seen()
+
+
+# --- what is refused, and what is written down ------------------------------------------------------------
+
+
+def test_what_nobody_decided_is_not_committed(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    coordinator.claim(1)
+    coordinator.open("undecided")
+    for what in ("chk-1", "undecided"):
+        refused = run("transactions", "commit", what, coordinator.path, "--yes", "--sink", f"box={BOX}")
+        assert refused.returncode == 64
+        assert "they would be there twice" in refused.stderr
+    assert "undecided.open" in coordinator.seen()
+    assert len(coordinator.log.chain(1)) == 1
+    done = run("transactions", "abort", "undecided", coordinator.path, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "undecided.open" not in coordinator.seen()
+
+
+def test_what_is_committed_is_not_taken_back(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    refused = run(
+        "transactions", "abort", "chk-0", coordinator.path, "--yes", "--against-decision", "--because", "x"
+    )
+    assert refused.returncode == 64
+    assert "its rows are visible, and no command takes them back" in refused.stderr
+    assert coordinator.seen() == ["t0-0.done", "t0-1.done"]
+
+
+@pytest.mark.parametrize("more", [(), ("--against-decision",), ("--because", "I say so")])
+def test_against_the_log_both_words_are_needed(coordinator: QueryCoordinator, more: tuple[str, ...]) -> None:
+    decided(coordinator)
+    before = coordinator.seen()
+    refused = run("transactions", "abort", "chk-2", coordinator.path, "--yes", *more)
+    assert refused.returncode == 64
+    assert "to abort it is against the log" in refused.stderr
+    assert "--against-decision --because TEXT" in refused.stderr
+    assert coordinator.seen() == before
+    assert len(coordinator.log.chain(2)) == 1
+
+
+AGAINST = ("--yes", "--against-decision", "--because", "wrong prices")
+
+
+def test_against_the_log_all_is_aborted_and_the_next_start_runs_it_again(
+    coordinator: QueryCoordinator,
+) -> None:
+    decided(coordinator)
+    done = run("transactions", "abort", "t2-1", coordinator.path, *AGAINST)
+    assert done.returncode == 0, done.stderr
+    assert "the next start writes their 6 rows again" in done.stderr
+    assert coordinator.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
+    assert [link.kind for link in coordinator.log.chain(2)] == [LinkKind.COMMIT, LinkKind.ABORT]
+    assert coordinator.log.receipt(2) is None
+    shown = run("checkpoints", "show", "chk-2", coordinator.path).stdout
+    assert "because 'wrong prices': before, decided (2 pending); after, aborted (2 lost)" in shown
+
+
+def test_of_a_part_that_is_committed_nothing_is_taken_back(coordinator: QueryCoordinator) -> None:
+    decided(coordinator)
+    (coordinator.box / "t2-0.open").rename(coordinator.box / "t2-0.done")
+    done = run("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
+    assert done.returncode == 0, done.stderr
+    last = coordinator.log.chain(2)[-1]
+    assert [vote.handle.transaction for vote in last.votes if vote.handle] == ["t2-1"]
+    assert [vote.handle.transaction for vote in last.carried if vote.handle] == ["t2-0"]
+    assert "t2-0.done" in coordinator.seen()
+
+
+def test_where_the_target_cannot_tell_nothing_is_aborted_against_the_log(
+    coordinator: QueryCoordinator,
+) -> None:
+    decided(coordinator)
+    (coordinator.box / "t2-0.open").unlink()
+    done = run("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
+    assert done.returncode == 2
+    assert "cannot tell how transaction t2-0 stands" in done.stderr
+    assert "t2-1.open" in coordinator.seen()
+    assert len(coordinator.log.chain(2)) == 1
+
+
+@pytest.mark.parametrize(
+    "point", ["plan.before_resolve", "plan.after_recommit", "plan.after_claim", "sweep.before"]
+)
+def test_killed_against_the_log_it_is_run_again(
+    coordinator: QueryCoordinator, tmp_path: Path, point: str
+) -> None:
+    decided(coordinator)
+    killed = run(
+        "transactions", "abort", "chk-2", coordinator.path, *AGAINST,
+        ONCEONLY_FAILPOINTS=f"{point}=kill@1", ONCEONLY_FAILPOINTS_DIR=str(tmp_path),
+    )  # fmt: skip
+    assert killed.returncode == -9
+    again = run("transactions", "abort", "chk-2", coordinator.path, *AGAINST)
+    assert again.returncode == 0, again.stderr
+    assert [path for path in coordinator.seen() if path.startswith("t2")] == []
+    actions = ActionFiles(log_store(str(coordinator.path))).newest()
+    assert len(actions) == 2
+    assert "it was broken off" in actions[1].sentence
+
+
+def test_each_action_leaves_who_when_why_before_and_after(coordinator: QueryCoordinator) -> None:
+    decided(coordinator)
+    done = run(
+        "transactions", "commit", "chk-2", coordinator.path, "--yes", "--because", "the job stays down"
+    )
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(run("checkpoints", "list", coordinator.path, "--json").stdout)
+    [action] = listed["checkpoints"][0]["actions"]
+    assert action == {
+        "command": "commit", "epoch": 2, "who": getpass.getuser(), "host": socket.gethostname(),
+        "pid": action["pid"], "at": action["at"], "because": "the job stays down", "against_decision": False,
+        "before": "decided (2 pending)", "after": "committed (2 committed)",
+    }  # fmt: skip
+
+
+def test_a_run_that_lives_after_all_ends_as_superseded(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0, 1)
+    mine = Coordinator(log=coordinator.log, actor="driver", application="spark-1")
+    box = BoxSink({"folder": str(coordinator.box), "password": ""})
+    mine.join("box", Participant(sink=box, guarantee=Guarantee.EXACTLY_ONCE))
+    coordinator.set_barrier(2)
+    plan = mine.plan(2, barrier=(coordinator.barrier(2),))
+    coordinator.open("t2-0")
+    # A person was told that nobody lives.
+    assert run("transactions", "abort", "chk-2", coordinator.path, "--yes").returncode == 0
+    with pytest.raises(SupersededError):
+        mine.decide(plan, [replace(coordinator.vote(2), plan=plan.id)])
+    assert coordinator.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
+    with pytest.raises(SupersededError):
+        mine.plan(2, barrier=(coordinator.barrier(2),))

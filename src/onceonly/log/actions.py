@@ -1,0 +1,84 @@
+"""What operators have done by hand: who, when, why, and what it changed. Durable; the protocol decides nothing by it.
+
+``onceonly/actions/{at}-{id}.json``, of the newest hundred actions. An action is written down before it is begun, and
+once more when it is over: one without an end was broken off, and may have done all, a part or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from onceonly.errors import LogError
+from onceonly.log import files
+from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+
+if TYPE_CHECKING:
+    from onceonly.stores.port import RewritableStore
+
+ACTIONS: Final = "actions/"
+KEEP: Final = 100
+OPERATOR: Final = "operator-"
+"""What the application of a link is called that an operator's command has put: no run has such a one."""
+_NAME = re.compile(r"actions/\d{8}T\d{9}Z-[0-9a-f]{8}\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action. ``who`` is the user's name on the machine of ``stamp``; ``because`` what they gave as a reason.
+
+    ``before`` and ``after`` say in words how the epoch stood; ``after`` is empty while it is not over. ``against`` says
+    that it went against the decision in the log. ``plan`` is in the links and the receipt that it put.
+    """
+
+    command: str
+    epoch: int
+    who: str
+    stamp: Stamp
+    plan: str = ""
+    because: str = ""
+    against: bool = False
+    before: str = ""
+    after: str = ""
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def sentence(self) -> str:
+        """Tell it in a sentence, without its full stop."""
+        why = f", because {self.because!r}" if self.because else ""
+        against = " against its decision" if self.against else ""
+        end = self.after or "it was broken off before it was over"
+        return (
+            f"chk-{self.epoch} was ended by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
+            f"{self.stamp.host}{why}: before, {self.before}; after, {end}"
+        )
+
+
+class ActionFiles:
+    """The actions of one query, in the store of its log. Operator's process; a start and tools read."""
+
+    def __init__(self, store: RewritableStore) -> None:
+        self._store = store
+
+    def put(self, action: Action) -> None:
+        """Write down an action, or how it ended; drop what is too old. Durable. Raises ``UnavailableError``."""
+        self._store.prepare((ACTIONS,))
+        at = re.sub(r"[-:.]", "", action.stamp.at)
+        self._store.replace(f"{ACTIONS}{at}-{action.id}.json", files.encode("action", action))
+        for name in self._names()[KEEP:]:
+            self._store.delete(name)
+
+    def newest(self, limit: int = KEEP) -> list[Action]:
+        """Read the newest actions, newest first; a damaged one is left out. Raises ``UnavailableError``."""
+        found: list[Action] = []
+        for name in self._names()[:limit]:
+            with contextlib.suppress(LogError):
+                action = files.read(self._store, name, kind="action", into=Action)
+                found += [action] if action is not None else []
+        return found
+
+    def _names(self) -> list[str]:
+        return sorted(filter(_NAME.fullmatch, self._store.list_names(ACTIONS)), reverse=True)

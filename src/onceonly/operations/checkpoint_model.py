@@ -1,0 +1,108 @@
+"""One model of a checkpoint: what its log, Spark's files and its targets say, as one frozen value.
+
+Whatever shows a checkpoint draws from it: tables, JSON, explanations, a page. It is made by ``look``, once, and has no
+clock, no network and no Spark: what is not in it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onceonly.operations import disk, states
+from onceonly.operations.states import HandleState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.guards.known import Known
+    from onceonly.log.actions import Action
+    from onceonly.log.progress import Progress
+    from onceonly.log.runs import Run as DriversRun
+    from onceonly.model import Link, Receipt, Standing
+    from onceonly.operations.disk import Sizes, Step
+    from onceonly.operations.find import Run
+    from onceonly.operations.offsets import Partition
+    from onceonly.operations.states import EpochView, HandleView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochModel:
+    """One epoch. Of one that is folded, or of which nobody has decided anything, there is no more than ``view``.
+
+    ``at`` is when it was last heard of. ``sources`` are its ranges, ``steps`` its times, ``progress`` what Spark has
+    reported: all three are only there where an epoch was asked for alone. ``note`` says what could not be read, and
+    why.
+    """
+
+    view: EpochView
+    at: float | None = None
+    chain: tuple[Link, ...] = ()
+    receipt: Receipt | None = None
+    steps: tuple[Step, ...] = ()
+    sources: tuple[tuple[Partition, ...], ...] = ()
+    progress: Progress | None = None
+    note: str = ""
+
+    @property
+    def handles(self) -> list[HandleView]:
+        """Every transaction that a link names, under the first link that does."""
+        return states.handles(self.chain, self.receipt)
+
+    @property
+    def owed(self) -> list[HandleView]:
+        """Those of which rows are still to come: by this handle, or in the place of a lost one."""
+        if self.receipt is not None:
+            return []
+        return [
+            handle
+            for handle in self.handles
+            if handle.state is HandleState.PENDING
+            or (handle.state is HandleState.LOST and handle.vote in self.chain[-1].votes)
+        ]
+
+    def since(self, handle: HandleView) -> float | None:
+        """When the link was written that names a transaction."""
+        what = disk.put(handle.link)
+        return next((step.at for step in self.steps if step.what == what), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointModel:
+    """One checkpoint: its query, its runs, what operators did by hand, and some of its epochs; all newest first.
+
+    ``sources`` is what the newest start found out of its sources; ``known`` how many epochs there are, None where
+    nobody counted. ``standings`` is what targets have said of transactions, by sink and name, ``open_outside`` what
+    they have open that no link names, None where nobody asked.
+    """
+
+    path: str
+    address: str
+    query: str
+    home: str
+    is_moved: bool
+    run: Run
+    sources: Known | None = None
+    runs: tuple[DriversRun, ...] = ()
+    actions: tuple[Action, ...] = ()
+    known: int | None = None
+    epochs: tuple[EpochModel, ...] = ()
+    sizes: Sizes | None = None
+    standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
+    open_outside: tuple[tuple[str, str], ...] | None = None
+
+    @property
+    def epoch(self) -> EpochModel:
+        """The epoch that was asked for alone."""
+        [found] = self.epochs
+        return found
+
+    @property
+    def in_doubt(self) -> list[tuple[EpochModel, HandleView]]:
+        """Decided transactions that are not known to be committed."""
+        return [(epoch, handle) for epoch in self.epochs for handle in epoch.owed]
+
+    @property
+    def transactions(self) -> list[tuple[EpochModel, HandleView]]:
+        """All transactions that links name."""
+        return [(epoch, handle) for epoch in self.epochs for handle in epoch.handles]

@@ -1,0 +1,247 @@
+"""``transactions explain``: one transaction in words: what it is, what was decided, what comes next, what to type.
+
+``of_decided`` and ``of_undecided`` are pure: they draw from the model of the checkpoint, and from what a target has
+said. What neither knows is ``unknown``, and is said so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.log import files
+from onceonly.model import Guarantee, LinkKind, Stands, seconds_of
+from onceonly.operations import disk, look, sinks
+from onceonly.operations.states import HandleState, meaning
+
+if TYPE_CHECKING:
+    from onceonly.model import Standing
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+    from onceonly.operations.states import HandleView
+    from onceonly.ports import Leftover
+
+UNKNOWN = "unknown"
+NOTHING = "nothing"
+_RANGES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A transaction in words, a sentence or a few for each question; ``epoch`` is None where nothing tells it.
+
+    ``standing`` is the target's answer in one word, ``command`` what to type, empty where there is nothing to type.
+    """
+
+    transaction: str
+    sink: str
+    epoch: int | None
+    standing: str
+    what: str
+    rows: str
+    decided: str
+    target: str
+    blocks: str
+    until: str
+    others: tuple[str, ...]
+    next_start: str
+    command: str
+    opposite: str
+
+
+def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float = 30.0) -> Explanation | None:
+    """Explain a transaction of a checkpoint, by its name or the beginning of it; None where it is not of this one.
+
+    Any process, beside a run too. Asks its target; only looks. Raises ``ConfigurationError`` for a name that is not one
+    transaction's, ``LogError`` and ``UnavailableError`` for a log that cannot be read.
+    """
+    model = look.unsettled(checkpoint, everything=True)
+    candidates = [
+        (epoch, handle) for epoch, handle in model.transactions if handle.transaction.startswith(name)
+    ]
+    exact = [pair for pair in candidates if pair[1].transaction == name]
+    if len(exact or candidates) > 1:
+        shown = ", ".join(handle.transaction for _, handle in candidates[:3])
+        raise ConfigurationError(
+            f"{name!r} stands for {len(candidates)} transactions: {shown}",
+            next_step="give more of its name; onceonly transactions list --all has the names in full",
+        )
+    if candidates:
+        [(epoch, handle)] = exact or candidates
+        whole = look.epoch(checkpoint, epoch.view.epoch)
+        assert handle.vote.handle is not None  # noqa: S101  only votes with one have a view
+        told = sinks.look_up(checkpoint, given, [(handle.vote.sink, handle.vote.handle)], within_s=within_s)
+        return of_decided(whole, handle, told[handle.vote.sink, handle.transaction])
+    outside = [
+        (sink, item)
+        for sink, item in sinks.open_outside(checkpoint, given)
+        if item.transaction.startswith(name)
+    ]
+    if not outside:
+        return None
+    [(sink, item), *more] = outside
+    if more:
+        raise ConfigurationError(
+            f"{name!r} stands for {len(outside)} transactions", next_step="give more of its name"
+        )
+    told = sinks.look_up(checkpoint, given, [(sink, item.handle)], within_s=within_s)
+    return of_undecided(model, sink, item, told[sink, item.transaction])
+
+
+def of_decided(model: CheckpointModel, handle: HandleView, standing: Standing) -> Explanation:
+    """Explain a transaction that a link names; ``model`` has its epoch in full. Pure."""
+    epoch, vote = model.epoch, handle.vote
+    use = handle.link.uses.get(vote.sink)
+    at = f" at {vote.stamp.at}, by process {vote.stamp.pid} on {vote.stamp.host}" if vote.stamp else ""
+    next_start, command, opposite = _outlook(model, handle, standing)
+    return Explanation(
+        transaction=handle.transaction,
+        sink=vote.sink,
+        epoch=epoch.view.epoch,
+        standing=standing.stands.value,
+        what=f"what slot {vote.slot} of {epoch.view.name} has prepared for the sink {vote.sink}"
+        f"{f' ({use.sink}, {use.guarantee.value})' if use is not None else ''}, in run {vote.run or UNKNOWN}{at}",
+        rows=f"{vote.rows} of the {_rows(epoch)} rows of {epoch.view.name}, {_ranges(epoch)}",
+        decided=_decided(model, handle),
+        target=standing.told,
+        blocks=standing.blocks or UNKNOWN,
+        until=standing.until or UNKNOWN,
+        others=tuple(
+            f"{other.vote.sink}, slot {other.vote.slot}: {other.state.value} ({other.vote.rows} rows, "
+            f"{other.transaction})"
+            for other in epoch.handles
+            if (other.vote.sink, other.transaction) != (vote.sink, handle.transaction)
+        ),
+        next_start=next_start,
+        command=command,
+        opposite=opposite,
+    )
+
+
+def of_undecided(model: CheckpointModel, sink: str, item: Leftover, standing: Standing) -> Explanation:
+    """Explain a transaction that a target has open and no link names. Pure."""
+    epoch = UNKNOWN if item.epoch is None else f"chk-{item.epoch}"
+    # What names no epoch is of the newest: older ones are settled before a run goes on.
+    return Explanation(
+        transaction=item.transaction,
+        sink=sink,
+        epoch=item.epoch,
+        standing=standing.stands.value,
+        what=f"what an attempt has begun for the sink {sink}; its epoch is {epoch}",
+        rows=f"{UNKNOWN}: the log holds the votes of decided epochs only",
+        decided=f"nothing: no link in {model.address}/onceonly names it",
+        target=standing.told,
+        blocks=standing.blocks or UNKNOWN,
+        until=standing.until or UNKNOWN,
+        others=(),
+        next_start=_alive(model)
+        or "it fences and aborts this transaction under a link of its own, and Spark runs the epoch again: its rows "
+        "come from the source once more, and are written once",
+        command="" if model.run.alive else _command(model, "abort", item.transaction),
+        opposite="to commit it: nobody should, and no command here does. Its rows will be written again, and would be "
+        "there twice",
+    )
+
+
+def _outlook(model: CheckpointModel, handle: HandleView, standing: Standing) -> tuple[str, str, str]:
+    """Say what the next start does, what to type, and what the opposite would do."""
+    epoch, rows = model.epoch.view.name, handle.vote.rows
+    undone = "to take it back: no command here does. Its rows are visible"
+    if handle.state is HandleState.COMMITTED:
+        return f"{NOTHING}: {epoch} is settled as far as this transaction goes", "", undone
+    if handle.state is HandleState.TRIED:
+        return (
+            f"{NOTHING}: at most once, the one try is over; whether its {rows} rows are visible, the target alone says",
+            "",
+            "to try again: no command here does, as its rows might then be there twice",
+        )
+    if handle.state is HandleState.LOST:
+        if handle.vote not in model.epoch.chain[-1].votes:
+            again = f"{NOTHING}: its rows were written again under another transaction of {epoch}"
+            if model.epoch.chain[-1].kind is LinkKind.ABORT:
+                again = f"it runs {epoch} again, and writes its rows anew"
+            return _alive(model) or again, "", "to commit it: the target has fenced it, and refuses"
+        return (
+            _alive(model)
+            or f"it runs {epoch} again and writes the {rows} rows that were lost, and no others",
+            "",
+            "to commit it: the target has fenced it, and refuses",
+        )
+    if handle.link.guarantee is Guarantee.AT_MOST_ONCE:
+        return (
+            _alive(model)
+            or f"it gives the transaction up: at most once, the decision was the one try, and its {rows} "
+            "rows are lost if they are not visible",
+            "",
+            "to commit it: no command here does, as its rows might then be there twice",
+        )
+    does = {
+        Stands.OPEN: f"it commits this transaction and all others of {epoch}, before it reads a row",
+        Stands.COMMITTED: f"it finds this transaction committed, commits the others of {epoch}, and puts the receipt",
+        Stands.GONE: f"it finds this transaction lost, and writes its {rows} rows again, once",
+        Stands.UNKNOWN: "it asks the target to commit this transaction: open, it is committed; lost for sure, its "
+        f"{rows} rows are written again, once; if nobody can tell, the query stops with IN_DOUBT and changes nothing",
+    }[standing.stands]
+    opposite = "to abort it (--against-decision --because TEXT): "
+    opposite += (
+        "its rows are visible, and no command here takes them back"
+        if standing.stands is Stands.COMMITTED
+        else f"the {_rows(model.epoch)} rows of {epoch} would not be lost, as the next start would write them again, "
+        "once"
+    )
+    command = "" if model.run.alive else _command(model, "commit", handle.transaction)
+    return _alive(model) or does, command, opposite
+
+
+def _alive(model: CheckpointModel) -> str:
+    if not model.run.alive:
+        return ""
+    return f"a run is alive ({model.run.who}), and ends this transaction by itself; nothing is to be done"
+
+
+def _command(model: CheckpointModel, verb: str, transaction: str) -> str:
+    return f"onceonly transactions {verb} {shlex.quote(transaction)} {shlex.quote(model.path)}"
+
+
+def _decided(model: CheckpointModel, handle: HandleView) -> str:
+    epoch, link = model.epoch, handle.link
+    name = f"{model.address}/onceonly/{files.link(link.epoch, link.index)}"
+    at = seconds_of(link.stamp)
+    by = f", by process {link.stamp.pid} on {link.stamp.host}" if link.stamp else ""
+    when = disk.iso(at or epoch.since(handle)) or UNKNOWN
+    said = f"to commit: link {link.name} ({link.kind.value}), put at {when}{by}, in {name}"
+    last = epoch.chain[-1]
+    if epoch.receipt is not None:
+        receipt = f"{model.address}/onceonly/{files.receipt(link.epoch)}"
+        said += f"; the receipt says that all of {epoch.view.name} is committed, in {receipt}"
+    for action in model.actions:
+        said += f"; {action.sentence}" if action.epoch == link.epoch else ""
+    if handle.state is HandleState.LOST and last.name != link.name:
+        said += f"; link {last.name} ({last.kind.value}) says since: {meaning(last.reason)}"
+    return said
+
+
+def _rows(epoch: EpochModel) -> int:
+    return sum(vote.rows for vote in epoch.chain[-1].output) or sum(
+        handle.vote.rows for handle in epoch.handles
+    )
+
+
+def _ranges(epoch: EpochModel) -> str:
+    parts = [
+        f"{part.partition or 'the source'} from {_offset(part.start)} to {_offset(part.end)}"
+        for source in epoch.sources
+        for part in source
+        if part.span != 0
+    ]
+    if not parts:
+        return f"whose ranges are {UNKNOWN}"
+    more = f" and {len(parts) - _RANGES_MAX} more" if len(parts) > _RANGES_MAX else ""
+    return f"which reads {', '.join(parts[:_RANGES_MAX])}{more}"
+
+
+def _offset(value: object) -> str:
+    return "the beginning" if value is None else str(value)

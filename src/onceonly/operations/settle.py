@@ -1,0 +1,447 @@
+"""``transactions commit`` and ``abort``: an epoch in doubt is ended with the job down.
+
+In line with the log both do what a start would: the newest epoch is planned, and the plan is dropped. What is decided
+is committed; everything else that the query has open is fenced and aborted under an ABORT link of this plan. Killed
+anywhere, it is run again; a run that starts meanwhile is told apart by the log, as two drivers are, and a run that
+lives after all finds links of another application and ends as superseded (docs/adr/0005-claims.md).
+
+Against the log only an abort is possible. A decided epoch has its claim already, the link that decided it: no later one
+could be put before it is settled. Its transactions are aborted and fenced, looked up once more, and then found lost by
+the plan, as what a target has dropped by itself: the next start writes their rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import getpass
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from onceonly import events
+from onceonly.checkpoint.passed import passed
+from onceonly.coordinator.coordinator import Coordinator
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
+from onceonly.log import open_log
+from onceonly.log.actions import OPERATOR, Action, ActionFiles
+from onceonly.log.presence import Presence
+from onceonly.model import Guarantee, LinkKind, Lost, Stands, Unknown
+from onceonly.operations import look, sinks
+from onceonly.operations.states import EpochState, HandleState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import Handle, Outcome, Standing
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+    from onceonly.ports import Sink
+
+_WORDS = {
+    "Committed": ("committed", "green"),
+    "AlreadyCommitted": ("already committed", "green"),
+    "Lost": ("lost", "red"),
+    "RetryLater": ("not taken now", "yellow"),
+    "Unknown": ("in doubt", "red"),
+}
+_PAUSE_S = 0.1
+_DECIDED = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
+_SETTLED = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
+
+
+class Verb(enum.StrEnum):
+    """What is asked for."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an operator asks for: an epoch, by its number or by one of its transactions, and their reason.
+
+    ``against`` says that the decision in the log shall not stand.
+    """
+
+    verb: Verb
+    epoch: int | None = None
+    transaction: str = ""
+    because: str = ""
+    against: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What is to be done with one checkpoint; ``is_done`` says that there is nothing left to do."""
+
+    model: CheckpointModel
+    epoch: EpochModel
+    order: Order
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done with one transaction."""
+
+    epoch: int
+    sink: str
+    transaction: str
+    outcome: str
+    slot: int | None = None
+    reason: str = ""
+    style: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What became of one checkpoint; ``told`` is what people should know, ``error`` why it stopped before its end."""
+
+    done: list[Done] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    receipt: bool = False
+    told: list[str] = field(default_factory=list)
+    error: OnceonlyError | None = None
+    action: Action | None = None
+
+    @property
+    def lost(self) -> int:
+        """How many transactions were proven lost: the query's next run writes their rows again."""
+        return sum(item.outcome == _WORDS["Lost"][0] for item in self.done)
+
+
+def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
+    """Raise where a run works on the checkpoint, or may: then not with ``force``.
+
+    A lock tells for sure. A heartbeat tells that a run was alive a moment ago: it may have been killed since.
+    """
+    run = checkpoint.run
+    if run.alive and (checkpoint.folder is not None or not force):
+        more = "" if checkpoint.folder is not None else "; if you know that it is dead, add --force"
+        raise ConfigurationError(
+            f"a run is alive on {checkpoint.path}: {run.who}",
+            next_step=f"stop it first; while it lives it ends its transactions by itself{more}",
+        )
+    if run.alive is None and not force:
+        raise UnavailableError(
+            f"{checkpoint.path}: {run.who}", next_step="make sure that no run is alive, and add --force"
+        )
+
+
+def refuse_if_unfit(checkpoint: Checkpoint) -> None:
+    """Raise where there is nothing that could be ended, or it is not safe here."""
+    if checkpoint.moved is not None:
+        raise checkpoint.moved
+    if not checkpoint.log.epochs():
+        raise LogError(
+            f"the decision log of {checkpoint.path} has no link yet: no transaction was ever begun under it",
+            next_step="nothing; the query's first epoch begins its log",
+        )
+
+
+def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) -> Errand | None:
+    """See that an order can be carried out on a checkpoint; None where its transaction is not of this one.
+
+    Only looks. Raises ``ConfigurationError`` where the log says otherwise, or a run is alive, ``CheckpointMovedError``,
+    ``LogError``, ``UnavailableError``.
+    """
+    number = order.epoch
+    if number is None:
+        model = look.unsettled(checkpoint, everything=True)
+        named = [
+            epoch.view.epoch
+            for epoch, handle in model.transactions
+            if handle.transaction == order.transaction
+        ]
+        if named:
+            number = named[0]
+        elif any(item.transaction == order.transaction for _, item in sinks.open_outside(checkpoint, given)):
+            # No link names it, so it is of the epoch that would be run next.
+            number = _in_flight(checkpoint)[0]
+        else:
+            return None
+    refuse_if_alive(checkpoint, force=force)
+    refuse_if_unfit(checkpoint)
+    model = look.epoch(checkpoint, number)
+    errand = Errand(model=model, epoch=model.epoch, order=replace(order, epoch=number))
+    # Of the newest one, somebody may have been killed before all was swept: then it is done again.
+    went_on = any(link.epoch > number and link.kind is not LinkKind.ABORT for link in sinks.links(checkpoint))
+    return replace(errand, is_done=_refuse_or_done(errand, went_on=went_on))
+
+
+def _refuse_or_done(errand: Errand, *, went_on: bool) -> bool:
+    """See whether the order is in line with the log; say whether nothing is left to do, as the query ``went_on``."""
+    view, order = errand.epoch.view, errand.order
+    if view.state in _SETTLED:
+        if order.verb is Verb.COMMIT:
+            return went_on
+        raise ConfigurationError(
+            f"{view.name} is committed: its rows are visible, and no command takes them back",
+            next_step="nothing was changed",
+        )
+    if view.state in _DECIDED:
+        _refuse_against(errand)
+        return False
+    if order.verb is Verb.COMMIT:
+        raise ConfigurationError(
+            f"{view.name} is not decided ({view.state.value}): the log names no transaction of it that could be "
+            "committed, and the next start writes its rows again: committed by hand, they would be there twice",
+            next_step=f"onceonly transactions abort {view.name} {errand.model.path}, or start the query",
+        )
+    return view.state is EpochState.SKIPPED
+
+
+def _refuse_against(errand: Errand) -> None:
+    view, order = errand.epoch.view, errand.order
+    if order.verb is Verb.COMMIT:
+        return
+    if not order.against or not order.because:
+        raise ConfigurationError(
+            f"{view.name} is decided, to commit: to abort it is against the log",
+            next_step=f"onceonly transactions commit {view.name} {errand.model.path}; or, to have its rows written "
+            "again by the next start, add --against-decision --because TEXT",
+        )
+    if errand.epoch.chain[-1].guarantee is Guarantee.AT_MOST_ONCE:
+        raise ConfigurationError(
+            f"{view.name} was decided at most once: its one try is over, and the next start gives it up by itself",
+            next_step="start the query",
+        )
+
+
+def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: float, force: bool) -> Result:
+    """Carry an order out. Operator's process, with no run alive; idempotent, safe to be killed in.
+
+    What stops it is in the result, beside what was done before. Raises ``ConfigurationError`` (a run is alive;
+    a sink, an option or a target is wrong), ``SetupError``, ``UnavailableError`` or ``LogError`` before anything
+    is touched.
+    """
+    refuse_if_alive(checkpoint, force=force)  # again: a person may have thought for long
+    order, epoch = errand.order, errand.epoch
+    with (
+        contextlib.closing(Presence.hold(checkpoint.location, actor=f"onceonly transactions {order.verb}")),
+        sinks.participants(checkpoint, given) as built,
+    ):
+        made = built
+        sinks.refuse_other_target(checkpoint, given, made)
+        result = Result()
+        application = f"{OPERATOR}{secrets.token_hex(4)}"
+        action = Action(
+            command=order.verb.value,
+            epoch=epoch.view.epoch,
+            who=_user(),
+            stamp=events.stamp(),
+            plan=application,
+            because=order.because,
+            against=order.against and epoch.view.state in _DECIDED,
+            before=_state(epoch),
+        )
+        actions = ActionFiles(checkpoint.store)
+        actions.put(action)
+        if action.against:
+            made = _aborted(made, epoch, action, result, timeout_s)
+        if result.error is None:
+            _plan(checkpoint, made, application, timeout_s, result)
+        result.action = replace(action, after=_ended(checkpoint, action.epoch, result))
+        actions.put(result.action)
+    return result
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user on this machine
+        return "unknown"
+
+
+def _state(epoch: EpochModel) -> str:
+    """Say how an epoch stands, and how many of its transactions in which state."""
+    counts = {state: sum(each.state is state for each in epoch.handles) for state in HandleState}
+    told = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
+    return epoch.view.state.value + (f" ({told})" if told else "")
+
+
+def _ended(checkpoint: Checkpoint, number: int, result: Result) -> str:
+    try:
+        told = _state(look.epoch(checkpoint, number).epoch)
+    except OnceonlyError as error:
+        told = f"unknown: {error.what}"
+    return told if result.error is None else f"{told}; stopped: {result.error.what}"
+
+
+# --- against the decision -----------------------------------------------------------------------------------
+
+
+class _GivenUp:
+    """A sink some of whose transactions were aborted by hand: what its commit cannot tell of these is lost.
+
+    Only of those that the abort has fenced, and that the target then says are not committed, and never will be.
+    """
+
+    def __init__(self, sink: Sink, gone: Mapping[str, str]) -> None:
+        self._sink = sink
+        self._gone = gone
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the sink has
+        return getattr(self._sink, name)
+
+    def commit(self, handle: Handle) -> Outcome:
+        return self._told(handle, self._sink.commit(handle))
+
+    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        return list(map(self._told, handles, self._sink.commit_many(handles)))
+
+    def _told(self, handle: Handle, outcome: Outcome) -> Outcome:
+        proof = self._gone.get(handle.transaction)
+        return Lost(proof) if proof is not None and isinstance(outcome, Unknown) else outcome
+
+
+def _aborted(
+    made: Mapping[str, Participant], epoch: EpochModel, action: Action, result: Result, within_s: float
+) -> dict[str, Participant]:
+    """Abort and fence the pending transactions of a decided epoch; give the sinks as the plan shall see them.
+
+    What the target says is committed stays so. Where it cannot tell how one stands, nothing of it is touched.
+    """
+    gone: dict[str, dict[str, str]] = {}
+    by_hand = f"aborted by hand, by {action.who}: {action.because}"
+    pending = [vote for vote in epoch.chain[-1].pending if vote.handle is not None]
+    before = {
+        id(vote): sinks.standing(made.get(vote.sink), cast("Handle", vote.handle), within_s=within_s)
+        for vote in pending
+    }
+    unknown = [vote for vote in pending if before[id(vote)].stands is Stands.UNKNOWN]
+    if unknown:
+        vote = unknown[0]
+        result.error = UnavailableError(
+            f"{epoch.view.name}: the sink {vote.sink} cannot tell how transaction "
+            f"{cast('Handle', vote.handle).transaction} stands ({before[id(vote)].told}), so nobody could tell whether "
+            "its rows are there when they are written again; nothing was aborted",
+            next_step=f"see to the target and run this again; or onceonly transactions commit {epoch.view.name}",
+        )
+        return dict(made)
+    for vote in pending:
+        if vote.handle is None or before[id(vote)].stands is Stands.COMMITTED:
+            continue  # and stays so
+        try:
+            made[vote.sink].sink.abort(vote.handle)
+        except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
+            result.error = UnavailableError(
+                f"{epoch.view.name}: transaction {vote.handle.transaction} of the sink {vote.sink} could not be aborted"
+                f": {error.what if isinstance(error, OnceonlyError) else f'{type(error).__name__}: {error}'}",
+                next_step="see to the target and run this again",
+            )
+            return dict(made)
+        after = _after(made[vote.sink], vote.handle, within_s=within_s)
+        if after.stands is Stands.GONE:
+            gone.setdefault(vote.sink, {})[vote.handle.transaction] = by_hand
+        elif after.stands is not Stands.COMMITTED:
+            # The plan would commit what is still open.
+            result.error = UnavailableError(
+                f"{epoch.view.name}: transaction {vote.handle.transaction} of the sink {vote.sink} was aborted, and "
+                f"its target has it as {after.stands.value} still: {after.told}",
+                next_step="see to the target and run this again",
+            )
+            return dict(made)
+    return {
+        name: replace(each, sink=cast("Sink", _GivenUp(each.sink, gone[name]))) if name in gone else each
+        for name, each in made.items()
+    }
+
+
+def _after(participant: Participant, handle: Handle, *, within_s: float) -> Standing:
+    """Ask what is left of a transaction that was aborted; a target may take a moment to end it."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = sinks.standing(participant, handle, within_s=within_s)
+        if found.stands in {Stands.GONE, Stands.COMMITTED} or time.monotonic() > deadline:
+            return found
+        time.sleep(_PAUSE_S)
+
+
+# --- in line with the log -----------------------------------------------------------------------------------
+
+
+def _plan(
+    checkpoint: Checkpoint,
+    made: Mapping[str, Participant],
+    application: str,
+    timeout_s: float,
+    result: Result,
+) -> None:
+    """Plan the newest epoch, and drop the plan."""
+    epoch, barrier = _in_flight(checkpoint)
+    coordinator = Coordinator(
+        log=open_log(checkpoint.location, query=checkpoint.query, create=True),
+        actor="operator",
+        application=application,
+        commit_timeout_s=timeout_s,
+        call_timeout_s=300.0,
+        watch=lambda step: _note(result, step),
+    )
+    for name, participant in made.items():
+        coordinator.join(name, participant)
+    try:
+        coordinator.plan(
+            epoch,
+            sinks=sinks.decided_by(checkpoint, epoch),
+            barrier=barrier,
+            # What may be taken over is for the query's user to say, by onceonly.adopt.
+            passed=partial(passed, checkpoint.told, taken=False),
+        )
+    except OnceonlyError as error:
+        result.error = error
+    except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
+        result.error = UnavailableError(
+            f"query {checkpoint.query}, chk-{epoch}: a sink failed: {type(error).__name__}: {error}",
+            next_step="see to the target and run this again: what is decided stays decided",
+        )
+
+
+def _in_flight(checkpoint: Checkpoint) -> tuple[int, tuple[str, ...]]:
+    """Return the epoch to resolve, and its barrier.
+
+    It is the newest that Spark has set a barrier for. Spark does not sync its files, so after a power loss the
+    log may hold a decision whose barrier is gone; then that is the epoch, and there is nothing to compare.
+    """
+    decided = [link.epoch for link in sinks.links(checkpoint) if link.kind is LinkKind.COMMIT]
+    try:
+        epoch = checkpoint.told.epoch()
+    except LogError:
+        if not decided:
+            raise
+        epoch = -1
+    if decided and decided[0] > epoch:
+        return decided[0], ()
+    return epoch, checkpoint.told.barrier(epoch)
+
+
+def _note(result: Result, step: Mapping[str, Any]) -> None:
+    """Take what the coordinator does, as it does it."""
+    match step["kind"]:
+        case "link.persisted":
+            result.links.append(f"{step['epoch']}.{step['index']} {step['link']}")
+        case "target.changed":
+            result.told.append(str(step["message"]))
+        case "receipt.persisted":
+            result.receipt = True
+        case "handle.resolved" | "handle.committed":
+            outcome, style = _WORDS.get(str(step["outcome"]), (str(step["outcome"]), ""))
+            result.done.append(
+                Done(
+                    epoch=int(step["epoch"]), sink=str(step["sink"]), slot=int(step["slot"]),
+                    transaction=str(step["transaction"]), outcome=outcome, style=style,
+                    reason=str(step.get("reason", "")),
+                )
+            )  # fmt: skip
+        case "swept":
+            result.done.append(
+                Done(
+                    epoch=int(step["epoch"]), sink=str(step["sink"]), transaction=str(step["transaction"]),
+                    outcome="aborted and fenced", style="yellow",
+                )
+            )  # fmt: skip
