@@ -8,11 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from benchmarks.plan import TINY
 from benchmarks.ratios import ASKED
+from benchmarks.sinks.values import GROUPS, Sinks
 from benchmarks.values import ONCEONLY_ALO, ONCEONLY_EO, SPARK_DEFAULT, SPARK_TUNED, Results, decode, encode
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long]
@@ -88,3 +90,34 @@ def test_an_interrupted_benchmark_is_gone_on_with(tmp_path: Path) -> None:
     assert [each.run for each in again.runs] == [each.run for each in first.runs]
     assert again.runs[1] != first.runs[1]
     assert again.started == first.started
+
+
+@pytest.mark.timeout(1200)
+def test_sinks_are_compared_with_others_and_every_row_is_counted(tmp_path: Path) -> None:
+    results, work = tmp_path / "sinks.json", Path(tempfile.mkdtemp(prefix="b-"))
+    words = [
+        "--rows",
+        "400",
+        "--epochs",
+        "2",
+        "--rounds",
+        "1",
+        "--warm",
+        "0",
+        "--only",
+        "postgres",
+        "--only",
+        "mysql",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sinks", "--results", str(results), *words],
+        capture_output=True, text=True, check=False, timeout=900, cwd=ROOT, env={**os.environ, "TMPDIR": str(work)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    work.rmdir()  # fails where something was left
+    found = msgspec.json.decode(results.read_bytes(), type=Sinks)
+    assert [(each.group, each.contender) for each in found.ran] == [
+        (group, name) for group in ("postgres", "mysql") for name in GROUPS[group]
+    ]
+    assert all(each.whole and each.rows == 400 for each in found.ran)
+    assert "ours: **" in done.stdout
