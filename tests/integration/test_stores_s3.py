@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING
 
 import boto3
 import pytest
 from store_race import race
+from stored_logs import StoredLogs
 
-from onceonly.errors import CheckpointMovedError, ConfigurationError, OnceonlyError
-from onceonly.log import identity_token, open_log
-from onceonly.log.presence import Presence, present
+from onceonly.errors import ConfigurationError
+from onceonly.log import open_log
 from onceonly.model import Link, LinkKind
 from onceonly.stores import opened
 from onceonly.stores.access import Hadoop
@@ -113,39 +112,13 @@ def test_who_is_not_known_is_told_so(server: EmbeddedS3) -> None:
         store(server, "chk", "nobody").get(NAME)
 
 
-def test_a_log_is_opened_by_the_address_of_its_checkpoint(checkpoint: str) -> None:
-    assert identity_token(checkpoint) is None
+class TestLogs(StoredLogs):
+    pass
+
+
+def test_both_schemes_mean_one_checkpoint(checkpoint: str) -> None:
     log = open_log(checkpoint, query="q", create=True)
     link = Link(epoch=0, index=0, kind=LinkKind.COMMIT, plan="p", run="r")
     log.put_link(link)
-    again = open_log(checkpoint.replace("s3a:", "s3:") + "/", query="q", create=False)
+    again = open_log(checkpoint.replace("s3a:", "s3:"), query="q", create=False)
     assert again.chain(0) == (link,)
-    assert again.newest() == 0
-    assert identity_token(checkpoint) is not None
-    with pytest.raises(OnceonlyError, match="belongs to the query q"):
-        open_log(checkpoint, query="other", create=True)
-
-
-def test_a_checkpoint_that_was_copied_is_noticed(checkpoint: str) -> None:
-    open_log(checkpoint, query="q", create=True)
-    copy = f"{checkpoint}-copy"
-    here, there = (opened.open_store(parse(f"{each}/onceonly")) for each in (checkpoint, copy))
-    there.replace("identity.json", here.get("identity.json") or b"")
-    with pytest.raises(
-        CheckpointMovedError, match=rf"s3://{_BUCKET}/chk-\d+ and is now at s3://{_BUCKET}/chk-\d+-copy"
-    ):
-        open_log(copy, query="q", create=True)
-
-
-def test_who_works_on_a_checkpoint_shows_by_a_heartbeat(checkpoint: str) -> None:
-    assert present(checkpoint) is None
-    presence = Presence.hold(checkpoint, actor="driver")
-    deadline = time.monotonic() + 20
-    while (who := present(checkpoint)) is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert who is not None
-    assert "(driver)" in who
-    presence.close()
-    while present(checkpoint) is not None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert present(checkpoint) is None

@@ -149,6 +149,27 @@ def test_a_cloud_of_its_own_is_reached_at_its_own_host() -> None:
     assert found.config["endpoint"] == "https://acc.blob.core.chinacloudapi.cn"
 
 
+PLAIN = {"fs.azure.always.use.https": "false"}
+EMULATOR = {"fs.azure.abfs.endpoint": "127.0.0.1:10000"}
+AZURE_ENDPOINTS: list[tuple[str, dict[str, str], str | None]] = [
+    ("abfs", {}, None),
+    ("abfs", PLAIN, "http://acc.blob.core.windows.net"),
+    ("abfss", PLAIN, None),
+    ("abfs", EMULATOR, "https://127.0.0.1:10000/acc"),
+    ("abfs", EMULATOR | PLAIN, "http://127.0.0.1:10000/acc"),
+    ("abfss", EMULATOR | PLAIN, "https://127.0.0.1:10000/acc"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "given", "endpoint"), AZURE_ENDPOINTS)
+def test_an_account_is_asked_without_tls_only_where_address_and_settings_say_so(
+    scheme: str, given: dict[str, str], endpoint: str | None
+) -> None:
+    found = access(AZURE.replace("abfss", scheme), **given, **{"fs.azure.account.key": "k"})
+    assert found.config.get("endpoint") == endpoint
+    assert found.client.get("allow_http", False) is (endpoint or "").startswith("http:")
+
+
 GCS_CONFIG: list[tuple[dict[str, str], dict[str, Any], bool]] = [
     ({}, {}, True),
     ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {}, True),

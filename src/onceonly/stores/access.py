@@ -213,19 +213,27 @@ def _azure(hadoop: Hadoop, address: Address) -> Access:
 
     account, _, domain = address.host.partition(".")
     config: dict[str, Any] = {"account_name": account}
-    if domain != "dfs.core.windows.net":
-        config["endpoint"] = f"https://{blob}"
+    # As ABFS does: without TLS only where the address and the settings both say so.
+    plain = address.scheme in {"abfs", "wasb"} and azure("always.use.https").lower() == "false"
+    scheme = "http" if plain else "https"
+    client = {"allow_http": True} if plain else {}
+    if azure("abfs.endpoint"):  # an emulator's host and port
+        config["endpoint"] = f"{scheme}://{azure('abfs.endpoint')}/{account}"
+    elif plain or domain != "dfs.core.windows.net":
+        config["endpoint"] = f"{scheme}://{blob}"
     kind = azure("account.auth.type", default="SharedKey").lower()
     _refuse_azure(azure, kind)
     if azure("encryption.encoded.client-provided-key"):
         config["encryption_key"] = azure("encryption.encoded.client-provided-key")
     if kind == "oauth":
         config |= _azure_oauth(azure)
-        return Access(config=config, machine=config["credential_type"] != "client_secret")
+        return Access(client=client, config=config, machine=config["credential_type"] != "client_secret")
     key = azure("account.key")
     sas = azure("sas.fixed.token") or hadoop.get(f"fs.azure.sas.{address.container}.{blob}")
     if sas and (kind == "sas" or not key):
-        return Access(config={**config, "credential_type": "sas_token", "sas_key": sas}, machine=False)
+        return Access(
+            client=client, config={**config, "credential_type": "sas_token", "sas_key": sas}, machine=False
+        )
     if kind == "sas":
         raise _unknown(
             "fs.azure.account.auth.type",
@@ -233,9 +241,13 @@ def _azure(hadoop: Hadoop, address: Address) -> Access:
             "set fs.azure.sas.fixed.token",
         )
     if key:
-        return Access(config={**config, "credential_type": "access_key", "account_key": key}, machine=False)
+        return Access(
+            client=client,
+            config={**config, "credential_type": "access_key", "account_key": key},
+            machine=False,
+        )
     _refuse_stores_of_secrets(hadoop, "", f"fs.azure.account.key.{address.host}")
-    return Access(config=config)
+    return Access(client=client, config=config)
 
 
 def _refuse_azure(azure: Callable[..., str], kind: str) -> None:

@@ -38,7 +38,8 @@ _RIGHTS: Mapping[Kind, Mapping[str, str]] = {
 _KMS = "; with a key of KMS, also its use (kms:GenerateDataKey, kms:Decrypt)"
 # Spellings of the three systems and of those who imitate them.
 _NO_BUCKET = re.compile(
-    r"NoSuchBucket|InvalidBucketName|ContainerNotFound|FilesystemNotFound|specified bucket does not exist"
+    r"NoSuchBucket|InvalidBucketName|ContainerNotFound|FilesystemNotFound"
+    r"|specified (?:bucket|container) does not exist"
 )
 _CONFLICT = re.compile(r"status(?: code)?:? 409|ConditionalRequestConflict|OperationAborted")
 _FORBIDDEN = re.compile(r"status(?: code)?:? 403")

@@ -74,7 +74,7 @@ class EmbeddedKinesis(EmbeddedServer):
         """
         if self._process is not None:
             return
-        packages = ensure_packages()
+        packages = ensure_packages("kinesalite")
         self._port = self._port or free_ports(1)[0]
         self.directory.mkdir(parents=True, exist_ok=True)
         given = [packages, self.directory / "data", self._port, _SHARDS_MAX]

