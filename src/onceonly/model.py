@@ -342,6 +342,14 @@ class Standing:
     until: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it."""
+
+    rows: int
+    wrong: tuple[str, ...] = ()
+
+
 class Mode(enum.StrEnum):
     """What the tasks of an epoch do."""
 

@@ -16,6 +16,7 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
+    Held,
     Lost,
     Mode,
     Outcome,
@@ -299,6 +300,20 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         return Standing(
             stands=Stands.UNKNOWN, told="this sink has no way to look a transaction up without ending it"
         )
+
+    def held(self, handles: Sequence[Handle]) -> Held | None:  # noqa: ARG002
+        """Read what the target holds of one committed epoch; None where it tells no epochs apart, or not so old ones.
+
+        An operator's process, all handles of the sink; only looks. Raise ``UnavailableError``.
+        """
+        return None
+
+    def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002
+        """Read what the target holds in all, whoever wrote it; None where rows are replaced or deleted by their keys.
+
+        An operator's process; only looks. Raise ``UnavailableError``.
+        """
+        return None
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:  # noqa: ARG002
         """List what this query has open outside: the sweep aborts what no link names. Driver; only looks.

@@ -56,7 +56,7 @@ def test_what_is_open_names_the_offsets_at_which_readers_stand_still(broker: Emb
     ends = datetime.fromisoformat(found.until.split(" ")[1])
     assert 800 < (ends - datetime.now(UTC)).total_seconds() < 901
     assert query.commit(handle) == Committed(), "the look has changed nothing"
-    assert query.sink.look_up(handle).stands is Stands.COMMITTED
+    wait_for(lambda: query.sink.look_up(handle).stands is Stands.COMMITTED, "its coordinator has told all")
     later = query.prepare("x", epoch=1)
     assert query.sink.look_up(handle).stands is Stands.COMMITTED
     query.sink.abort(later)

@@ -15,7 +15,7 @@ from tests.unit.files_bench import Files, quick, rows
 
 from onceonly import files
 from onceonly.errors import ConfigurationError, InDoubtError, LogError, WriteFailedError
-from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Unknown
+from onceonly.model import AlreadyCommitted, Committed, Guarantee, Handle, Mode, Stands, Unknown
 from onceonly.sinks.files import prepared as handles
 from onceonly.sinks.files import writer
 from onceonly.sinks.files.staging import placing
@@ -367,6 +367,8 @@ def test_a_transaction_that_is_half_published_is_kept_and_finished(bench: Files)
     (found,) = bench.sink().recover(bench.context)
     assert (found.transaction, found.is_open) == (handle.transaction, True)
     assert len(bench.staged()) == 1
+    shown = bench.sink().look_up(handle)
+    assert (shown.stands, "only a commit ends it" in shown.told) == (Stands.UNKNOWN, True)
     assert bench.finish(0, handle) == ["Committed"]
     assert (bench.ids(), bench.staged()) == ([1, 2], [])
 

@@ -526,6 +526,19 @@ def test_where_the_target_cannot_tell_nothing_is_aborted_against_the_log(
     assert len(coordinator.log.chain(2)) == 1
 
 
+def test_what_an_abort_leaves_open_is_not_committed_after_it(
+    coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(coordinator)
+    monkeypatch.setattr(BoxSink, "abort", lambda _sink, _handle: None)
+    sink = ("--sink", "box=tests.unit.operator_bench:BoxSink")
+    done = run("transactions", "abort", "chk-2", coordinator.path, *AGAINST, "--timeout", "0.1", *sink)
+    assert done.returncode == 2
+    assert "its target has it as open still" in done.stderr
+    assert "t2-0.open" in coordinator.seen()
+    assert len(coordinator.log.chain(2)) == 1
+
+
 @pytest.mark.parametrize(
     "point", ["plan.before_resolve", "plan.after_recommit", "plan.after_claim", "sweep.before"]
 )

@@ -42,7 +42,7 @@ def transactions() -> None:
     """
 
 
-def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that tell how a target is reached."""
     for option in (
         click.option(
@@ -67,7 +67,7 @@ def _sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @shared.path_argument
 @click.option("--all", "everything", is_flag=True, help="Committed ones too, as far as details are kept.")
 @click.option("--ask", is_flag=True, help="Ask the targets what is open there and named by no link.")
-@_sink_options
+@sink_options
 @shared.yes_option
 @shared.json_option
 def list_(  # noqa: PLR0913  one parameter for each option
@@ -79,7 +79,7 @@ def list_(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations.find import find
     from onceonly.operations.search import Problem
 
-    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    given = read(options, options_file, classes, agree=agreeing(yes=yes))
     unanswered: list[Problem] = []
 
     def gather(checkpoint: Checkpoint) -> CheckpointModel:
@@ -123,7 +123,7 @@ def list_(  # noqa: PLR0913  one parameter for each option
 @transactions.command()
 @click.argument("name", metavar="TRANSACTION")
 @shared.path_argument
-@_sink_options
+@sink_options
 @click.option(
     "--timeout", type=float, default=30.0, show_default=True, help="Seconds for the target's answer."
 )
@@ -141,7 +141,7 @@ def explain(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import render, report
     from onceonly.operations.find import find
 
-    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    given = read(options, options_file, classes, agree=agreeing(yes=yes))
     found, problems = shared.each(
         find(path), lambda checkpoint: operation.explain(checkpoint, name, given, within_s=timeout)
     )
@@ -173,7 +173,7 @@ _because = click.option("--because", default="", metavar="TEXT", help="Why, for 
 @transactions.command()
 @click.argument("what", metavar="TRANSACTION|chk-N")
 @shared.path_argument
-@_sink_options
+@sink_options
 @_timeout
 @_because
 @shared.yes_option
@@ -190,7 +190,7 @@ def commit(what: str, path: str, *, because: str, **given: Any) -> int:  # noqa:
 @transactions.command()
 @click.argument("what", metavar="TRANSACTION|chk-N")
 @shared.path_argument
-@_sink_options
+@sink_options
 @_timeout
 @_because
 @click.option(
@@ -222,7 +222,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
         verb=settle.Verb(verb), epoch=number, transaction="" if number is not None else what, because=because,
         against=against,
     )  # fmt: skip
-    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    given = read(options, options_file, classes, agree=agreeing(yes=yes))
     here = find(path)
     if number is not None and len(here.checkpoints) > 1:
         raise ConfigurationError(
@@ -276,7 +276,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
 @transactions.command()
 @click.argument("transaction")
 @shared.path_argument
-@_sink_options
+@sink_options
 @_timeout
 @shared.yes_option
 @_force
@@ -293,7 +293,7 @@ def divert(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import look, render, report, settle
     from onceonly.operations.find import find
 
-    given = read(options, options_file, classes, agree=_agreeing(yes=yes))
+    given = read(options, options_file, classes, agree=agreeing(yes=yes))
     found = find(path).checkpoints
     if len(found) != 1:
         raise ConfigurationError(f"{path} leads to {len(found)} checkpoints", next_step="name one of them")
@@ -343,7 +343,7 @@ def _open_outside(checkpoint: Checkpoint, given: Given) -> tuple[tuple[str, str]
     return tuple((sink, item.transaction) for sink, item in open_outside(checkpoint, given))
 
 
-def _agreeing(*, yes: bool) -> Callable[[str], None]:
+def agreeing(*, yes: bool) -> Callable[[str], None]:
     """Make what asks the operator before a secret is sent; each address once."""
     known: set[str] = set()
 

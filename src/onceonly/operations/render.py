@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from onceonly.operations.audit import Finding
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.explain import Explanation
@@ -181,6 +182,20 @@ def _lines_of(found: Explanation) -> Sequence[tuple[str, str]]:
         ("type", found.command or "nothing"),
         ("opposite", found.opposite),
     ]
+
+
+def findings(found: Sequence[Finding]) -> RenderableType:
+    """Return what ``audit`` has compared."""
+    if not found:
+        return Text("nothing is committed that a target could be asked for")
+    table = _table("epoch", "sink", "rows", "found", "told", right=("rows",))
+    for item in found:
+        style = {"same": "green", "differs": "red", "not told": "yellow"}[item.word.value]
+        table.add_row(
+            "all" if item.epoch is None else f"chk-{item.epoch}", Text(item.sink), str(item.rows),
+            Text(item.word.value, style=style), _lines(item.told),
+        )  # fmt: skip
+    return table
 
 
 def opened(found: Sequence[tuple[str, str]]) -> RenderableType:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onceonly.log.actions import Action
     from onceonly.log.progress import Progress
     from onceonly.model import Stamp
+    from onceonly.operations.audit import Finding
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.explain import Explanation
     from onceonly.operations.offsets import Partition
@@ -169,6 +170,11 @@ def transaction(of: EpochModel, found: HandleView) -> dict[str, Any]:
 def explanation(found: Explanation) -> dict[str, Any]:
     """Return what ``transactions explain`` says."""
     return {**asdict(found), "others": list(found.others), "command": found.command or None}
+
+
+def finding(found: Finding) -> dict[str, Any]:
+    """Return one comparison of ``audit``."""
+    return {**asdict(found), "word": found.word.value, "told": list(found.told)}
 
 
 def _source_name(found: EpochModel, number: int) -> str:

@@ -24,6 +24,7 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
+    Held,
     Lost,
     Mode,
     RetryLater,
@@ -34,7 +35,7 @@ from onceonly.model import (
 from onceonly.ports import Leftover, TwoPhaseCommitSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -115,6 +116,13 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         ``since`` is a version of the target before which no attempt asked for was begun; None where that is not known.
         Raises ``UnavailableError``.
         """
+
+    def files_now(self) -> Collection[str] | None:
+        """Return the data files that a reader of the table sees now, without those of which rows are deleted.
+
+        None where the sink cannot tell. Operator; only looks. Raises ``UnavailableError``.
+        """
+        return None
 
     @abstractmethod
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
@@ -228,6 +236,26 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             blocks="nothing: files that no entry of the log names hold nobody up",
             until={Stands.OPEN: lives, Stands.UNKNOWN: ""}.get(stands, "it has ended"),
         )
+
+    def held(self, handles: Sequence[Handle]) -> Held | None:
+        now = self.files_now()
+        if now is None:
+            return None
+        rows = 0
+        wrong: list[str] = []
+        for load in map(Load.of, handles):
+            for file in load.files:
+                path = self.home / load.folder / file.path
+                if str(path.resolve()) not in now:
+                    wrong.append(
+                        f"{path}: the table no longer has it: some of its {file.rows} rows were changed or removed, or "
+                        "the table was compacted"
+                    )
+                elif not path.exists() or path.stat().st_size != file.bytes:
+                    wrong.append(f"{path}: it is gone, or not as long as it was written")
+                else:
+                    rows += file.rows
+        return Held(rows=rows, wrong=tuple(wrong))
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         app = app_of(context.query, context.sink)

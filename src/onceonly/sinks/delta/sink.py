@@ -11,12 +11,13 @@ from onceonly.families.loaded import Books, Load, LoadedSink
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
+from onceonly.model import Held
 from onceonly.sinks.delta import target
 from onceonly.sinks.delta.options import DECLARED
 from onceonly.sinks.delta.types import DeltaLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -83,6 +84,12 @@ class DeltaSink(LoadedSink):
 
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
         return target.read_books(self.home, app, epoch, since=since)
+
+    def files_now(self) -> Collection[str]:
+        return target.files_now(self.home)
+
+    def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
+        return Held(rows=target.rows(self.home))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, app, epoch, loads, void)

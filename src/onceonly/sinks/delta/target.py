@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
@@ -18,7 +20,6 @@ from onceonly.families.loaded import Books, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -263,6 +264,19 @@ def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: 
             f"the Delta table did not take chk-{epoch}: {_said(error)}",
             next_step="see to the table's file system",
         ) from error
+
+
+def files_now(path: Path) -> frozenset[str]:
+    """Return the data files of the newest version. Raises ``UnavailableError``."""
+    return frozenset(
+        str(Path(unquote(urlsplit(uri).path if "://" in uri else uri)).resolve())
+        for uri in open_table(path).file_uris()
+    )
+
+
+def rows(path: Path) -> int:
+    """Count the rows of the newest version. Raises ``UnavailableError``."""
+    return int(open_table(path).count())
 
 
 def sync(path: Path, *, first: int, last: int) -> None:

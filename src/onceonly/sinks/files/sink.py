@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import checks, committer, looking_up, past
+from onceonly.sinks.files import auditing, checks, committer, looking_up, past
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Standing
+    from onceonly.model import Held, Standing
     from onceonly.ports import Refused
     from onceonly.sinks.files.objects import ObjectFiles
     from onceonly.sinks.files.store import Store
@@ -114,6 +114,17 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
     def look_up(self, handle: Handle) -> Standing:
         """Say where it waits, or that a manifest lists its files."""
         return looking_up.look_up(self._target, self._files.target, handle)
+
+    def held(self, handles: Sequence[Handle]) -> Held | None:
+        """Compare the files of an epoch with what was written."""
+        return auditing.held(self._target, self._files.target, handles)
+
+    def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002  a folder stands for all who wrote to it
+        """Count what manifests list, and find what none does; not in a bucket, where that is a list of all objects."""
+        from onceonly.sinks.files.objects import ObjectFiles
+
+        store = self._store
+        return None if isinstance(store, ObjectFiles) else auditing.held_in_all(store, self._files.target)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what waits in the target; changes nothing."""

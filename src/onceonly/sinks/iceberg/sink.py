@@ -11,12 +11,13 @@ from onceonly.families.loaded import Books, Load, LoadedSink
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
+from onceonly.model import Held
 from onceonly.sinks.iceberg import target
 from onceonly.sinks.iceberg.options import DECLARED, split
 from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -94,6 +95,12 @@ class IcebergSink(LoadedSink):
 
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
         return target.books_of(self._open(), app)
+
+    def files_now(self) -> Collection[str]:
+        return target.files_now(self._open())
+
+    def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what
+        return Held(rows=target.rows(self._open()))
 
     def enter(self, books: Books, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
         target.enter(books.at, app, epoch, loads, void, home=target.home_of(books.at))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
@@ -20,7 +21,6 @@ from onceonly.sinks.iceberg.types import record_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
@@ -226,6 +226,19 @@ def standing(table: Table, app: str) -> int | None:
     if gone and max(gone) > max(kept, default=-1):
         return max(kept, default=None)
     return newest(table, app)
+
+
+def files_now(table: Table) -> frozenset[str]:
+    """Return the data files of the current snapshot, without those of which rows are deleted by further files."""
+    from urllib.parse import unquote, urlsplit
+
+    tasks = [task for task in table.scan().plan_files() if not task.delete_files]
+    return frozenset(str(Path(unquote(urlsplit(task.file.file_path).path)).resolve()) for task in tasks)
+
+
+def rows(table: Table) -> int:
+    """Count the rows of the current snapshot."""
+    return int(table.scan().count())
 
 
 def enter(

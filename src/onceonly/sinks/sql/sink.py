@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.families.staged import StagedSink
 from onceonly.families.staged.names import epoch_of
+from onceonly.model import Held
 from onceonly.sinks.sql import past
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
 from onceonly.sinks.sql.refusals import refused
@@ -115,6 +116,12 @@ class SqlSink(StagedSink):
         """Ask the books and the staging area."""
         self._owner = _owner([handle])
         return super().look_up(handle)
+
+    def held_in_all(self, context: QueryContext) -> Held | None:  # noqa: ARG002  a table does not say who added what
+        """Count the table's rows, where the query only adds some."""
+        if self._options.key or self._options.op:
+            return None
+        return Held(rows=self._target.count())
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List what is staged; the books say what of it has ended."""

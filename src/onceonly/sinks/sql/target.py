@@ -57,6 +57,12 @@ class Target:
         except ConfigurationError:  # whoever adds rows needs no right to read them
             return False
 
+    def count(self) -> int:
+        """Count the table's rows."""
+        with self.transaction(keep=False) as db:
+            [(rows,)] = self._sql.run(db, f"SELECT COUNT(*) FROM {self._sql.path(self.options.table)}")
+        return int(rows)
+
     # --- before the first record ----------------------------------------------------------------------------
 
     def prepare(self, columns: Sequence[tuple[str, Given]]) -> Table:

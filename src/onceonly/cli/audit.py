@@ -1,0 +1,66 @@
+"""``onceonly audit``: what was decided, beside what stands in the targets; and the history, for auditors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from onceonly.cli import shared
+from onceonly.cli.transactions import agreeing, sink_options
+from onceonly.operations.given import read
+
+
+@click.command()
+@shared.path_argument
+@sink_options
+@click.option(
+    "--timeout", type=float, default=30.0, show_default=True, help="Seconds for each answer of a target."
+)
+@click.option(
+    "--export",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write the history of the epochs as JSON lines, too: of one query.",
+)
+@shared.yes_option
+@shared.json_option
+def audit(  # noqa: PLR0913  one parameter for each option
+    path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None, timeout: float,
+    export: Path | None, yes: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Compare what was decided with what stands in each target, with the job up or down. Exit status 1: it differs.
+
+    By epoch where the target tells its epochs apart, in total where it counts rows.
+    """
+    from onceonly.errors import ConfigurationError
+    from onceonly.operations import audit as operation
+    from onceonly.operations import render, report
+    from onceonly.operations.find import find
+
+    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    here = find(path)
+    if export is not None and len(here.checkpoints) != 1:
+        raise ConfigurationError(
+            f"{path} leads to {len(here.checkpoints)} checkpoints, and --export is of one",
+            next_step="name the checkpointLocation of one query",
+        )
+    found, problems = shared.each(here, lambda each: operation.audit(each, given, within_s=timeout))
+    for _, audited in found:
+        if export is not None:
+            export.write_text(
+                "".join(f"{line}\n" for line in operation.history(audited.model)), encoding="utf-8"
+            )
+    if as_json:
+        shared.show_json({
+            "checkpoints": [
+                {**report.checkpoint(audited.model), "findings": list(map(report.finding, audited.findings))}
+                for _, audited in found
+            ],
+            "problems": report.problems(problems),
+        })  # fmt: skip
+    else:
+        parts = ((render.header(audited.model), render.findings(audited.findings)) for _, audited in found)
+        shared.show(*shared.blocks([part for pair in parts for part in pair]))
+    differs = any(audited.differs for _, audited in found)
+    return max(shared.report(problems, others=bool(found)), shared.EXIT_ANOMALY if differs else 0)

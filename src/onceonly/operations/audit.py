@@ -1,0 +1,192 @@
+"""``onceonly audit``: what the log says was committed, beside what stands in the targets. Changes nothing.
+
+By epoch where a target tells its epochs apart, as far as the log keeps details; in total where it counts rows.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import OnceonlyError
+from onceonly.model import Guarantee, LinkKind, Stands, handles_of, letters_of
+from onceonly.operations import disk, look, sinks
+from onceonly.operations.states import EpochState
+from onceonly.ports import QueryContext
+from onceonly.protocol.deciding import totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import Handle
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+
+_SETTLED = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
+
+
+class Word(enum.StrEnum):
+    """What came of one comparison."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    NOT_TOLD = "not told"
+    """The target cannot say, or did not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One comparison: of an epoch, or of all (``epoch`` is None); ``rows`` is what the log says of it."""
+
+    epoch: int | None
+    sink: str
+    word: Word
+    rows: int
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """All comparisons of one checkpoint."""
+
+    model: CheckpointModel
+    findings: tuple[Finding, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(each.word is Word.DIFFERS for each in self.findings)
+
+
+def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
+    """Compare. Any process, beside a run too.
+
+    Raises what building the sinks may, ``LogError``, ``UnavailableError``.
+    """
+    model = look.newest(checkpoint, limit=None, history=True)
+    findings: list[Finding] = []
+    with sinks.participants(checkpoint, given) as made:
+        sinks.refuse_other_target(checkpoint, given, made)
+        newest: dict[str, int] = {}
+        for epoch in model.epochs:
+            for name, handles in _settled(epoch).items():
+                if name in made:
+                    is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
+                    findings.append(_of_epoch(epoch, name, handles, made[name], is_newest, within_s))
+        findings.reverse()
+        for name, participant in made.items():
+            findings += _in_all(model, name, participant)
+    return Audit(model=model, findings=tuple(findings))
+
+
+def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
+    """Return the handles of each sink that an epoch has committed, as far as the log keeps them."""
+    if epoch.view.state not in _SETTLED or not epoch.chain:
+        return {}
+    last = epoch.chain[-1]
+    return {} if last.guarantee is Guarantee.AT_MOST_ONCE else handles_of(last.output)
+
+
+def _of_epoch(
+    epoch: EpochModel,
+    name: str,
+    handles: tuple[Handle, ...],
+    participant: Participant,
+    is_newest: bool,  # noqa: FBT001  of a private function
+    within_s: float,
+) -> Finding:
+    rows = sum(vote.rows for vote in epoch.chain[-1].output if vote.sink == name)
+
+    def finding(word: Word, *told: str) -> Finding:
+        return Finding(epoch=epoch.view.epoch, sink=name, word=word, rows=rows, told=told)
+
+    try:
+        held = participant.sink.held(handles)
+    except OnceonlyError as error:
+        return finding(Word.NOT_TOLD, error.what)
+    if held is not None:
+        told = [*held.wrong]
+        if held.rows != rows:
+            told.append(f"{rows} rows were decided, and {held.rows} of them stand as they were written")
+        return finding(Word.DIFFERS if told else Word.SAME, *told)
+    standings = [sinks.standing(participant, handle, within_s=within_s) for handle in handles]
+    missing = [
+        f"transaction {handle.transaction} was committed, and its target has it as {each.stands.value}: {each.told}"
+        for handle, each in zip(handles, standings, strict=True)
+        if each.stands in {Stands.GONE, Stands.OPEN}
+    ]
+    # Books forget what is old, so that of an older epoch their silence tells nothing.
+    if missing:
+        return finding(Word.DIFFERS if is_newest else Word.NOT_TOLD, *missing)
+    return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
+
+
+def _in_all(model: CheckpointModel, name: str, participant: Participant) -> list[Finding]:
+    """Compare the rows of all epochs that the log knows with all that the target has."""
+    rows = sum(
+        epoch.view.sinks.get(name, (0, 0))[0] for epoch in model.epochs if epoch.view.state in _SETTLED
+    )
+    try:
+        held = participant.sink.held_in_all(
+            QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+        )
+    except OnceonlyError as error:
+        return [Finding(epoch=None, sink=name, word=Word.NOT_TOLD, rows=rows, told=(error.what,))]
+    if held is None:
+        return []
+    told = [*held.wrong]
+    if held.rows != rows:
+        told.append(
+            f"{rows} rows were decided in all, and the target has {held.rows}"
+            + ("; others may have written there, too" if held.rows > rows else "")
+        )
+    word = Word.DIFFERS if told else Word.SAME
+    return [Finding(epoch=None, sink=name, word=word, rows=rows, told=tuple(told))]
+
+
+def history(model: CheckpointModel) -> Iterator[str]:
+    """Yield the history as JSON lines, oldest epoch first. Pure.
+
+    The first line says what is kept: a line for every epoch, and checksums of those that have details.
+    """
+    epochs = list(reversed(model.epochs))
+    detailed = [epoch.view.epoch for epoch in epochs if epoch.chain]
+    yield json.dumps(
+        {
+            "query": model.query,
+            "home": model.home,
+            "first": epochs[0].view.epoch if epochs else None,
+            "last": epochs[-1].view.epoch if epochs else None,
+            "details_from": min(detailed, default=None),
+            "retention": "a line for each epoch, for ever; ranges and checksums of the newest epochs only, as many as "
+            "onceonly.history says",
+        }
+    )
+    for epoch in epochs:
+        yield json.dumps(_line(epoch))
+
+
+def _line(epoch: EpochModel) -> dict[str, Any]:
+    view, last = epoch.view, epoch.chain[-1] if epoch.chain else None
+    is_decided = last is not None and last.kind is LinkKind.COMMIT
+    sums = totals(last.output) if last is not None and is_decided else {}
+    return {
+        "epoch": view.epoch,
+        "state": view.state.value,
+        "reason": view.reason,
+        "sinks": {
+            name: {
+                "rows": rows,
+                "transactions": count,
+                "letters_of": letters_of(name),
+                "checksum": sums[name][1] if name in sums else None,
+            }
+            for name, (rows, count) in view.sinks.items()
+        },
+        "barrier": list(last.barrier) if last is not None else None,
+        "outcomes": dict(view.outcomes),
+        "at": disk.iso(epoch.at),
+    }

@@ -1,0 +1,243 @@
+"""``onceonly audit``: one row removed, one doubled, one changed is found in each kind of target that lets it look."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.unit import (
+    test_conformance_delta,
+    test_conformance_iceberg,
+    test_conformance_sinks,
+    test_conformance_sql,
+)
+from tests.unit.operator_bench import run
+
+from onceonly.operations import audit as operation
+from onceonly.operations.audit import Word
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.given import Given
+from onceonly_proof.conformance.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onceonly.operations.audit import Audit
+
+SUITES = {
+    "files": test_conformance_sinks.TestFiles,
+    "sqlite": test_conformance_sql.TestSqlite,
+    "delta": test_conformance_delta.TestDelta,
+    "iceberg": test_conformance_iceberg.TestIceberg,
+}
+SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
+
+
+class Job:
+    """A query that has committed two epochs, and is down."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.suite = SUITES[kind]()
+        self.world = World(self.suite, folder)
+        checkpoint = Path(self.world.work().checkpoint)
+        (checkpoint / "offsets").mkdir(parents=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": self.world.query}), encoding="utf-8")
+        for epoch in range(2):
+            (checkpoint / f"offsets/{epoch}").write_text(f'v1\n{{}}\n"{epoch}"', encoding="utf-8")
+        self.checkpoint = str(checkpoint)
+        with self.world.run(epochs=2, slots=2) as life:
+            life.run_all()
+
+    def audit(self) -> Audit:
+        sink = self.suite.sink
+        given = Given(classes={sink.name: f"{sink.__module__}:{sink.__qualname__}"})
+        return operation.audit(open_checkpoint(self.checkpoint), given, within_s=30)
+
+    def found(self) -> dict[int | None, Word]:
+        return {each.epoch: each.word for each in self.audit().findings}
+
+
+@pytest.fixture(params=sorted(SUITES))
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
+    made = Job(request.param, tmp_path)
+    with made.world:
+        yield made
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Job]:
+    made = Job("files", tmp_path)
+    with made.world:
+        yield made
+
+
+def test_a_target_that_nobody_touched_differs_in_nothing(job: Job) -> None:
+    audited = job.audit()
+    assert not audited.differs, audited.findings
+    assert [(each.epoch, each.rows) for each in audited.findings] == [(0, 8), (1, 4), (None, 12)]
+    by_epoch = Word.NOT_TOLD if job.suite.sink.name == "sql" else Word.SAME
+    assert [each.word for each in audited.findings] == [by_epoch, by_epoch, Word.SAME]
+
+
+def data_files(job: Job) -> list[Path]:
+    target = Path(job.world.options["path"])
+    found = [path for path in target.rglob("*.parquet") if not path.name.startswith(("_", "."))]
+    assert len(found) == 3
+    # Of the first epoch, which has two slots with rows.
+    return sorted(found)
+
+
+def _without_a_row(path: Path) -> None:
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.slice(1), path)
+
+
+def _with_one_twice(path: Path) -> None:
+    table = pq.ParquetFile(path).read()
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), path)
+
+
+def _with_one_changed(path: Path) -> None:
+    """As long as before: the last byte of the first value is another one."""
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"row 0", b"row 9", 1))
+    assert path.read_bytes() != data
+
+
+@pytest.mark.parametrize("change", [_without_a_row, _with_one_twice, _with_one_changed, Path.unlink])
+def test_files_tell_of_the_epoch_whose_file_was_changed(files: Job, change: Callable[[Path], None]) -> None:
+    path = next(each for each in data_files(files) if b"row 0" in each.read_bytes())
+    change(path)
+    assert files.found() == {0: Word.DIFFERS, 1: Word.SAME, None: Word.SAME}
+    told = next(each for each in files.audit().findings if each.epoch == 0).told
+    assert str(path) in told[0]
+    assert told[-1] == "8 rows were decided, and 4 of them stand as they were written"
+
+
+def test_a_file_that_somebody_has_copied_is_seen_by_readers_without_manifests(files: Job) -> None:
+    path = data_files(files)[0]
+    shutil.copy(path, path.with_name("copy.parquet"))
+    assert files.found() == {0: Word.SAME, 1: Word.SAME, None: Word.DIFFERS}
+    assert "copy.parquet: no manifest lists it" in files.audit().findings[-1].told[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "word", "told"),
+    [
+        (
+            "DELETE FROM results WHERE value = 'row 3'",
+            Word.DIFFERS,
+            "12 rows were decided in all, and the target has 11",
+        ),
+        (
+            "INSERT INTO results SELECT * FROM results WHERE value = 'row 3'",
+            Word.DIFFERS,
+            "and the target has 13",
+        ),
+        # A table without a key tells how many rows it has, and not which.
+        ("UPDATE results SET value = 'x' WHERE value = 'row 3'", Word.SAME, ""),
+    ],
+    ids=["removed", "doubled", "changed"],
+)
+def test_a_table_tells_how_many_rows_it_has(tmp_path: Path, statement: str, word: Word, told: str) -> None:
+    job = Job("sqlite", tmp_path)
+    with job.world, closing(sqlite3.connect(test_conformance_sql.database_of(job.world.options))) as db, db:
+        db.execute(statement)
+        db.commit()
+        last = job.audit().findings[-1]
+        assert (last.epoch, last.word) == (None, word)
+        assert told in " ".join(last.told)
+
+
+def test_books_that_have_lost_the_newest_epoch_differ(tmp_path: Path) -> None:
+    job = Job("sqlite", tmp_path)
+    with job.world, closing(sqlite3.connect(test_conformance_sql.database_of(job.world.options))) as db, db:
+        [(books,)] = db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'results'"
+        ).fetchall()
+        db.execute(f"DELETE FROM {books} WHERE epoch = 1")  # noqa: S608  a name of ours
+        db.commit()
+        assert job.found()[1] is Word.DIFFERS
+
+
+@pytest.mark.parametrize("change", ["removed", "doubled", "changed"])
+def test_a_delta_table_tells_of_epoch_and_total(tmp_path: Path, change: str) -> None:
+    import deltalake
+
+    job = Job("delta", tmp_path)
+    with job.world:
+        table = deltalake.DeltaTable(job.world.options["path"])
+        if change == "removed":
+            table.delete("value = 'row 0'")
+        elif change == "changed":
+            table.update(predicate="value = 'row 0'", updates={"value": "'x'"})
+        else:
+            rows = table.to_pyarrow_table()
+            deltalake.write_deltalake(table, rows.slice(0, 1), mode="append")
+        found = job.found()
+    if change == "doubled":
+        assert found == {0: Word.SAME, 1: Word.SAME, None: Word.DIFFERS}
+    else:
+        assert (found[0], found[1]) == (Word.DIFFERS, Word.SAME)
+
+
+@pytest.mark.parametrize("change", ["removed", "doubled", "changed"])
+def test_an_iceberg_table_tells_of_epoch_and_total(tmp_path: Path, change: str) -> None:
+    job = Job("iceberg", tmp_path)
+    with job.world:
+        sink: Any = job.world.driver
+        table = sink._open()
+        if change == "doubled":
+            table.append(table.scan().to_arrow().slice(0, 1))
+        else:
+            row = table.scan(row_filter="value == 'row 0'").to_arrow()
+            table.delete("value == 'row 0'")
+            if change == "changed":
+                table.append(
+                    row.set_column(1, row.schema.field(1), pa.array(["x"], row.schema.field(1).type))
+                )
+        found = job.found()
+    if change == "doubled":
+        assert found == {0: Word.SAME, 1: Word.SAME, None: Word.DIFFERS}
+    else:
+        assert (found[0], found[1]) == (Word.DIFFERS, Word.SAME)
+
+
+def test_the_command_line_says_it_and_exports_the_history(files: Job, tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    told = run("audit", files.checkpoint, *SINK, "--json", "--export", history)
+    assert told.returncode == 0, told.stderr
+    [checkpoint] = json.loads(told.stdout)["checkpoints"]
+    assert [each["word"] for each in checkpoint["findings"]] == ["same", "same", "same"]
+    first, *lines = [json.loads(line) for line in history.read_text(encoding="utf-8").splitlines()]
+    assert (first["query"], first["first"], first["last"], first["details_from"]) == (
+        files.world.query,
+        0,
+        1,
+        0,
+    )
+    assert "onceonly.history" in first["retention"]
+    assert [(line["epoch"], line["sinks"]["files"]["rows"], line["barrier"]) for line in lines] == [
+        (0, 8, ['"0"']), (1, 4, ['"1"']),
+    ]  # fmt: skip
+    assert all(line["sinks"]["files"]["checksum"] for line in lines)
+    data_files(files)[0].unlink()
+    told = run("audit", files.checkpoint, *SINK)
+    assert (told.returncode, "differs" in told.stdout) == (1, True)
+
+
+def test_a_folder_that_is_gone_is_another_target_and_nothing_is_said_of_its_rows(files: Job) -> None:
+    manifests = Path(files.world.options["path"])
+    aside = manifests.rename(manifests.with_name("aside"))
+    told = run("audit", files.checkpoint, *SINK)
+    aside.rename(manifests)
+    assert "Traceback" not in told.stderr
+    assert told.returncode == 64
+    assert "has another target" in told.stderr
