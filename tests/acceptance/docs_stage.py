@@ -22,6 +22,7 @@ from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
+from onceonly_proof.embedded.cassandra import EmbeddedCassandra
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
@@ -247,6 +248,17 @@ class Kinesis(Stage):
         server.start()  # it ends with this process
         server.make_stream("orders", shards=2)
         self.addresses["http://localhost:4567"] = server.url
+        return {}
+
+
+class WriteToCassandra(Stage):
+    def names(self) -> Names:
+        server = EmbeddedCassandra()
+        server.start()  # it ends with this process
+        self.addresses |= {
+            '["localhost"], port=9042': f'["127.0.0.1"], port={server.port}',
+            "localhost:9042": server.hosts,
+        }
         return {}
 
 
@@ -570,6 +582,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/write-to-databases.md": Databases,
     "docs/how-to/write-to-redis.md": Redis,
     "docs/how-to/write-to-kinesis.md": Kinesis,
+    "docs/how-to/write-to-cassandra.md": WriteToCassandra,
     "docs/how-to/write-to-mysql.md": WriteToMySql,
     "docs/how-to/write-to-delta.md": WriteToDelta,
     "docs/how-to/write-to-iceberg.md": WriteToIceberg,

@@ -22,7 +22,10 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(
-    params=[each if each == "redis" else pytest.param(each, marks=pytest.mark.long) for each in sorted(KEYED)]
+    params=[
+        each if each == "redis" else pytest.param(each, marks=pytest.mark.long)
+        for each in sorted({*KEYED, "cassandra"})
+    ]
 )
 def name(request: pytest.FixtureRequest) -> str:
     given: str = request.param

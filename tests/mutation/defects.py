@@ -90,6 +90,8 @@ ANSWERS: Final = "tests/unit/test_opensearch_answers.py::"
 GUARDS: Final = "tests/unit/test_guards.py::"
 TOPICS: Final = "tests/integration/test_guards_kafka.py::"
 PROMISES: Final = "tests/unit/test_guards_promises.py::"
+CASSANDRA: Final = "tests/integration/test_cassandra.py::"
+COLUMN_TYPES: Final = "tests/unit/test_cassandra_options.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -2524,6 +2526,66 @@ DEFECTS: Final = (
         after='        return ""\n',
         tests=(SEARCH + "test_a_column_that_its_field_may_refuse_is_refused_at_the_start",),
         says="DID NOT RAISE",
+    ),
+    Defect(
+        name="versions-among-the-clocks",
+        group=KEYED,
+        what="Timestamps in Cassandra begin at 1970, and a row or a delete by the clock hides what is written later",
+        file="sinks/cassandra/sink.py",
+        before="FIRST = 1 << 62\n",
+        after="FIRST = 0\n",
+        tests=(CASSANDRA + "test_rows_that_were_written_by_the_clock_are_written_over",),
+    ),
+    Defect(
+        name="rows-of-a-key-with-one-version",
+        group=KEYED,
+        what="Each of a key's rows in a slot is applied, and a store that keeps the greater value mixes them",
+        file="families/keyed/sink.py",
+        before="if last.get(key, number) != number}",
+        after="if False}",
+        tests=(
+            ROWS + "test_of_a_keys_rows_in_a_slot_only_the_newest_is_applied",
+            CASSANDRA + "test_the_newest_of_a_keys_rows_stays_though_its_values_are_smaller",
+        ),
+    ),
+    Defect(
+        name="lists-that-a-repeat-doubles",
+        group=KEYED,
+        what="A list that is not frozen is written to, and a repeated row adds its elements again",
+        file="sinks/cassandra/types.py",
+        before='    if name == "list" and not is_frozen:\n',
+        after="    if False:\n",
+        tests=(COLUMN_TYPES + "test_a_type_that_may_refuse_or_double_a_value_is_refused",),
+    ),
+    Defect(
+        name="tombstones-shorter-than-late-writers",
+        group=KEYED,
+        what="A table of Cassandra may forget a delete while a writer can still wake up and bring the row back",
+        file="sinks/cassandra/sink.py",
+        before="        if forgets and table.gc_grace_s < given.tombstones_s:\n",
+        after="        if False:\n",
+        tests=(CASSANDRA + "test_what_is_not_there_is_named",),
+    ),
+    Defect(
+        name="overtaken-rows-counted-as-written",
+        group=KEYED,
+        what="Early, a row that Cassandra has dropped in silence, as a newer one is there, counts as written",
+        file="sinks/cassandra/sink.py",
+        before="        self._looks_after = context.early\n",
+        after="        self._looks_after = False\n",
+        tests=(
+            CASSANDRA + "test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing",
+            CASSANDRA + "test_a_deleted_key_refuses_who_is_late",
+        ),
+    ),
+    Defect(
+        name="books-changed-over-each-other",
+        group=KEYED,
+        what="Two queries change the books of a table at a time, and one takes away what the other has noted",
+        file="sinks/cassandra/target.py",
+        before=" WHERE target = %s IF revision = %s",
+        after=" WHERE target = %s IF EXISTS",
+        tests=(CASSANDRA + "test_two_who_change_the_books_at_a_time_take_nothing_from_each_other",),
     ),
     Defect(
         name="iceberg-client-retries-by-itself",

@@ -85,8 +85,9 @@ def test_every_jar_is_locked_once_by_version_and_sha256() -> None:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:\d[\w.-]*(@zip)?", jar.coordinates)
         assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256)
         assert jar.used_by
-        servers = rf"broker|{'|'.join(brokers._OLDER.values())}|mariadb-11\.4"
-        known = rf"{servers}|model|search-(opensearch|elasticsearch)|spark-\d\.\d_2\.1[23]|store-(hdfs|s3a)"
+        servers = rf"broker|{'|'.join(brokers._OLDER.values())}|cassandra-5\.0|mariadb-11\.4"
+        compared = r"delta-\d\.\d|jdbc-(mariadb|postgres)"
+        known = rf"{servers}|{compared}|model|search-(opensearch|elasticsearch)|spark-\d\.\d_2\.1[23]|store-(hdfs|s3a)"
         assert all(re.fullmatch(known, user) for user in jar.used_by)
 
 

@@ -28,7 +28,7 @@ from onceonly.errors import (
     WriteFailedError,
 )
 from onceonly.families import behind
-from onceonly.families.keyed import Origin
+from onceonly.families.keyed import KeyedRows, Origin
 from onceonly.families.keyed.options import Columns
 from onceonly.families.keyed.rows import key_texts
 from onceonly.families.keyed.versions import version_of
@@ -352,6 +352,29 @@ def test_the_greatest_sequence_of_a_key_stays_however_its_rows_come(
     sink.rehearse([handle], {})
     sink.commit(handle)
     assert bench.seen()["a"] == "v3"
+
+
+def test_of_a_keys_rows_in_a_slot_only_the_newest_is_applied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.options["sequence"] = "at"
+    sink = bench.sink()
+    attempt = sink.begin_transaction(bench.context())
+    for at in (1, 2, 3):
+        sink.write(attempt, batch(("a", f"v{at}", at), (f"b{at}", "x", at)))
+    handle = sink.pre_commit(attempt)
+    assert handle is not None
+    applied: list[str] = []
+    put = KeyedDouble.put
+
+    def noted(self: KeyedDouble, rows: KeyedRows, version: int) -> Any:  # noqa: ANN401  as ``put`` gives
+        applied.extend(row[1] for row in zip(rows.keys, rows.rows.column("value").to_pylist(), strict=True))
+        return put(self, rows, version)
+
+    monkeypatch.setattr(KeyedDouble, "put", noted)
+    assert sink.commit(handle) == Committed()
+    # Some stores keep the greater of two values with one version, and not the later one.
+    assert applied == ["x", "x", "v3", "x"]
 
 
 @pytest.mark.parametrize("early", [False, True])

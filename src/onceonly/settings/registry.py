@@ -34,6 +34,7 @@ BUILT_IN: dict[str, str] = {
     "redis": "onceonly.sinks.redis:RedisSink",
     "opensearch": "onceonly.sinks.opensearch:OpenSearchSink",
     "elasticsearch": "onceonly.sinks.opensearch:ElasticsearchSink",
+    "cassandra": "onceonly.sinks.cassandra:CassandraSink",
     "delta": "onceonly.sinks.delta:DeltaSink",
     "iceberg": "onceonly.sinks.iceberg:IcebergSink",
     "kinesis": "onceonly.sinks.kinesis:KinesisSink",

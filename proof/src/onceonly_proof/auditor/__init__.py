@@ -6,6 +6,7 @@ Shares no code with any sink, nor with the decision log's own reader. :func:`aud
 
 from onceonly_proof.auditor.anomalies import ALLOWED, Anomaly
 from onceonly_proof.auditor.audit import audit, collect
+from onceonly_proof.auditor.cassandra import CassandraReader
 from onceonly_proof.auditor.database import DatabaseReader
 from onceonly_proof.auditor.enveloped import EnvelopedReader
 from onceonly_proof.auditor.files import FilesReader
@@ -22,6 +23,7 @@ from onceonly_proof.auditor.world import Decision, Input, Orphan, Seen, Slot, Wo
 __all__ = [
     "ALLOWED",
     "Anomaly",
+    "CassandraReader",
     "DatabaseReader",
     "Decision",
     "EnvelopedReader",

@@ -252,13 +252,17 @@ class KeyedSink(StagedSink):
     # --- its parts ------------------------------------------------------------------------------------------
 
     def _put_all(self, staged: StagedRows) -> Origin:
-        """Put what one attempt has staged, in its order; what is there already changes nothing. Driver."""
+        """Put what one attempt has staged, one row of a key; what is there already changes nothing. Driver."""
+        last = self._last(staged) if self.columns.sequence is not None else {}
         origin: Origin | None = None
-        for batch in staged.batches():
+        for number, batch in enumerate(staged.batches()):
             origin = Origin.read(batch.schema)
             if origin.early:
                 continue
             rows = KeyedRows.read(batch)
+            rows = rows.without({row for row, key in enumerate(rows.keys) if last.get(key, number) != number})
+            if not rows.keys:
+                continue
             refused, _ = self.put(
                 rows, origin.version
             )  # what is newer was written since: a late driver is harmless
@@ -268,6 +272,13 @@ class KeyedSink(StagedSink):
             message = f"{staged.name} holds no rows, and only an attempt with rows has a handle"
             raise ValueError(message)
         return origin
+
+    def _last(self, staged: StagedRows) -> dict[str, int]:
+        """Return of each key in which batch its last row is: the only one that counts, as all have one version."""
+        found: dict[str, int] = {}
+        for number, batch in enumerate(staged.batches()):
+            found.update(dict.fromkeys(batch.column(KEY).to_pylist(), number))
+        return found
 
     def _overtaken(self, newer: Newer, origin: Origin) -> OnceonlyError:
         """Return what it means that a row's key has a greater version before the row was decided."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from onceonly_proof.campaign.targets.cassandra import Cassandra
 from onceonly_proof.campaign.targets.delta import Delta
 from onceonly_proof.campaign.targets.elasticsearch import Elasticsearch
 from onceonly_proof.campaign.targets.iceberg import Iceberg
@@ -30,6 +31,7 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "mysql": MySql,
     "postgres": Postgres,
     "redis": Redis,
+    "cassandra": Cassandra,
     "opensearch": OpenSearch,
     "elasticsearch": Elasticsearch,
     "delta": Delta,
@@ -37,9 +39,11 @@ TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "kinesis": Kinesis,
 }
 """By the name of the sink."""
-SERVED: Final = frozenset({"mysql", "postgres", "redis", "opensearch", "elasticsearch", "kinesis"})
+SERVED: Final = frozenset(
+    {"mysql", "postgres", "redis", "cassandra", "opensearch", "elasticsearch", "kinesis"}
+)
 """Those that have a server, which can be killed."""
 APPENDED: Final = frozenset({"kinesis"})
 """Those to which executors write before the decision, at least once."""
 KEYED: Final = frozenset({"redis", "opensearch", "elasticsearch"})
-"""Those whose rows replace what their keys had, and can be seen early."""
+"""Those whose rows can be seen early: of two writes of one key, the later one stays."""

@@ -1,0 +1,260 @@
+"""The Cassandra sink: rows of a table by its primary key, each write with a timestamp that its plan has fixed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.families import columns
+from onceonly.families.keyed import KeyedSink, Newer
+from onceonly.model import Guarantee
+from onceonly.ports import Refused
+from onceonly.sinks.cassandra import types
+from onceonly.sinks.cassandra.books import Books
+from onceonly.sinks.cassandra.options import DECLARED, CassandraOptions
+from onceonly.sinks.cassandra.target import Target, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from onceonly.families.keyed import KeyedRows, Origin
+    from onceonly.families.keyed.sink import KeyedAttempt
+    from onceonly.options import Option
+    from onceonly.ports import QueryContext, WriteContext
+    from onceonly.sinks.cassandra.target import Table
+
+FIRST = 1 << 62
+"""What every timestamp begins with, in microseconds: behind all that clocks give, so that no row which somebody has
+written by the clock hides one of ours. A version has less than 62 bits, as generations have ``GENERATION_BITS``."""
+ROW_BYTES_MAX = 8 * 1024**2
+"""A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here."""
+
+
+class CassandraSink(KeyedSink):
+    """Rows into a table of Cassandra, exactly once by key."""
+
+    name: ClassVar[str] = "cassandra"
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = CassandraOptions.of(self.options)
+        self._target = Target(self._given)
+        self._books = Books(self._target)
+        self._looks_after = False
+
+    def identity(self) -> Mapping[str, str | int]:
+        given = self._given
+        return {"cluster": given.cluster, "keyspace": given.keyspace, "table": given.table}
+
+    # --- the table ------------------------------------------------------------------------------------------
+
+    def look(self, context: QueryContext) -> None:
+        table, given = self._target.table(), self._given
+        if set(self.columns.key) != set(table.key):
+            raise ConfigurationError(
+                f"The option key of the sink cassandra is {', '.join(self.columns.key)}, and the primary key of "
+                f"{given.where} is {', '.join(table.key)}.",
+                next_step="name all columns of the primary key, as they are spelled there",
+            )
+        for name, kind in context.columns:
+            if name != self.columns.op:
+                self._fits(name, kind, table)
+        forgets = self.columns.op is not None or not given.keeps_nulls
+        if forgets and table.gc_grace_s < given.tombstones_s:
+            raise ConfigurationError(
+                f"{given.where} forgets what was removed after {table.gc_grace_s} s (gc_grace_seconds), and who wakes "
+                f"up after it brings that back; the option tombstones asks for {given.tombstones_s:.0f} s.",
+                next_step=f"ALTER TABLE {self._target.name} WITH gc_grace_seconds = {given.tombstones_s:.0f}, or set "
+                "tombstones to what no task or driver can stand still for",
+            )
+        self._target.try_permission(self._harmless(table))
+        self._target.open_books()
+
+    def _fits(self, name: str, kind: str, table: Table) -> None:
+        """See that the table takes a column. Raises ``ConfigurationError``."""
+        where, cql = self._given.where, table.types.get(name)
+        if cql is None:
+            raise ConfigurationError(
+                f"{where} has no column {name}: it has {', '.join(table.types)}.",
+                next_step=f"ALTER TABLE {self._target.name} ADD {quoted(name)} …, or rename the column in the query",
+            )
+        if name in table.statics:
+            raise ConfigurationError(
+                f"The column {name} of {where} is static: all rows of a partition have it together, and no key names "
+                "whose it is.",
+                next_step="leave it out of the query, and write it to a table of its own",
+            )
+        why = types.against(columns.parse(kind), cql)
+        if why:
+            raise ConfigurationError(
+                f"The column {name} is {kind}, and {cql} in {where}: {why}.",
+                next_step="cast it in the query, or give the table a column of another type (see the sink's page)",
+            )
+
+    def _harmless(self, table: Table) -> str:
+        """Return a statement that needs all permissions on rows, and whose condition never holds."""
+        regular = next((name for name in table.types if name not in {*table.key, *table.statics}), None)
+        where = " AND ".join(f"{quoted(name)} = {types.some(table.types[name])}" for name in table.key)
+        if regular is None:
+            return f"SELECT * FROM {self._target.name} WHERE {where}"  # noqa: S608  names are quoted
+        column = quoted(regular)
+        return f"UPDATE {self._target.name} SET {column} = null WHERE {where} IF {column} IN ()"  # noqa: S608
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def begin_transaction(self, context: WriteContext) -> KeyedAttempt:
+        is_early = context.early or context.guarantee is not Guarantee.EXACTLY_ONCE
+        if is_early and self.columns.sequence is not None:
+            raise ConfigurationError(
+                "The sink cassandra has a sequence, and writes rows before it knows all of an epoch: of two writes of "
+                "one time, Cassandra keeps the greater value of each column, and not the later row.",
+                next_step="leave out onceonly.visible=early and onceonly.guarantee; or leave out sequence, and let an "
+                "epoch have one row of a key",
+            )
+        self._looks_after = context.early
+        return super().begin_transaction(context)
+
+    def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
+        self._require_once_here(rows)
+        names = rows.rows.schema.names
+        held, keys = self._values(rows, names), self._values(rows, self.columns.key)
+        insert, delete = self._insert(names), self._delete()
+        calls = [
+            (delete, (FIRST + version, *(column[row] for column in keys)))
+            if is_deleted
+            else (insert, (*(column[row] for column in held), FIRST + version))
+            for row, is_deleted in enumerate(rows.deleted)
+        ]
+        self._target.run(calls)
+        return (), self._overtaking(rows, version) if self._looks_after else None
+
+    def unfit(self, rows: KeyedRows) -> Iterable[Refused]:
+        found: dict[int, Refused] = {}
+        for each in (*self._gaps(rows), *self._too_long(rows)):
+            found.setdefault(each.row, each)
+        return found.values()
+
+    def _gaps(self, rows: KeyedRows) -> Iterator[Refused]:
+        table = self._target.table()
+        for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
+            for row, gap in types.gaps(name, column, table.types[name]):
+                yield Refused(row=row, code=gap.code, why=gap.why, next_step=gap.next_step)
+        if len(table.partition) == 1:
+            [alone] = table.partition
+            for row, value in enumerate(rows.rows.column(alone).to_pylist()):
+                if value == "":
+                    yield Refused(
+                        row=row, code="NO_KEY", why=f"its {alone} is empty, and is a partition's whole key"
+                    )
+
+    def _too_long(self, rows: KeyedRows) -> Iterator[Refused]:
+        for row, key in enumerate(rows.keys):
+            if len(key) * 4 > types.KEY_BYTES_MAX and len(key.encode()) > types.KEY_BYTES_MAX:
+                why = f"its key has {len(key.encode())} bytes, and a key has at most {types.KEY_BYTES_MAX}"
+                yield Refused(row=row, code="KEY_TOO_LONG", why=why)
+        if rows.rows.nbytes <= ROW_BYTES_MAX:
+            return
+        for row in range(len(rows.keys)):
+            size = rows.rows.slice(row, 1).nbytes
+            if size > ROW_BYTES_MAX:
+                why = f"its {size} bytes are more than the {ROW_BYTES_MAX} that a write may have"
+                yield Refused(row=row, code="TOO_LARGE", why=why)
+
+    def examine(self, rows: KeyedRows, version: int) -> Newer | None:
+        times = self._times(rows)
+        return next(
+            (
+                Newer(key, at - FIRST)
+                for key, at in zip(rows.keys, times, strict=True)
+                if at > FIRST + version
+            ),
+            None,
+        )
+
+    def _overtaking(self, rows: KeyedRows, version: int) -> Newer | None:
+        """Return a key that has a greater version after its row was written; of one deleted, that is not known."""
+        times = self._times(rows)
+        for row, (key, at) in enumerate(zip(rows.keys, times, strict=True)):
+            if at > FIRST + version:
+                return Newer(key, at - FIRST)
+            if at == 0 and not rows.deleted[row] and self._shows(rows, row):
+                return Newer(key, version + 1)
+        return None
+
+    def _times(self, rows: KeyedRows) -> list[int]:
+        """Return the newest time of the values that each key has; 0 where it has none."""
+        witnesses = self._witnesses(rows)
+        if not witnesses:
+            return [0] * len(rows.keys)
+        times = ", ".join(f"writetime({quoted(name)})" for name in witnesses)
+        text = f"SELECT {times} FROM {self._target.name} WHERE {self._is_key()}"  # noqa: S608  names are quoted
+        keys = self._values(rows, self.columns.key)
+        found = self._target.run([(text, values) for values in zip(*keys, strict=True)])
+        return [max((at or 0 for row in each for at in row), default=0) for each in found]
+
+    def _witnesses(self, rows: KeyedRows) -> list[str]:
+        """Return the columns whose time of writing can be asked for."""
+        table = self._target.table()
+        return [
+            name
+            for name in rows.rows.schema.names
+            if name not in table.key and types.has_own_time(table.types[name])
+        ]
+
+    def _shows(self, rows: KeyedRows, row: int) -> bool:
+        return any(rows.rows.column(name)[row].is_valid for name in self._witnesses(rows))
+
+    def _values(self, rows: KeyedRows, names: Sequence[str]) -> list[list[Any]]:
+        """Return the values of these columns as the driver takes them."""
+        table = self._target.table()
+        found = [types.values(rows.rows.column(name), table.types[name]) for name in names]
+        if not self._given.keeps_nulls:
+            return found
+        from cassandra.query import UNSET_VALUE
+
+        return [[UNSET_VALUE if value is None else value for value in column] for column in found]
+
+    def _require_once_here(self, rows: KeyedRows) -> None:
+        """See that no key is twice among these. Raises ``RecordRefusedError``."""
+        if len(set(rows.keys)) < len(rows.keys):
+            key = next(key for key in rows.keys if rows.keys.count(key) > 1)
+            raise RecordRefusedError(
+                f"the key {key} of the sink cassandra is twice in an epoch, and nothing says which row stays",
+                next_step="name the column whose greatest value is the newest in the option sequence",
+            )
+
+    def _insert(self, names: Sequence[str]) -> str:
+        marks = ", ".join("?" * len(names))
+        listed = ", ".join(map(quoted, names))
+        return f"INSERT INTO {self._target.name} ({listed}) VALUES ({marks}) USING TIMESTAMP ?"  # noqa: S608
+
+    def _delete(self) -> str:
+        return f"DELETE FROM {self._target.name} USING TIMESTAMP ? WHERE {self._is_key()}"  # noqa: S608
+
+    def _is_key(self) -> str:
+        return " AND ".join(f"{quoted(name)} = ?" for name in self.columns.key)
+
+    # --- books ----------------------------------------------------------------------------------------------
+
+    def known(self, names: Collection[str]) -> Collection[str]:
+        return self._books.applied(names)
+
+    def void(self, names: Collection[str]) -> Collection[str]:
+        self._target.open_books()
+        return self._books.void(names)
+
+    def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
+        return self._books.note(origin, names, since=since)
+
+    def newest(self, query: str, sink: str) -> int | None:
+        return self._books.newest(query, sink)
+
+    def generation(self, query: str, sink: str, *, above: int = 0) -> int:
+        return self._books.generation(query, sink, above)
+
+    def generations(self) -> int:
+        return self._books.generations()
+
+    def close(self) -> None:
+        self._target.close()

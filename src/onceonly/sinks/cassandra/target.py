@@ -1,0 +1,319 @@
+"""One table of a cluster: what it is asked, and what each answer means. Threads may share it."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cassandra.cluster import Cluster, Session
+    from cassandra.query import PreparedStatement
+
+    from onceonly.errors import OnceonlyError
+    from onceonly.sinks.cassandra.options import CassandraOptions
+
+WINDOW = 128
+"""So many requests of one call are on their way at a time."""
+_PROTOCOL = 4  # the first that tells a null from what is not set; Cassandra 2.2 and newer
+_CONNECT_S = 10.0
+_BOOKS = "(target text PRIMARY KEY, revision int, state text)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What a table is like: its columns with their types, and which of them mean what."""
+
+    types: Mapping[str, str]
+    partition: tuple[str, ...]
+    key: tuple[str, ...]
+    statics: frozenset[str]
+    gc_grace_s: int
+
+
+class Target:
+    """A session; connects when it is first asked. One connection for each node, and one that hears of others."""
+
+    def __init__(self, options: CassandraOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._cluster: Cluster | None = None
+        self._session: Session | None = None
+        self._prepared: dict[str, PreparedStatement] = {}
+        self._table: Table | None = None
+        self.name = quoted(options.keyspace, options.table)
+        self._books = quoted(options.keyspace, options.books)
+
+    def close(self) -> None:
+        """Give back the connections. Idempotent."""
+        with self._lock:
+            cluster, self._cluster, self._session = self._cluster, None, None
+            self._prepared, self._table = {}, None
+        if cluster is not None:
+            cluster.shutdown()
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def run(self, calls: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Run statements, many at a time; return the rows that each gives. Raises a typed error.
+
+        Then a part of them has run, and the same again changes nothing.
+        """
+        session = self._connected()
+        under_way: deque[Any] = deque()
+        found = []
+
+        def await_one() -> None:
+            one = under_way.popleft()
+            found.append(self._asked(one.result))
+
+        # The client's own way of doing many at a time fails in its error path where all nodes are gone.
+        for text, values in calls:
+            if len(under_way) == WINDOW:
+                await_one()
+            under_way.append(session.execute_async(self._statement(session, text), values))
+        while under_way:
+            await_one()
+        return found
+
+    def _statement(self, session: Session, text: str) -> PreparedStatement:
+        if text not in self._prepared:
+            self._prepared[text] = self._asked(lambda: session.prepare(text))
+        return self._prepared[text]
+
+    # --- the table ------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """Return what the table is like. Raises ``ConfigurationError`` where there is none that rows can go to."""
+        if self._table is None:
+            self._table = self._look()
+        return self._table
+
+    def _look(self) -> Table:
+        options, keyspaces = self._options, self._connected().cluster.metadata.keyspaces
+        keyspace = keyspaces.get(options.keyspace)
+        if keyspace is None:
+            names = sorted(name for name in keyspaces if not name.startswith("system"))
+            raise ConfigurationError(
+                f"{options.cluster} has no keyspace {options.keyspace}: it has {', '.join(names) or 'none'}.",
+                next_step="see to the option keyspace, or make it: CREATE KEYSPACE",
+            )
+        if options.table in keyspace.views:
+            raise ConfigurationError(
+                f"{options.where} is a view, which takes no rows.",
+                next_step="name its table in the option table",
+            )
+        found = keyspace.tables.get(options.table)
+        if found is None:
+            raise ConfigurationError(
+                f"The keyspace {options.keyspace} has no table {options.table}: it has "
+                f"{', '.join(sorted(keyspace.tables)) or 'none'}.",
+                next_step="see to the option table, or make it: CREATE TABLE",
+            )
+        if not keyspace.durable_writes:
+            raise ConfigurationError(
+                f"The keyspace {options.keyspace} keeps no log of writes (durable_writes = false): a crash of nodes "
+                "would take what was committed.",
+                next_step=f"ALTER KEYSPACE {quoted(options.keyspace)} WITH durable_writes = true",
+            )
+        return Table(
+            types={name: column.cql_type for name, column in found.columns.items()},
+            partition=tuple(column.name for column in found.partition_key),
+            key=tuple(column.name for column in found.primary_key),
+            statics=frozenset(name for name, column in found.columns.items() if column.is_static),
+            gc_grace_s=int(found.options.get("gc_grace_seconds") or 0),
+        )
+
+    def try_permission(self, text: str) -> None:
+        """Run a statement that changes nothing, to see whether the user may. Raises ``ConfigurationError``."""
+        from cassandra import InvalidRequest, Unauthorized
+        from cassandra.protocol import SyntaxException
+
+        try:
+            self._connected().execute(text)
+        except Unauthorized as error:
+            raise self._meaning(error) from error
+        except (InvalidRequest, SyntaxException):  # an older server may not know it, and tells nothing then
+            return
+        except Exception as error:
+            raise self._meaning(error) from error
+
+    # --- books ----------------------------------------------------------------------------------------------
+
+    def open_books(self) -> None:
+        """Make the table of the books where it is not there. Idempotent."""
+        keyspace = self._connected().cluster.metadata.keyspaces.get(self._options.keyspace)
+        if keyspace is not None and self._options.books in keyspace.tables:
+            return
+        session = self._connected()
+        self._asked(lambda: session.execute(f"CREATE TABLE IF NOT EXISTS {self._books} {_BOOKS}"))
+
+    def book(self) -> tuple[int, str]:
+        """Return number and text of the books, 0 and none where there are none; what is being changed is waited for."""
+        from cassandra import ConsistencyLevel, InvalidRequest
+        from cassandra.query import SimpleStatement
+
+        text = f"SELECT revision, state FROM {self._books} WHERE target = %s"  # noqa: S608  names are quoted
+        asked = SimpleStatement(text, consistency_level=ConsistencyLevel.SERIAL)
+        session = self._connected()
+        try:
+            found = session.execute(asked, (self._options.table,)).one()
+        except InvalidRequest as error:
+            if "does not exist" in str(error) or "unconfigured table" in str(error):
+                return 0, ""
+            raise self._meaning(error) from error
+        except Exception as error:
+            raise self._meaning(error) from error
+        return (0, "") if found is None else (found[0], found[1])
+
+    def put_book(self, revision: int, text: str) -> bool:
+        """Put the books where their number still is ``revision``; say whether it was."""
+        table, session = self._options.table, self._connected()
+        if revision == 0:
+            asked = f"INSERT INTO {self._books} (target, revision, state) VALUES (%s, %s, %s) IF NOT EXISTS"  # noqa: S608
+            values: tuple[Any, ...] = (table, 1, text)
+        else:
+            asked = f"UPDATE {self._books} SET revision = %s, state = %s WHERE target = %s IF revision = %s"  # noqa: S608
+            values = (revision + 1, text, table, revision)
+        is_done: bool = self._asked(lambda: session.execute(asked, values).was_applied)
+        return is_done
+
+    # --- the cluster ----------------------------------------------------------------------------------------
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  whatever ``ask`` gives
+        try:
+            return ask()
+        except Exception as error:
+            raise self._meaning(error) from error
+
+    def _connected(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._cluster = self._made()
+                try:
+                    self._session = self._cluster.connect()
+                except Exception as error:
+                    self._cluster.shutdown()
+                    self._cluster = None
+                    raise meaning(error, self._options) from error
+            return self._session
+
+    def _made(self) -> Cluster:
+        try:
+            from cassandra import ConsistencyLevel
+            from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+            from cassandra.policies import (
+                ConstantReconnectionPolicy,
+                DCAwareRoundRobinPolicy,
+                TokenAwarePolicy,
+            )
+            from cassandra.query import tuple_factory
+        except ImportError as error:
+            raise SetupError(
+                f"the sink cassandra needs a package that is missing here: {error}",
+                next_step="pip install 'onceonly[cassandra]' on driver and executors",
+            ) from error
+        given, most_s = self._options, min(self._options.timeout_s, _CONNECT_S)
+        given.password.read()  # where it cannot be read, that is the error, and not that nobody answers
+        profile = ExecutionProfile(
+            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(given.datacenter or "")),
+            consistency_level=getattr(ConsistencyLevel, given.consistency),
+            serial_consistency_level=ConsistencyLevel.SERIAL,
+            request_timeout=given.timeout_s,
+            row_factory=tuple_factory,
+        )
+        return Cluster(
+            contact_points=list(given.hosts),
+            port=given.hosts[0][1],
+            protocol_version=_PROTOCOL,
+            auth_provider=_login(given) if given.user else None,
+            ssl_context=_tls(given) if given.tls else None,
+            connect_timeout=most_s,
+            control_connection_timeout=most_s,
+            # By default it waits up to ten minutes before it asks a node that was down again.
+            reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            monitor_reporting_enabled=False,
+        )
+
+    def _meaning(self, error: Exception) -> OnceonlyError:
+        from cassandra.cluster import NoHostAvailable
+        from cassandra.connection import ConnectionException
+
+        if isinstance(error, NoHostAvailable | ConnectionException | OSError):
+            self.close()  # it would refuse all for a while; whoever asks next connects anew
+        return meaning(error, self._options)
+
+
+def _login(options: CassandraOptions) -> Any:  # noqa: ANN401  the driver's own
+    from cassandra.auth import AuthProvider, PlainTextAuthenticator
+
+    class Login(AuthProvider):  # type: ignore[misc]
+        """Reads the password at each connect, as a file may have another one by then."""
+
+        def new_authenticator(self, host: object) -> Any:  # noqa: ANN401, ARG002  as above
+            return PlainTextAuthenticator(options.user, options.password.read())
+
+    return Login()
+
+
+def _tls(options: CassandraOptions) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=options.ca)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The option tls.ca of the sink cassandra names {options.ca}, which cannot be used: {error}.",
+            next_step="name a file of certificates in PEM that driver and executors can read",
+        ) from error
+
+
+def meaning(error: Exception, options: CassandraOptions) -> OnceonlyError:
+    """Return what an answer of the cluster, or of the network, means for the query; raise what is none. Pure."""
+    from cassandra import AuthenticationFailed, DriverException, InvalidRequest, Unauthorized
+    from cassandra.cluster import NoHostAvailable
+    from cassandra.connection import ConnectionException
+    from cassandra.protocol import ErrorMessage, SyntaxException
+
+    causes = (
+        list((getattr(error, "errors", None) or {}).values()) if isinstance(error, NoHostAvailable) else []
+    )
+    said = "; ".join(sorted({str(each) for each in causes})) or str(error) or type(error).__name__
+    if any(isinstance(each, AuthenticationFailed) for each in (error, *causes)):
+        return ConfigurationError(
+            f"{options.cluster} does not let the user {options.user or 'nobody'} in: {said}",
+            next_step="see to the options user and password",
+        )
+    if isinstance(error, Unauthorized):
+        names = f"{options.keyspace}.{options.table} and {options.keyspace}.{options.books}"
+        return ConfigurationError(
+            f"{options.cluster} does not permit the user {options.user or 'nobody'} what the sink does: {said}",
+            next_step=f"grant SELECT and MODIFY on the tables {names}, and CREATE on the keyspace where there are no "
+            f"{options.books}",
+        )
+    if "CERTIFICATE_VERIFY_FAILED" in said or "certificate verify failed" in said:
+        return ConfigurationError(
+            f"the certificate of {options.cluster} is not trusted: {said}",
+            next_step="name the file of its authority in the option tls.ca; it must name the addresses of the nodes",
+        )
+    if isinstance(error, InvalidRequest | SyntaxException):
+        return ConfigurationError(
+            f"{options.cluster} refuses what goes to {options.where}: {said}",
+            next_step="see what it says; the table may have been changed since the query was started",
+        )
+    if isinstance(error, NoHostAvailable | DriverException | ErrorMessage | ConnectionException | OSError):
+        return UnavailableError(
+            f"{options.cluster} does not answer: {type(error).__name__}: {said}",
+            next_step="see whether its nodes run and can be reached; rows that it has are not written twice",
+        )
+    raise error
+
+
+def quoted(*names: str) -> str:
+    """Return names as statements have them, with dots between them."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

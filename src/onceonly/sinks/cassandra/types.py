@@ -1,0 +1,216 @@
+"""Which type of a table takes a column of Spark's, how values become its own, and which values it has not. Pure.
+
+A row that the table refuses would be found when it is written, and then it is decided already. So a column goes only
+into a type that takes all its values, or whose gaps are found before; and a type that a repeated write would change is
+refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from onceonly.families.columns import Type
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint", "varint")
+_TAKEN = {
+    **{name: set(_INTEGERS[place:]) for place, name in enumerate(_INTEGERS[:-1])},
+    "float": {"float", "double"},
+    "double": {"double"},
+    "boolean": {"boolean"},
+    "binary": {"blob"},
+    "date": {"date"},
+    "timestamp": {"timestamp"},
+    "string": {"text", "varchar", "ascii", "uuid", "timeuuid"},
+}
+_DAYS = 2**31
+"""The day 1970-01-01 as a date of Cassandra's."""
+_MICROS = 1000
+_TIME_BASED = 1
+FROZEN = "frozen<"
+KEY_BYTES_MAX = 65_535
+"""The longest key; also of all its columns together."""
+
+
+class Gap(NamedTuple):
+    """A value that a table's type has not: one word, what is wrong with it, and what helps."""
+
+    code: str
+    why: str
+    next_step: str
+
+
+def against(kind: Type, cql: str) -> str:
+    """Say why a type of a table may not take a column of Spark's; empty where it may."""
+    return _against(kind, cql, is_inside=False)
+
+
+def _against(kind: Type, cql: str, *, is_inside: bool) -> str:
+    is_frozen, bare = is_inside or cql.startswith(FROZEN), _bare(cql)
+    name, inner = _parts(bare)
+    if name == "counter":
+        return "a counter counts a repeated row again"
+    if name == "list" and not is_frozen:
+        return "a repeated row adds its elements again, as the list is not frozen"
+    wanted = {"list": "array", "set": "array", "map": "map"}.get(name)
+    if wanted is not None:
+        if kind.base != wanted:
+            return f"it takes {wanted}s only"
+        whys = (
+            _against(part, each, is_inside=True) for (_, part), each in zip(kind.parts, inner, strict=True)
+        )
+        return next((why for why in whys if why), "")
+    base = kind.base.partition("(")[0].partition(" ")[0]
+    base = "string" if base in {"char", "varchar"} else base
+    if base == "decimal":
+        is_whole = kind.base.rstrip(")").rpartition(",")[2].strip() == "0"
+        is_taken = name == "decimal" or (name == "varint" and is_whole)
+    else:
+        is_taken = name in _TAKEN.get(base, ())
+    if is_inside and (base == "timestamp" or name in {"uuid", "timeuuid", "ascii"}):
+        return "values inside of others are not looked at one by one"
+    return "" if is_taken else "some values would not fit, or not come back as they were"
+
+
+def has_own_time(cql: str) -> bool:
+    """Say whether a column of this type is written as one value, whose time can be asked for."""
+    return cql.startswith(FROZEN) or "<" not in cql
+
+
+def some(cql: str) -> str:
+    """Return a value of a type that may stand in a key, as text of a statement."""
+    return {
+        "uuid": str(uuid.UUID(int=0)), "timeuuid": "00000000-0000-1000-8000-000000000000", "boolean": "false",
+        "text": "'onceonly'", "varchar": "'onceonly'", "ascii": "'onceonly'", "date": "'1970-01-01'",
+    }.get(cql, "0")  # fmt: skip
+
+
+def values(column: pa.Array, cql: str) -> list[Any]:
+    """Return the values of a column as the driver takes them for a type."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+        return [None if each is None else each // _MICROS for each in micros]
+    if pa.types.is_date32(column.type):
+        days = column.cast(pa.int32()).to_pylist()
+        return [None if each is None else each + _DAYS for each in days]
+    found: list[Any] = column.to_pylist()
+    own = _own(column.type, _bare(cql))
+    return found if own is None else [None if each is None else own(each) for each in found]
+
+
+def _own(kind: pa.DataType, cql: str) -> Callable[[Any], Any] | None:
+    """Return what makes a value of a type one that the driver takes; None where it is one."""
+    import pyarrow as pa
+
+    name, inner = _parts(cql)
+    if name in {"uuid", "timeuuid"}:
+        return uuid.UUID
+    if name == "varint" and pa.types.is_decimal(kind):
+        return int
+    if name == "map":
+        return partial(_dict, _own(kind.item_type, _bare(inner[1])) or _same)
+    if name in {"list", "set"}:
+        each = _own(kind.value_type, _bare(inner[0]))
+        if each is not None:
+            return partial(_list, each)
+        return _distinct if name == "set" else None
+    return None
+
+
+def _dict(own: Callable[[Any], Any], pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    return {key: own(value) for key, value in pairs}
+
+
+def _list(own: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    return [own(item) for item in items]
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    return list(dict.fromkeys(items))
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401  a value of a row
+    return value
+
+
+def gaps(name: str, column: pa.Array, cql: str) -> Iterator[tuple[int, Gap]]:
+    """Yield the places of values that a type has not, and what is wrong with each."""
+    import pyarrow as pa
+
+    bare = _bare(cql)
+    if pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+        gap = Gap(
+            "TOO_FINE",
+            f"its {name} has microseconds, and timestamps of Cassandra have milliseconds",
+            f"cut them off in the query: date_trunc('millisecond', {name})",
+        )
+        yield from ((row, gap) for row, each in enumerate(micros) if each is not None and each % _MICROS)
+        return
+    wrong = _WRONG.get(_parts(bare)[0])
+    if wrong is None:
+        return
+    test, code, why, next_step = wrong
+    for row, value in enumerate(column.to_pylist()):
+        if value is not None and test(value):
+            yield row, Gap(code, f"its {name} {why}", next_step)
+
+
+def _is_no_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) != text
+    except ValueError:
+        return True
+
+
+def _is_no_time_uuid(text: str) -> bool:
+    return _is_no_uuid(text) or uuid.UUID(text).version != _TIME_BASED
+
+
+def _has_null(value: Any) -> bool:  # noqa: ANN401  a value of a row
+    if isinstance(value, list | tuple):
+        return any(map(_has_null, value))
+    return value is None
+
+
+_SPELLED = "write it as Cassandra does: 32 hexadecimal digits in small letters, with four hyphens"
+_NO_NULL = "leave the nulls out in the query, as in filter(tags, x -> x is not null)"
+_NULL = (_has_null, "NULL_INSIDE", "has a null inside, which collections of Cassandra have not", _NO_NULL)
+_WRONG: dict[str, tuple[Callable[[Any], bool], str, str, str]] = {
+    "ascii": (
+        lambda text: not text.isascii(),
+        "NOT_ASCII",
+        "has letters beyond ASCII",
+        "let its type be text",
+    ),
+    "uuid": (_is_no_uuid, "NO_UUID", "is no UUID", _SPELLED),
+    "timeuuid": (_is_no_time_uuid, "NO_UUID", "is no UUID of version 1", _SPELLED),
+    "list": _NULL,
+    "set": _NULL,
+    "map": _NULL,
+}
+
+
+def _bare(cql: str) -> str:
+    return cql.removeprefix(FROZEN)[:-1] if cql.startswith(FROZEN) else cql
+
+
+def _parts(cql: str) -> tuple[str, list[str]]:
+    """Return the name of a type, and the types inside it."""
+    name, _, body = cql.partition("<")
+    depth, inner = 0, [""]
+    for letter in body[:-1]:
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == 0:
+            inner.append("")
+        else:
+            inner[-1] += letter
+    return name, [each.strip() for each in inner]
