@@ -122,6 +122,12 @@ class LogError(OnceonlyError):
     code = "LOG"
 
 
+class JournalError(OnceonlyError):
+    """A journal cannot be used as it is: damaged, incomplete, of a newer format, of another feed or query."""
+
+    code = "JOURNAL"
+
+
 class CheckpointMovedError(LogError):
     """The checkpoint was copied or moved, so two queries might believe they own the same transactions."""
 

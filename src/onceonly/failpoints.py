@@ -55,12 +55,20 @@ NAMES: dict[str, str] = {
     "divert.after_prepare": "operator: what stands in for a transaction is prepared, which is still there",
     "divert.after_remove": "operator: the transaction's rows are removed, and it is not void yet",
     "divert.after_void": "operator: the transaction is void, and no link names what stands in for it",
+    "journal.before_put": "receiver: rows are received, their segment is not written",
+    "journal.after_put": "receiver: the segment is durable, the feed has not been told",
+    "journal.before_fold": "receiver: segments are read, before their ids are folded",
+    "journal.after_fold": "receiver: ids are folded, before the segments are deleted",
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
 """Those that are passed only where rows are refused and become dead letters."""
 OF_OPERATOR: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("divert."))
 """Those that no query passes, but ``onceonly transactions divert``."""
-EVERYWHERE: tuple[str, ...] = tuple(name for name in NAMES if name not in OF_LETTERS + OF_OPERATOR)
+OF_JOURNALS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("journal."))
+"""Those that a receiver passes, which writes a feed into a journal."""
+EVERYWHERE: tuple[str, ...] = tuple(
+    name for name in NAMES if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS}
+)
 """Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"
 _ENV_DIR = "ONCEONLY_FAILPOINTS_DIR"

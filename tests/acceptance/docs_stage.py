@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import sqlite3
 import subprocess
+import threading
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,9 +25,11 @@ from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
 from onceonly.spark.epoch import _coordinators
 from onceonly_proof.embedded.cassandra import EmbeddedCassandra
+from onceonly_proof.embedded.feeds import EmbeddedFeed
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 from onceonly_proof.embedded.mariadb import EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
+from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 from onceonly_proof.embedded.redis import EmbeddedRedis
 from onceonly_proof.embedded.s3 import EmbeddedS3
 
@@ -287,6 +291,67 @@ class OpenSearch(Stage):
         server.start()  # it ends with this process
         self.addresses["localhost:9200"] = server.url.removeprefix("http://")
         return {}
+
+
+class ReadASocket(Stage):
+    def names(self) -> Names:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.addresses['"9999"'] = f'"{self.server.getsockname()[1]}"'
+        self.checks = {"read": self.all_lines}
+        threading.Thread(target=self.send, daemon=True).start()
+        return {}
+
+    def send(self) -> None:
+        connection, _ = self.server.accept()
+        connection.sendall(b"".join(f"{value}\n".encode() for _, value in ROWS))
+        connection.recv(1)
+
+    def all_lines(self, names: Names) -> None:
+        found = [
+            json.loads(line)["line"]
+            for path in (self.folder / "lines").glob("*.json")
+            for line in path.open()
+        ]
+        assert found == [value for _, value in ROWS]
+
+
+class ReadHttp(Stage):
+    def names(self) -> Names:
+        server = EmbeddedFeed("http", total=60, rate=10_000)
+        server.start()  # it ends with this process
+        self.addresses["localhost:8080"] = f"127.0.0.1:{server.port}"
+        self.checks = {"read": self.all_lines}
+        return {}
+
+    def all_lines(self, names: Names) -> None:
+        found = [
+            json.loads(line)["id"]
+            for path in (self.folder / "changes").glob("*.json")
+            for line in path.open()
+        ]
+        assert sorted(map(int, found)) == list(range(60))
+
+
+class ReadRabbitMq(Stage):
+    def names(self) -> Names:
+        import pika
+
+        server = EmbeddedRabbit()
+        server.start()  # it ends with this process
+        self.addresses["localhost:5672"] = f"127.0.0.1:{server.port}"
+        self.checks = {"read": self.all_messages}
+        with pika.BlockingConnection(pika.URLParameters(server.uri)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("orders", durable=True)
+            for key, value in ROWS:
+                properties = pika.BasicProperties(message_id=value, delivery_mode=2)
+                channel.basic_publish("", "orders", key.encode(), properties)
+        return {}
+
+    def all_messages(self, names: Names) -> None:
+        found = [json.loads(line) for path in (self.folder / "orders").glob("*.json") for line in path.open()]
+        assert Counter((row["message"], row["id"]) for row in found) == Counter(ROWS)
 
 
 class Batches(Stage):
@@ -572,7 +637,10 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/in-doubt.md": InDoubt,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,
+    "docs/how-to/read-a-socket.md": ReadASocket,
     "docs/how-to/read-files.md": ReadFiles,
+    "docs/how-to/read-http.md": ReadHttp,
+    "docs/how-to/read-rabbitmq.md": ReadRabbitMq,
     "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/ship-a-job.md": Ship,
     "docs/how-to/short-epochs.md": ShortEpochs,

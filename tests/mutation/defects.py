@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES, JOURNALS = GROUPS = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -21,6 +21,7 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES = G
     "Keyed sinks",
     "Loaded tables",
     "Guards of sources",
+    "Journals",
 )
 
 STORE: Final = "tests/unit/test_log_store.py::"
@@ -92,6 +93,8 @@ TOPICS: Final = "tests/integration/test_guards_kafka.py::"
 PROMISES: Final = "tests/unit/test_guards_promises.py::"
 CASSANDRA: Final = "tests/integration/test_cassandra.py::"
 COLUMN_TYPES: Final = "tests/unit/test_cassandra_options.py::"
+JOURNAL: Final = "tests/unit/test_journal.py::"
+FEEDS: Final = "tests/unit/test_feeds.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -2697,8 +2700,84 @@ DEFECTS: Final = (
         group=SOURCES,
         what="A source that may pass rows over counts as exactly-once",
         file="guards/promises.py",
-        before="    return _PASSES_OVER if source.format == KAFKA and source.may_pass_over else source.format\n",
-        after="    return source.format\n",
+        before="        return _PASSES_OVER if source.may_pass_over else source.format\n",
+        after="        return source.format\n",
         tests=(PROMISES + "test_a_query_promises_what_the_weakest_of_its_parts_does",),
+    ),
+    # -------------------------------------------------------------------------------------------- journals
+    Defect(
+        name="journal-forgets-ids-that-it-learnt",
+        group=JOURNALS,
+        what="A writer that begins anew does not know the ids in the journal, and takes what is sent again",
+        file="sources/journal/writer.py",
+        before="            self._window.learn(number, [each for each in _hashes(rows) if each is not None])\n",
+        after="",
+        tests=(JOURNAL + "test_an_id_is_taken_once_within_a_batch_across_batches_and_across_lives",),
+    ),
+    Defect(
+        name="journal-number-taken-twice",
+        group=JOURNALS,
+        what="A writer whose number another one has taken goes on, and says that its rows are durable",
+        file="sources/journal/writer.py",
+        before="        if put_once(self._store, name_of(SEGMENTS, number), data) != data:\n",
+        after="        if put_once(self._store, name_of(SEGMENTS, number), data) is None:\n",
+        tests=(JOURNAL + "test_without_locks_the_writer_whose_number_is_taken_stops",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="journal-deletes-what-may-be-replayed",
+        group=JOURNALS,
+        what="Segments are deleted when Spark has read them, though their epoch may be run again",
+        file="sources/journal/reader.py",
+        before="        before, self._committed = self._committed, end\n",
+        after="        before = self._committed = end\n",
+        tests=(JOURNAL + "test_the_newest_epoch_that_was_read_can_be_read_again",),
+    ),
+    Defect(
+        name="journal-deletes-before-it-folds",
+        group=JOURNALS,
+        what="Ids of segments that are deleted are not kept",
+        file="sources/journal/writer.py",
+        before="        kept = self._window.between(min(due), last)\n",
+        after="        kept: list[bytes] = []\n",
+        tests=(JOURNAL + "test_what_is_read_for_good_is_taken_away_and_its_ids_and_numbers_are_not",),
+    ),
+    Defect(
+        name="journal-stands-on-what-is-not-durable",
+        group=JOURNALS,
+        what="An epoch reads a segment whose writer was killed before it was durable",
+        file="sources/journal/reader.py",
+        before="            self._journal.store.sync(name_of(SEGMENTS, segments[-1]))\n",
+        after="",
+        tests=(JOURNAL + "test_the_newest_segment_is_made_durable_before_anybody_stands_on_it",),
+    ),
+    Defect(
+        name="journal-that-went-back-is-passed-over",
+        group=JOURNALS,
+        what="A journal that was restored from an older copy is read on, and its next rows are passed over",
+        file="sources/journal/reader.py",
+        before="        if newest < after:\n",
+        after="        if newest < 0:\n",
+        tests=(JOURNAL + "test_a_journal_that_went_back_is_told_before_rows_are_passed_over",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="feed-goes-on-after-half-a-line",
+        group=JOURNALS,
+        what="What a connection broke off in the middle of becomes a row",
+        file="sources/journal/feeds.py",
+        before='        return [line.removesuffix(b"\\r") for line in lines]\n',
+        after='        lines, self._rest = [*lines, *filter(None, [self._rest])], b""\n'
+        '        return [line.removesuffix(b"\\r") for line in lines]\n',
+        tests=(FEEDS + "test_lines_of_a_socket_are_rows_and_a_half_line_is_none",),
+    ),
+    Defect(
+        name="events-go-on-after-half-an-event",
+        group=JOURNALS,
+        what="A server is asked to go on after an event that was not whole, which is then lost",
+        file="sources/http/events.py",
+        before='                self._id = value.decode(errors="replace")\n',
+        after='                self._id = self.last = value.decode(errors="replace")\n',
+        tests=(FEEDS + "test_events_go_on_after_the_last_whole_one",),
     ),
 )

@@ -6,7 +6,7 @@
     {"epoch":7,"index":0,"kind":"GLOBAL_COMMIT",…}
 
 A reader takes a file as a whole or refuses it by name: of a newer version, of another kind, torn, damaged. The
-decision log and the manifests of the file sink are written so.
+decision log, the manifests of the file sink and journals are written so.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from onceonly.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.errors import OnceonlyError
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """What decoding raises; msgspec lets a wrong byte inside a string through to Python."""
@@ -57,23 +62,29 @@ class _Version(msgspec.Struct, frozen=True):
     version: int
 
 
+def _sha256(body: bytes) -> str:
+    return "sha256:" + hashlib.sha256(body).hexdigest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One family of files. ``restore`` is the next step for a file of it that is damaged."""
+    """One family of files. ``restore`` is the next step for a file of it that is damaged, and ``error`` its kind."""
 
     name: str
     version: int
     restore: str
+    checksum: Callable[[bytes], str] = _sha256
+    error: type[OnceonlyError] = LogError
 
     def seal(self, kind: str, body: bytes) -> bytes:
         """Put a header before a body. The same body always gives the same bytes."""
         header = _Header(
-            format=self.name, kind=kind, version=self.version, length=len(body), checksum=_checksum(body)
+            format=self.name, kind=kind, version=self.version, length=len(body), checksum=self.checksum(body)
         )
         return msgspec.json.encode(header) + b"\n" + body
 
     def unseal(self, data: bytes, *, kind: str, where: str) -> bytes:
-        """Return the body of a file; ``where`` is its full address, for the error. Raises ``LogError``."""
+        """Return the body of a file; ``where`` is its full address, for the error. Raises its ``error``."""
         line, newline, body = data.partition(b"\n")
         if not newline:
             raise self.refuse(f"{where} is empty or torn: damaged on its way to or on the disk")
@@ -88,13 +99,13 @@ class Format:
             )
         if header.length != len(body):
             raise self.refuse(f"{where} is torn: {len(body)} bytes where its header says {header.length}")
-        if header.checksum != _checksum(body):
+        if header.checksum != self.checksum(body):
             raise self.refuse(f"{where} is damaged or was changed by hand: its checksum differs")
         return body
 
-    def refuse(self, what: str) -> LogError:
+    def refuse(self, what: str) -> OnceonlyError:
         """Make the error for a file that cannot be used."""
-        return LogError(what, next_step=self.restore)
+        return self.error(what, next_step=self.restore)
 
     def _check_version(self, line: bytes, where: str) -> None:
         try:
@@ -104,14 +115,10 @@ class Format:
         if header.format != self.name:
             raise self.refuse(f"{where} was not written by {self.name}")
         if header.version > self.version:
-            raise LogError(
+            raise self.error(
                 f"{where} has format {header.version}, written by a newer onceonly; this one reads up to "
                 f"{self.version}",
                 next_step="upgrade onceonly on driver and executors to the version that wrote it",
             )
         if header.version < 1:
             raise self.refuse(f"{where} has format {header.version}, which never was")
-
-
-def _checksum(body: bytes) -> str:
-    return "sha256:" + hashlib.sha256(body).hexdigest()

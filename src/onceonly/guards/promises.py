@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.guards.source import FILES, KAFKA
 from onceonly.model import Guarantee
+from onceonly.settings.query import GUARANTEE
 from onceonly.settings.registry import BUILT_IN, strongest
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ NONE = "none"
 UNKNOWN = "not known"
 _LOSES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: False, Guarantee.AT_MOST_ONCE: True}
 _DOUBLES = {Guarantee.EXACTLY_ONCE: False, Guarantee.AT_LEAST_ONCE: True, Guarantee.AT_MOST_ONCE: False}
+# Their strongest promise, and the option that makes it a weaker one when it is none; what it is when it is not given.
+_FEEDS = {
+    "onceonly.http": ("exactly-once", "resume", "at-most-once", "none"),
+    "onceonly.rabbitmq": ("exactly-once", "id", "at-least-once", "messageid"),
+}
 _PASSES_OVER = f"{KAFKA}, failOnDataLoss=false"
 
 
@@ -46,6 +52,22 @@ SOURCES: dict[str, Strength] = {
     "onceonly.collection": Strength(
         Guarantee.EXACTLY_ONCE, "positions, with a fingerprint of the rows before"
     ),
+    "onceonly.http": Strength(
+        Guarantee.EXACTLY_ONCE, "a journal, ids, and a server that goes on after the id that it is told"
+    ),
+    "onceonly.http, at-most-once": Strength(
+        Guarantee.AT_MOST_ONCE, "a journal; what is lost before it is lost"
+    ),
+    "onceonly.rabbitmq": Strength(
+        Guarantee.EXACTLY_ONCE, "a journal, and message ids that are remembered long enough"
+    ),
+    "onceonly.rabbitmq, at-least-once": Strength(
+        Guarantee.AT_LEAST_ONCE, "a journal; messages are acknowledged behind it"
+    ),
+    "onceonly.rabbitmq, at-most-once": Strength(
+        Guarantee.AT_MOST_ONCE, "a journal; messages are acknowledged before it"
+    ),
+    "onceonly.socket": Strength(Guarantee.AT_MOST_ONCE, "a journal; what is lost before it is lost"),
 }
 """By the format's name, in the order of the reference's table."""
 
@@ -63,7 +85,19 @@ def weakest(guarantees: Iterable[Guarantee]) -> str:
 
 def named(source: Source) -> str:
     """Return the name by which a source stands in ``SOURCES``, or its format."""
-    return _PASSES_OVER if source.format == KAFKA and source.may_pass_over else source.format
+    if source.format == KAFKA:
+        return _PASSES_OVER if source.may_pass_over else source.format
+    weaker = _weaker(source)
+    return f"{source.format}, {weaker}" if weaker else source.format
+
+
+def _weaker(source: Source) -> str:
+    """Return the promise of a feed that is not its strongest, by its options; empty for others."""
+    strong, option, weak, without = _FEEDS.get(source.format, ("", "", "", ""))
+    asked = source.options.get(GUARANTEE, "") or (
+        weak if source.options.get(option, without).strip().lower() == "none" else strong
+    )
+    return "" if asked == strong else asked
 
 
 def end_to_end(sources: Iterable[Source], sinks: Iterable[Guarantee]) -> str:

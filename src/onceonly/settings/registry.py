@@ -12,6 +12,7 @@ from onceonly.model import Capabilities, Guarantee, SinkUse, Visible
 from onceonly.options import public_options
 from onceonly.ports import TwoPhaseCommitSink
 from onceonly.settings.query import GUARANTEE, PREFIX, VISIBLE, Settings, SinkSettings, parse
+from onceonly.sources.known import FEEDS
 from onceonly.stores.opened import address_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def remember(sink: object) -> str:
             f"the sink class {sink.__name__} has no usable name: {name!r}",
             next_step='give it one: name = "ledger"; its format is then "onceonly.ledger"',
         )
-    if name in BUILT_IN or name == "collection":
+    if name in BUILT_IN or name in FEEDS or name == "collection":
         raise ConfigurationError(
             f"the sink class {sink.__name__} is named {name!r}, which onceonly uses itself",
             next_step="give it another name",

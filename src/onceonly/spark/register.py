@@ -23,15 +23,16 @@ _PROGRAM = uuid.uuid4().hex
 SESSION_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from onceonly.spark.format import SinkFormat
     from onceonly.stores.access import Hadoop
 
 
 def register(spark: SparkSession, *sink_classes: object) -> None:
-    """Add the formats of onceonly's own sinks (``onceonly.kafka`` …), ``collection``, and those of the given sinks.
+    """Add the formats of onceonly's sinks (``onceonly.kafka`` …), feeds and ``collection``, and of the given sinks.
 
     Driver, once a session; registering again replaces. A class of ``TwoPhaseCommitSink`` named ``ledger``
     becomes the format ``onceonly.ledger``; executors must be able to import it, unless it was defined in the
@@ -79,15 +80,28 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
     from onceonly.spark.format import make_format
 
     checkpoints = spark.conf.get(SESSION_CHECKPOINTS, None)
-    for name in names:
-        made = make_format(
+    written = {
+        name: make_format(
             name, registry.find(name)[1], application(spark), registry.given(), checkpoints, hadoop
         )
+        for name in names
+    }
+    for made in written.values():
         spark.dataSource.register(made)
     if has_read_limits():
         from onceonly.spark.collection_source import CollectionFormat
 
         spark.dataSource.register(CollectionFormat)
+        _add_feeds(spark, hadoop, written)
+
+
+def _add_feeds(spark: SparkSession, hadoop: Hadoop, written: Mapping[str, type[SinkFormat]]) -> None:
+    """Add the feeds; one whose system is written by a sink, too, is one format for both."""
+    from onceonly.sources.known import FEEDS
+    from onceonly.spark.feed_source import make_feed_format
+
+    for feed in FEEDS:
+        spark.dataSource.register(make_feed_format(feed, hadoop, written.get(feed)))
 
 
 def application(spark: SparkSession) -> str:

@@ -1,0 +1,158 @@
+"""Servers of numbered rows that behave badly: they drop, stall, repeat, send half lines, and are killed.
+
+::
+
+    with EmbeddedFeed("http", total=1000, rate=500) as feed:
+        ...  # feed.port
+        feed.kill()  # SIGKILL
+        feed.start()  # the same rows at the same address
+
+``http`` sends ``{"id": 17}`` in lines and goes on after ``Last-Event-ID``, ``events`` the same as server-sent events,
+and ``socket`` sends each line at most once, as a feed that keeps nothing. It is a process of its own:
+``python -m onceonly_proof.embedded.feeds KIND PORT TOTAL RATE SEED FOLDER``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+from onceonly_proof.embedded.ports import free_ports
+from onceonly_proof.embedded.process import EmbeddedServer
+
+_READY_S = 20.0
+_POLL_S = 0.02
+_REPEATED = 3
+_STALL_S = 0.4
+_CALM_ROWS = (20, 200)
+_HEAD = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {}\r\n\r\n"
+_BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_TYPES = {"http": "application/x-ndjson", "events": "text/event-stream"}
+
+
+class EmbeddedFeed(EmbeddedServer):
+    """A server of ``total`` rows, ``rate`` in a second; with ``seed`` 0 it behaves. Not shared between threads."""
+
+    title = "the feed"
+
+    def __init__(
+        self, kind: str, *, total: int, rate: int, seed: int = 0, directory: Path | None = None
+    ) -> None:
+        super().__init__(directory, prefix="feed")
+        self._kind = kind
+        self._told = (str(total), str(rate), str(seed))
+        self.port = 0
+
+    def start(self) -> None:
+        """Start it and wait until it takes connections. Idempotent while it runs."""
+        if self._process is not None:
+            return
+        self.port = self.port or free_ports(1)[0]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._ready.unlink(missing_ok=True)
+        told = [self._kind, str(self.port), *self._told, str(self.directory)]
+        self._process = self._launch([sys.executable, "-m", __name__, *told])
+        # To connect would take rows.
+        self._await(self._ready.exists, within_s=_READY_S, poll_s=_POLL_S)
+
+    @property
+    def _ready(self) -> Path:
+        return self.directory / "ready"
+
+
+class _Rows:
+    """Which rows there are by now."""
+
+    def __init__(self, total: int, rate: int, seed: int, note: Path) -> None:
+        self.total = total
+        self._rate = rate
+        self._begun: float | None = None
+        self.behaves = seed == 0
+        self.draw = random.Random(seed)  # noqa: S311  nobody gains from guessing it
+        self._note = note
+        self.sent = int(note.read_text()) if note.exists() else 0
+        """How many a feed that keeps nothing has given away."""
+
+    def upto(self) -> int:
+        now = time.monotonic()
+        self._begun = self._begun or now
+        return min(self.total, int((now - self._begun) * self._rate))
+
+    def give_away(self, upto: int) -> None:
+        """Note that rows are sent, before they are: also a life that follows sends them no more."""
+        self._note.write_text(str(upto))
+
+    def calm(self) -> int:
+        return self.total if self.behaves else self.draw.randint(*_CALM_ROWS)
+
+
+def _row(kind: str, number: int) -> bytes:
+    if kind == "events":
+        return b"id: %d\ndata: %d\n\n" % (number, number)
+    if kind == "http":
+        return json.dumps({"id": number}).encode() + b"\n"
+    return b"%d\n" % number
+
+
+async def _serve(kind: str, rows: _Rows, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    after = -1
+    if kind != "socket":
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        with contextlib.suppress(IndexError):
+            after = int(head.split("last-event-id:")[1].split("\r\n")[0])
+        if not rows.behaves and rows.draw.random() < 0.1:  # noqa: PLR2004
+            writer.write(_BUSY)
+            return
+        writer.write(_HEAD.format(_TYPES[kind]).encode())
+        after = after if rows.behaves else max(-1, after - rows.draw.choice((0, 0, _REPEATED)))
+    number = after + 1 if kind != "socket" else rows.sent
+    left = rows.calm()
+    while True:
+        upto = rows.upto()
+        if kind == "socket" and upto > number:
+            rows.give_away(upto)
+        while number < upto:
+            row = _row(kind, number)
+            if left == 0 and number < rows.total - 1:
+                if rows.draw.random() < 0.5:  # noqa: PLR2004
+                    await asyncio.sleep(_STALL_S)
+                else:
+                    writer.write(row[: rows.draw.randint(0, len(row) - 1)])
+                    rows.sent = number + 1 if kind == "socket" else rows.sent
+                    await writer.drain()
+                    return
+                left = rows.calm()
+            writer.write(row)
+            number += 1
+            left -= 1
+            rows.sent = number if kind == "socket" else rows.sent
+        if kind != "socket":
+            writer.write(b"\n" if kind == "http" else b": still here\n\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def _main(kind: str, port: int, rows: _Rows, folder: Path) -> None:
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            try:
+                await _serve(kind, rows, reader, writer)
+            finally:
+                writer.close()
+
+    server = await asyncio.start_server(one, "127.0.0.1", port)
+    (folder / "ready").touch()
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    _folder = Path(sys.argv[6])
+    _total, _rate, _seed = map(int, sys.argv[3:6])
+    _rows = _Rows(_total, _rate, _seed, _folder / "sent")
+    asyncio.run(_main(sys.argv[1], int(sys.argv[2]), _rows, _folder))

@@ -1,0 +1,164 @@
+"""A real RabbitMQ server on loopback, out of Debian's packages: gone with the process. Linux with apt.
+
+::
+
+    with EmbeddedRabbit() as rabbit:
+        ...  # rabbit.uri
+        rabbit.kill()  # SIGKILL
+        rabbit.start()  # the same queues at the same address
+
+The packages are fetched by ``apt-get download`` and unpacked into the cache; nothing is installed, and no root needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from onceonly.errors import SetupError
+from onceonly.jars.locked import cache_folder
+from onceonly_proof.embedded.ports import free_ports
+from onceonly_proof.embedded.process import EmbeddedServer, GuardedProcess
+
+_READY_S = 90.0
+_POLL_S = 0.05
+_FETCH_S = 300.0
+_USUAL = "/usr/lib/erlang"
+_ERLANG = (
+    "base", "asn1", "crypto", "eldap", "ftp", "inets", "mnesia", "os-mon", "parsetools", "public-key",
+    "runtime-tools", "snmp", "ssl", "syntax-tools", "tftp", "tools", "xmerl",
+)  # fmt: skip
+_SETTINGS = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+loopback_users.guest = true
+log.file = false
+log.console = true
+log.console.level = warning
+vm_memory_high_watermark.absolute = 400MB
+disk_free_limit.absolute = 50MB
+"""
+
+
+class EmbeddedRabbit(EmbeddedServer):
+    """One server that keeps what is durable through a SIGKILL. Not shared between threads."""
+
+    title = "the RabbitMQ server"
+    lines_shown = 8
+
+    def __init__(self, directory: Path | None = None) -> None:
+        super().__init__(directory, prefix="rabbitmq")
+        self._ports: list[int] = []
+        self._names: GuardedProcess | None = None
+
+    @property
+    def port(self) -> int:
+        """Its port, the same through restarts. Known once it was started."""
+        return self._ports[0]
+
+    @property
+    def uri(self) -> str:
+        """The address for the feed's option ``uri``. Known once it was started."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    def start(self) -> None:
+        """Start it and wait until it answers; after a kill, with the same queues. Idempotent while it runs.
+
+        Raises:
+            SetupError: there is no RabbitMQ and none to be fetched, or it did not come up; shows its last words.
+        """
+        if self._process is not None:
+            return
+        root = unpacked()
+        self._ports = self._ports or free_ports(3)
+        port, of_node, of_names = self._ports
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "rabbitmq.conf").write_text(_SETTINGS.format(port=port))
+        (self.directory / "plugins").write_text("[].")
+        binaries = root / "usr/lib/erlang/bin"
+        environment = {
+            "PATH": f"{binaries}:/usr/bin:/bin",
+            "HOME": str(self.directory),
+            "LANG": "C.UTF-8",
+            # As under systemd the server is one process, which takes the signals itself.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            "RABBITMQ_NODENAME": f"rabbit{port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_DIST_PORT": str(of_node),
+            "RABBITMQ_MNESIA_BASE": str(self.directory / "data"),
+            "RABBITMQ_LOG_BASE": str(self.directory / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.directory / "none.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_PID_FILE": str(self.directory / "pid"),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(of_names),
+            "ERL_MAX_PORTS": "4096",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        given = [f"{name}={value}" for name, value in environment.items()]
+        # Its names are kept by a server of their own, which it would leave behind.
+        self._names = GuardedProcess(
+            ["env", "-i", *given, "epmd", "-address", "127.0.0.1", "-port", str(of_names)], self._log
+        )
+        (server,) = root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
+        self._process = self._launch(["env", "-i", *given, str(server)])
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
+
+    def kill(self) -> None:
+        """End it with SIGKILL; what is durable stays. Idempotent."""
+        super().kill()
+        if self._names is not None:
+            self._names.kill()
+            self._names = None
+
+    def _answers(self) -> bool:
+        import pika
+
+        try:
+            pika.BlockingConnection(pika.URLParameters(self.uri)).close()
+        except (pika.exceptions.AMQPError, OSError):
+            return False
+        return True
+
+
+def unpacked() -> Path:
+    """Return the folder that the packages are unpacked in; once into the cache, at once or not at all.
+
+    Raises:
+        SetupError: this is no Linux with apt, or they could not be fetched.
+    """
+    folder = cache_folder() / "rabbitmq"
+    if folder.is_dir():
+        return folder
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise SetupError(
+            "the embedded RabbitMQ comes from Debian's packages, and there is no apt here",
+            next_step="run it on Debian or Ubuntu",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".rabbitmq-") as made:
+        root = Path(made) / "root"
+        packages = ["rabbitmq-server", *(f"erlang-{name}" for name in _ERLANG)]
+        try:
+            subprocess.run(
+                ["apt-get", "download", *packages],
+                cwd=made,
+                check=True,
+                capture_output=True,
+                timeout=_FETCH_S,
+            )
+            for package in Path(made).glob("*.deb"):
+                subprocess.run(["dpkg", "-x", str(package), str(root)], check=True, capture_output=True)
+        except subprocess.SubprocessError as error:
+            raise SetupError(
+                "the packages of RabbitMQ could not be fetched",
+                next_step="see whether `apt-get update` and `apt-get download rabbitmq-server` work here",
+            ) from error
+        script = root / "usr/lib/erlang/bin/erl"
+        script.write_text(script.read_text().replace(f"={_USUAL}\n", f"={folder}{_USUAL}\n"))
+        os.rename(root, folder)  # noqa: PTH104  at once
+    return folder

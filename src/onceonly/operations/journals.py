@@ -1,0 +1,115 @@
+"""What a person sees of journals, and giving one up. Beside a running query or without one; needs no Spark."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.sources.journal.lock import Hold, holder_of
+from onceonly.sources.journal.place import IDENTITY, READING, Journal
+from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A journal as it is now. ``unread`` counts rows that the query may still ask for."""
+
+    where: str
+    feed: str
+    of: str
+    segments: int
+    newest: int
+    unread: int
+    bytes: int
+    writer: str
+    reader: str
+
+
+def look(address: str) -> Seen:
+    """Look at a journal; every segment is read, and one that is damaged is named. Raises ``ConfigurationError``."""
+    journal = _there(address)
+    identity = journal.identity()
+    assert identity is not None  # noqa: S101  it is there
+    numbers = journal.numbers(SEGMENTS)
+    reading = journal.reading()
+    upto = reading.upto if reading is not None else 0
+    unread = size = 0
+    for number in numbers:
+        _, rows, taken = journal.read(number, identity.journal)
+        size += taken
+        unread += rows.num_rows if number > upto else 0
+    return Seen(
+        where=journal.where,
+        feed=identity.feed,
+        of=identity.of,
+        segments=len(numbers),
+        newest=max(numbers or journal.numbers(FOLDS), default=0),
+        unread=unread,
+        bytes=size,
+        writer=_holder(journal, "writer"),
+        reader=_holder(journal, "reader"),
+    )
+
+
+def as_json(seen: Seen) -> dict[str, Any]:
+    """Return it as JSON."""
+    return asdict(seen)
+
+
+def drop(address: str) -> None:
+    """Give up a journal with all that is in it. Killed in between, it is simply run again.
+
+    Raises ``ConfigurationError`` where a job or receiver uses it.
+    """
+    journal = _there(address)
+    with _unused(journal):
+        # Its identity goes last, so that a drop that was killed can be run again.
+        for folder in (SEGMENTS, FOLDS):
+            for number in journal.numbers(folder):
+                journal.store.delete(name_of(folder, number))
+        for name in (READING, IDENTITY):
+            journal.store.delete(name)
+        if journal.folder is not None:
+            shutil.rmtree(journal.folder, ignore_errors=True)
+
+
+def drop_reader(address: str) -> None:
+    """Forget who reads a journal: the next query begins at the oldest segment that is kept. Raises as ``drop``."""
+    journal = _there(address)
+    with _unused(journal, "reader"):
+        journal.store.delete(READING)
+
+
+@contextmanager
+def _unused(journal: Journal, *names: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in names or ("writer", "reader"):
+            hold = Hold.take(
+                journal.lock(name),
+                refusal=f"the journal {journal.where} is in use",
+                next_step="stop the query, and the receiver beside it, first",
+                wait_s=0,
+            )
+            stack.callback(hold.close)
+        yield
+
+
+def _there(address: str) -> Journal:
+    journal = Journal.at(address)
+    if journal.store.get(IDENTITY) is None:
+        raise ConfigurationError(
+            f"there is no journal at {journal.where}",
+            next_step="give the folder that the option journal names",
+        )
+    return journal
+
+
+def _holder(journal: Journal, name: str) -> str:
+    path = journal.lock(name)
+    return "" if path is None else holder_of(path)

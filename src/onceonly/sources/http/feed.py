@@ -1,0 +1,300 @@
+"""One long response, read by an event loop of this thread's own: it can wait for bytes without giving them up.
+
+A line or event that the connection breaks off in the middle of was never whole, and comes again where the server is
+told after which id to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
+from onceonly.model import Guarantee
+from onceonly.sources.http.events import Events
+from onceonly.sources.http.options import DECLARED, HEADER, Resume, headers_of, id_of
+from onceonly.sources.journal.feeds import Batch, FeedBrokenError, Gather, Lines, guarantee_of
+from onceonly.sources.journal.segments import hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Mapping
+    from types import TracebackType
+
+    import httpx
+
+    from onceonly.options import Option
+    from onceonly.sources.journal.options import Limits
+
+_CONNECT_S: Final = 10.0
+_EVENTS: Final = "text/event-stream"
+_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NO_MORE: Final = 204
+
+
+class HttpFeed:
+    """A feed over HTTP by its options."""
+
+    name: ClassVar[str] = "http"
+    open_ended: ClassVar[tuple[str, ...]] = (HEADER,)
+    columns: ClassVar[Mapping[str, str]] = {
+        "value": "binary", "arrived": "timestamp", "id": "string", "event": "string",
+    }  # fmt: skip
+    declared: ClassVar[tuple[Option, ...]] = DECLARED
+
+    def __init__(self, options: Mapping[str, Any], limits: Limits) -> None:
+        self._url = str(options["url"])
+        self._field: str | None = options["id"]
+        self._resume = Resume(options["resume"])
+        self._stall_s: float = options["stallTimeout"]
+        self._headers = headers_of(options)
+        self._limits = limits
+        self._was_connected = False
+        self._client, url = _httpx_of(self._url)
+        self.of = f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"
+        self.guarantees: tuple[Guarantee, ...] = (
+            (Guarantee.EXACTLY_ONCE, Guarantee.AT_MOST_ONCE) if self._resume else (Guarantee.AT_MOST_ONCE,)
+        )
+        self.guarantee = guarantee_of(
+            self,
+            options,
+            lacks="without resume its server cannot be told where to go on, so what is lost before the journal is lost",
+            next_step="set resume=header:Last-Event-ID or query:NAME, and id for lines of JSON, if the server knows "
+            "them; or leave onceonly.guarantee out",
+        )
+
+    def receive(self, mark: str | None) -> Generator[Batch | None, None, None]:
+        """Ask for the response, and give its lines or events."""
+        loop = asyncio.new_event_loop()
+        chunks = self._chunks(mark)
+        try:
+            yield from self._batches(loop, chunks, mark)
+        finally:
+            loop.run_until_complete(chunks.aclose())
+            loop.close()
+
+    def pause(self, seconds: float) -> None:
+        """Wait; meanwhile the server can send no more than the buffers of the network hold."""
+        time.sleep(seconds)
+
+    def _batches(
+        self, loop: asyncio.AbstractEventLoop, chunks: AsyncGenerator[Any, None], mark: str | None
+    ) -> Generator[Batch | None, None, None]:
+        gather = Gather(self.columns, self._limits)
+        lines = Lines(self._limits.segment_bytes, self.of)
+        read: _Lines | _Events | None = None
+        broken: FeedBrokenError | OnceonlyError | None = None
+        with _Waiting(loop, chunks) as waiting:
+            while broken is None:
+                try:
+                    found = waiting.next(gather.wait_s)
+                    if isinstance(found, str):
+                        read = self._reading(found, mark)
+                        gather.touch()
+                    elif read is not None:
+                        for line in lines.feed(found):
+                            read.take(line, gather)
+                except (FeedBrokenError, OnceonlyError) as error:
+                    broken = error
+                if gather and (gather.is_due or broken is not None):
+                    yield gather.take(read.last if read is not None and self._resume else None)
+                elif gather.is_idle and read is not None:
+                    yield None  # not while it connects: the feed has not said yet that there is nothing
+        if isinstance(broken, FeedBrokenError) and isinstance(read, _Events):
+            broken.wait_s = max(broken.wait_s, read.retry_s)
+        raise broken
+
+    def _reading(self, content: str, mark: str | None) -> _Lines | _Events:
+        if content == _EVENTS:
+            return _Events(mark, self.of, needs_id=self.guarantee is Guarantee.EXACTLY_ONCE)
+        if self._field is None and self.guarantee is Guarantee.EXACTLY_ONCE:
+            raise ConfigurationError(
+                f"{self.of} sends lines, and no option says where their id is",
+                next_step="set id to the JSON field that names a line for good; or resume=none: at most once up to the "
+                "journal",
+            )
+        return _Lines(mark, self._field)
+
+    async def _chunks(self, mark: str | None) -> AsyncGenerator[Any, None]:
+        """Give the type of the content, and then bytes. Raises as ``receive``."""
+        httpx = self._client
+        timeout = httpx.Timeout(_CONNECT_S, read=self._stall_s)
+        headers = {
+            "Accept": f"{_EVENTS}, application/x-ndjson, application/json;q=0.9, */*;q=0.1",
+            "Accept-Encoding": "identity",
+            "Cache-Control": "no-store",
+            **self._headers,
+            **self._resume.headers(mark),
+        }
+        url = httpx.URL(self._url)
+        url = url.copy_merge_params(self._resume.query(mark))
+        try:
+            async with (
+                httpx.AsyncClient(timeout=timeout, follow_redirects=True) as client,
+                client.stream("GET", url, headers=headers) as response,
+            ):
+                self._require_good(response)
+                self._was_connected = True
+                yield response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+        except httpx.ReadTimeout as error:
+            raise FeedBrokenError(f"nothing came for {self._stall_s:g} s (stallTimeout)") from error
+        except httpx.UnsupportedProtocol as error:
+            raise ConfigurationError(
+                f"{self.of} sends on to an address that is not HTTP", next_step="give the address itself"
+            ) from error
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            self._refuse_unknown_host(error)
+            raise FeedBrokenError(f"the connection broke ({type(error).__name__}: {error})") from error
+
+    def _require_good(self, response: httpx.Response) -> None:
+        status = response.status_code
+        if status == _NO_MORE:
+            raise UnavailableError(
+                f"{self.of} says that it has no more to send (204)",
+                next_step="stop the query, or start it again when there is more",
+            )
+        if status in _LATER:
+            raise FeedBrokenError(f"it answered {status}", wait_s=retry_after(response.headers))
+        if not response.is_success:
+            raise ConfigurationError(
+                f"{self.of} answered {status} {response.reason_phrase}",
+                next_step={
+                    401: "set header.Authorization to what the server takes",
+                    403: "ask for the right to read it, or set header.Authorization",
+                    410: "the server has what came after the last id no more: begin on a new journal",
+                }.get(status, "see to the option url"),
+            )
+
+    def _refuse_unknown_host(self, error: BaseException) -> None:
+        import socket
+
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, socket.gaierror):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None and not self._was_connected:
+            raise ConfigurationError(
+                f"the host of {self.of} has no address", next_step="see to the option url"
+            ) from error
+
+
+class _Lines:
+    """Lines, each with the id in its field. A line without one is named by its bytes and the id before it."""
+
+    def __init__(self, mark: str | None, field: str | None) -> None:
+        self.last = mark
+        self._field = field
+
+    def take(self, line: bytes, gather: Gather) -> None:
+        if not line.strip():
+            return
+        found = None
+        if self._field is not None:
+            found = id_of(line, self._field)
+            if found is None:
+                found = "none:" + hash_of(f"{self.last}\n{line!r}").hex()
+            else:
+                self.last = found
+        gather.add(line, found, None)
+
+
+class _Events:
+    """Server-sent events."""
+
+    def __init__(self, mark: str | None, of: str, *, needs_id: bool) -> None:
+        self._events = Events(mark)
+        self._of = of
+        self._needs_id = needs_id
+
+    @property
+    def last(self) -> str | None:
+        return self._events.last
+
+    @property
+    def retry_s(self) -> float:
+        return self._events.retry_s or 0.0
+
+    def take(self, line: bytes, gather: Gather) -> None:
+        event = self._events.feed(line)
+        if event is None:
+            return
+        if self._needs_id and event.id is None:
+            raise ConfigurationError(
+                f"{self._of} sends an event without an id of its own, which cannot be read exactly once",
+                next_step="set resume=none: at most once up to the journal",
+            )
+        gather.add(event.data, event.id, event.kind)
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return how long a server wants to be left alone, in seconds: a number, or a date; 0 where it does not say."""
+    text = headers.get("retry-after", "").strip()
+    if text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return 0.0
+
+
+class _Waiting:
+    """Waits for what comes next, now and then, without giving it up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chunks: AsyncGenerator[Any, None]) -> None:
+        self._loop = loop
+        self._chunks = chunks
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                self._loop.run_until_complete(self._task)
+
+    def next(self, within_s: float) -> Any:  # noqa: ANN401  the type of the content first, then bytes
+        """Return what came; no bytes if that takes longer. Raises ``FeedBrokenError`` at the end."""
+        task = self._task = self._task or self._loop.create_task(_next(self._chunks))
+        self._loop.run_until_complete(asyncio.wait({task}, timeout=within_s))
+        if not task.done():
+            return b""
+        self._task = None
+        return task.result()
+
+
+async def _next(chunks: AsyncGenerator[Any, None]) -> Any:  # noqa: ANN401  as above
+    try:
+        return await anext(chunks)
+    except StopAsyncIteration:
+        raise FeedBrokenError("the server has closed the connection") from None
+
+
+def _httpx_of(text: str) -> tuple[Any, httpx.URL]:
+    """Return the client library, and the address. Raises ``SetupError``, ``ConfigurationError``."""
+    try:
+        import httpx
+    except ImportError as error:
+        raise SetupError(
+            f"the feed 'http' needs a package that is missing here: {error}",
+            next_step="pip install 'onceonly[http]' where the receiver runs",
+        ) from error
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ConfigurationError(
+            f"The option url of onceonly.http cannot be read: {error}",
+            next_step="write it as https://host/path",
+        ) from error
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigurationError(
+            "The option url of onceonly.http is no address of http or https.",
+            next_step="write it as https://host/path",
+        )
+    return httpx, url

@@ -1,0 +1,168 @@
+"""Spark's side of a journal: positions in it, who reads it, and what is read for good."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceonly.errors import ConfigurationError, JournalError, UnavailableError
+from onceonly.sources.journal.lock import WAIT_S, Hold
+from onceonly.sources.journal.segments import FOLDS, SEGMENTS, Reading, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.sources.journal.place import Journal
+
+
+class Position(msgspec.Struct, frozen=True):
+    """After which segment, of which journal, for which reader. Spark keeps it in the query's checkpoint."""
+
+    journal: str
+    reader: str
+    segment: int
+
+    @classmethod
+    def of(cls, offset: dict[str, Any]) -> Position:
+        """Read one of Spark's offsets. Raises ``ConfigurationError`` for one of another source."""
+        try:
+            return msgspec.convert(offset, cls)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(
+                f"the checkpoint holds a position of another source: {offset}",
+                next_step="give each query a checkpoint of its own",
+            ) from error
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The position as Spark's offset."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class Reader:
+    """The one query that reads a journal. Driver; one thread.
+
+    ``durable`` gives the newest durable segment where the writer is in this process; else the folder is looked at.
+    """
+
+    def __init__(
+        self, journal: Journal, *, durable: Callable[[], int] | None = None, wait_s: float = WAIT_S
+    ) -> None:
+        self._journal = journal
+        self._durable = durable
+        identity = journal.identity()
+        if identity is None:
+            raise UnavailableError(
+                f"there is no journal at {journal.where} yet",
+                next_step="start `onceonly journal run` with the same options first",
+            )
+        self._identity = identity.journal
+        self._hold = Hold.take(
+            journal.lock("reader"),
+            refusal=f"another query reads the journal {journal.where}",
+            next_step="stop that query, or give this one a journal of its own",
+            wait_s=wait_s,
+        )
+        self._synced = 0
+        self._committed: int | None = None
+        self._rows: dict[int, int] = {}
+        self._required: Position | None = None
+
+    def close(self) -> None:
+        """Let the journal go. Idempotent."""
+        self._hold.close()
+
+    def initial(self) -> Position:
+        """Begin where the journal begins. Idempotent until something was read for good.
+
+        Raises ``JournalError`` where another query has begun to read it.
+        """
+        reading = self._journal.reading()
+        if reading is None:
+            reading = Reading(reader=uuid.uuid4().hex)
+            self._journal.note_reading(reading)
+        elif reading.upto:
+            raise JournalError(
+                f"the journal {self._journal.where} was read up to segment {reading.upto} by another query, or on "
+                "another checkpoint",
+                next_step="start on that checkpoint; or give this query a journal of its own; or, if that query will "
+                f"never run again: onceonly journal drop --reader {self._journal.where}",
+            )
+        segments = self._journal.numbers(SEGMENTS)
+        folds = self._journal.numbers(FOLDS)
+        first = segments[0] - 1 if segments else max(folds, default=0)
+        return Position(
+            journal=self._identity, reader=reading.reader, segment=max(first, max(folds, default=0))
+        )
+
+    def require(self, position: Position) -> None:
+        """See that a position is of this journal and this reader. Raises ``JournalError``."""
+        known = self._required
+        if known is not None and (known.journal, known.reader) == (position.journal, position.reader):
+            return
+        reading = self._journal.reading()
+        if position.journal != self._identity:
+            raise JournalError(
+                f"the checkpoint stands in another journal than {self._journal.where}, which was made anew",
+                next_step="give the journal that this query read before, or start on a new checkpoint",
+            )
+        if reading is None:
+            self._journal.note_reading(Reading(reader=position.reader))
+        elif reading.reader != position.reader:
+            raise JournalError(
+                f"the journal {self._journal.where} is read by another query now",
+                next_step="give this query a journal of its own, or start on the checkpoint that reads it",
+            )
+        self._required = position
+
+    def newest(self, after: int = 0) -> int:
+        """Return the newest segment that is durable.
+
+        Raises ``JournalError`` where the journal went back ``after`` a segment was read: its rows would be passed over.
+        """
+        newest = self._durable() if self._durable is not None else self._looked()
+        if newest < after:
+            raise JournalError(
+                f"the journal {self._journal.where} ends with segment {newest}, and this query has read up to {after}: "
+                "it was restored from an older copy",
+                next_step="restore its newest state; or begin on a new journal and a new checkpoint",
+            )
+        return newest
+
+    def _looked(self) -> int:
+        """Look into the folder. An epoch must not stand on a segment whose writer was killed before it was durable."""
+        segments = self._journal.numbers(SEGMENTS)
+        if not segments:
+            return max(self._journal.numbers(FOLDS), default=0)
+        if segments[-1] > self._synced:
+            self._journal.store.sync(name_of(SEGMENTS, segments[-1]))
+            self._synced = segments[-1]
+        return segments[-1]
+
+    def limited(self, start: int, end: int, rows_max: int, known: dict[int, int]) -> int:
+        """Return the segment up to which at most ``rows_max`` rows lie, but at least one segment."""
+        taken, last = 0, start
+        for number in range(start + 1, end + 1):
+            taken += self._count(number, known)
+            if last > start and taken > rows_max:
+                break
+            last = number
+        return last
+
+    def commit(self, end: int) -> None:
+        """Note what is read for good: what the call before named, whose epoch and the next are in the checkpoint."""
+        before, self._committed = self._committed, end
+        reading = self._journal.reading()
+        if before is not None and reading is not None and before > reading.upto:
+            self._journal.note_reading(Reading(reader=reading.reader, upto=before))
+            self._rows = {number: rows for number, rows in self._rows.items() if number > before}
+
+    def _count(self, number: int, known: dict[int, int]) -> int:
+        if number in known:
+            return known[number]
+        if number not in self._rows:
+            self._rows[number] = self._journal.read(number, self._identity)[1].num_rows
+        return self._rows[number]

@@ -1,0 +1,125 @@
+"""Carrying a feed into a journal: connect, write down, tell the feed; again and again.
+
+The same class runs inside a job, beside the driver, and outside of it in ``onceonly journal run``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from typing import TYPE_CHECKING, Final
+
+from onceonly.sources.journal.feeds import FeedBrokenError
+from onceonly.sources.journal.lock import WAIT_S
+from onceonly.sources.journal.writer import Writer
+
+if TYPE_CHECKING:
+    from onceonly.sources.journal.feeds import Batch, Feed
+    from onceonly.sources.journal.options import Limits
+    from onceonly.sources.journal.place import Journal
+
+log = logging.getLogger("onceonly")
+
+_DELAY_FIRST_S: Final = 0.1
+_DELAY_MAX_S: Final = 30.0
+_FULL_S: Final = 0.1
+
+
+class Receiver(threading.Thread):
+    """A thread that never keeps its process alive. What ends it is in ``error``, for who asks next."""
+
+    def __init__(self, feed: Feed, journal: Journal, limits: Limits, *, wait_s: float = WAIT_S) -> None:
+        super().__init__(name=f"onceonly-{feed.name}", daemon=True)
+        self._feed = feed
+        self._journal = journal
+        self._limits = limits
+        self._wait_s = wait_s
+        self._stopping = threading.Event()
+        self._opened = threading.Event()
+        self._at_rest = threading.Event()
+        self._tries = 0
+        self.writer: Writer | None = None
+        self.error: BaseException | None = None
+        self.doubled = 0
+        """Rows that were left out, as their ids are remembered."""
+
+    def run(self) -> None:
+        """Receive until it is stopped, or cannot go on."""
+        try:
+            with Writer.open(
+                self._journal, self._limits, feed=self._feed.name, of=self._feed.of, wait_s=self._wait_s
+            ) as writer:
+                self.writer = writer
+                self._opened.set()
+                while not self._stopping.is_set():
+                    self._connected(writer)
+        except BaseException as error:  # noqa: BLE001  it is raised where the query asks next
+            self.error = error
+        finally:
+            self._opened.set()
+            self._at_rest.set()
+
+    def opened(self) -> Writer:
+        """Wait until the journal is open; give its writer. Raises what ended this thread."""
+        self._opened.wait()
+        self.require_alive()
+        assert self.writer is not None  # noqa: S101  else there is an error
+        return self.writer
+
+    def require_alive(self) -> None:
+        """Raise what ended this thread."""
+        if self.error is not None:
+            raise self.error
+
+    def rest(self, within_s: float) -> None:
+        """Wait until the feed has nothing to give at the moment, but not longer than ``within_s``."""
+        self._at_rest.wait(within_s)
+        self.require_alive()
+
+    def stop(self, within_s: float = 5.0) -> None:
+        """Ask it to end, and wait a little. What is not durable was not told to the feed."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(within_s)
+
+    def _connected(self, writer: Writer) -> None:
+        """Receive over one connection."""
+        try:
+            given = self._feed.receive(writer.mark)
+            try:
+                for batch in given:
+                    if self._stopping.is_set():
+                        return
+                    if batch is None:
+                        self._at_rest.set()
+                        writer.tidy()
+                    else:
+                        self._write(writer, batch)
+            finally:
+                given.close()
+            why, wait_s = "the server has closed the connection", 0.0
+        except FeedBrokenError as broken:
+            why, wait_s = str(broken), broken.wait_s
+        self._tries += 1
+        # Jitter keeps receivers apart; nobody gains from guessing it.
+        backoff = min(_DELAY_MAX_S, _DELAY_FIRST_S * 2 ** min(self._tries - 1, 16))
+        delay = max(wait_s, random.uniform(backoff / 2, backoff))  # noqa: S311
+        log.warning("%s: %s; connecting again in %.1f s", self._feed.of, why, delay)
+        self._stopping.wait(delay)
+
+    def _write(self, writer: Writer, batch: Batch) -> None:
+        told = False
+        while writer.is_full():
+            if not told:
+                log.warning(
+                    "The journal %s is full (backlogBytes): nothing is taken from %s until the query has read on.",
+                    self._journal.where, self._feed.of,
+                )  # fmt: skip
+                told = True
+            self._at_rest.set()
+            self._feed.pause(_FULL_S)
+            if self._stopping.is_set():
+                return
+        self._tries = 0
+        self.doubled += batch.rows.num_rows - writer.append(batch.rows, batch.mark, batch.suspects)

@@ -1,0 +1,156 @@
+"""How the files of a journal look: a header with checksum and version, a line that says what it is, and rows. Pure.
+
+::
+
+    {"format":"onceonly-journal","kind":"segment","version":1,"length":1048,"checksum":"xxh3:…"}
+    {"journal":"5f…","number":17,"writer":"a0…","mark":"4711"}
+    …an Arrow stream
+
+A segment is written once, whole, under its number; nothing is ever added to it. A fold stands for all segments up to
+its number, which are gone: it keeps the hashes of their ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import xxhash
+
+from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.errors import JournalError, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+SEGMENTS: Final = "segments/"
+FOLDS: Final = "folds/"
+_HASH_BYTES: Final = 16
+
+T = TypeVar("T")
+
+FORMAT = Format(
+    name="onceonly-journal",
+    version=1,
+    restore="stop the query and restore this file; or drop the journal with `onceonly journal drop`, which gives up "
+    "what is in it and not yet read",
+    checksum=lambda body: "xxh3:" + xxhash.xxh3_128_hexdigest(body),
+    error=JournalError,
+)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a journal is of: ``feed`` is its kind, ``of`` the queue or address, without secrets."""
+
+    journal: str
+    feed: str
+    of: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Who reads a journal, and up to which segment it will never ask again."""
+
+    reader: str
+    upto: int = 0
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """What a segment says of itself. ``mark`` is where the feed goes on after it, in the feed's own words."""
+
+    journal: str
+    number: int
+    writer: str
+    mark: str | None = None
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """What is left of the segments up to ``number``, besides the hashes of their ids."""
+
+    journal: str
+    number: int
+    mark: str | None = None
+
+
+def name_of(folder: str, number: int) -> str:
+    """Return the name of a segment or fold."""
+    return f"{folder}{number:020d}"
+
+
+def number_of(name: str) -> int:
+    """Return the number in a name; -1 for a name that has none."""
+    text = name.rpartition("/")[2]
+    return int(text) if text.isdecimal() else -1
+
+
+def encode(segment: Segment, rows: pa.Table) -> bytes:
+    """Return the bytes of a segment. Those of two writers always differ."""
+    pa = arrow()
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, rows.schema) as stream:
+        stream.write_table(rows)
+    return FORMAT.seal("segment", b"\n".join((msgspec.json.encode(segment), buffer.getvalue())))
+
+
+def decode(data: bytes, number: int, *, where: str) -> tuple[Segment, pa.Table]:
+    """Return a segment and its rows, which lie in ``data``. Raises ``JournalError`` for one that cannot be used."""
+    head, body = _open(data, "segment", Segment, where)
+    if head.number != number:
+        raise FORMAT.refuse(f"{where} holds segment {head.number}: a file was moved by hand")
+    pa = arrow()
+    with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+        return head, stream.read_all()
+
+
+def encode_fold(fold: Fold, hashes: Iterable[bytes]) -> bytes:
+    """Return the bytes of a fold."""
+    return FORMAT.seal("fold", b"\n".join((msgspec.json.encode(fold), b"".join(hashes))))
+
+
+def decode_fold(data: bytes, *, where: str) -> tuple[Fold, list[bytes]]:
+    """Return a fold and the hashes in it. Raises ``JournalError``."""
+    fold, body = _open(data, "fold", Fold, where)
+    raw = bytes(body)
+    return fold, [raw[at : at + _HASH_BYTES] for at in range(0, len(raw), _HASH_BYTES)]
+
+
+def encode_note(kind: str, note: msgspec.Struct) -> bytes:
+    """Return the bytes of an ``Identity`` or a ``Reading``."""
+    return FORMAT.seal(kind, msgspec.json.encode(note))
+
+
+def decode_note(data: bytes, kind: str, form: type[T], *, where: str) -> T:
+    """Return the note in a file. Raises ``JournalError``."""
+    body = FORMAT.unseal(data, kind=kind, where=where)
+    try:
+        return decoder(form).decode(body)
+    except UNREADABLE as error:
+        raise FORMAT.refuse(f"{where} cannot be read: {error}") from None
+
+
+def hash_of(key: str) -> bytes:
+    """Return what is remembered of an id: so many bits that two ids never share them."""
+    return xxhash.xxh3_128_digest(key.encode())
+
+
+def arrow() -> Any:  # noqa: ANN401  a module
+    """Return pyarrow. Raises ``SetupError`` where it is missing."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise SetupError(
+            f"a journal needs the package pyarrow, which cannot be used here: {error}",
+            next_step="pip install pyarrow, where the receiver runs and on driver and executors",
+        ) from error
+    return pa
+
+
+def _open(data: bytes, kind: str, form: type[T], where: str) -> tuple[T, memoryview]:
+    body = FORMAT.unseal(data, kind=kind, where=where)
+    end = body.find(b"\n")
+    try:
+        head = decoder(form).decode(body[:end])
+    except UNREADABLE as error:
+        raise FORMAT.refuse(f"{where} cannot be read: {error}") from None
+    return head, memoryview(body)[end + 1 :]

@@ -1,0 +1,61 @@
+"""The ids that a writer remembers, so that what a feed sends again is left out. No I/O."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Window:
+    """Hashes of ids by the segment that holds them. One thread.
+
+    An id is forgotten when it was learnt more than ``seconds`` ago by this process's own clock: a start learns anew
+    what the journal holds, and a wall clock that jumps makes nobody forget.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._known: set[bytes] = set()
+        self._learnt: deque[tuple[float, int, tuple[bytes, ...]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def news(self, hashes: Sequence[bytes | None], suspects: Sequence[bool] | None = None) -> list[bool]:
+        """Say of each whether it is new: not remembered, and the first of its kind here.
+
+        None is always new, and so is what is not one of ``suspects``.
+        """
+        seen: set[bytes] = set()
+        found = []
+        for each, suspect in zip(hashes, suspects or (True,) * len(hashes), strict=True):
+            new = each is None or not suspect or (each not in self._known and each not in seen)
+            found.append(new)
+            if each is not None:
+                seen.add(each)
+        return found
+
+    def learn(self, number: int, hashes: Sequence[bytes]) -> None:
+        """Remember the ids of a segment, or of a fold."""
+        if hashes:
+            self._learnt.append((self._clock(), number, tuple(hashes)))
+            self._known.update(hashes)
+
+    def forget(self) -> None:
+        """Forget what is old enough."""
+        due = self._clock() - self._seconds
+        while self._learnt and self._learnt[0][0] < due:
+            self._known.difference_update(self._learnt.popleft()[2])
+
+    def between(self, first: int, last: int) -> list[bytes]:
+        """Return what is remembered of the segments from ``first`` to ``last``."""
+        return [each for _, number, hashes in self._learnt if first <= number <= last for each in hashes]
+
+    def oldest(self) -> int | None:
+        """Return the number of the oldest segment or fold of which anything is remembered."""
+        return self._learnt[0][1] if self._learnt else None

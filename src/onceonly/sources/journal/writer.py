@@ -1,0 +1,262 @@
+"""Writing a journal: segments under the next number, ids that were seen, and taking away what was read.
+
+A segment is durable before the feed is told. Its number is given once (``put_once``), so that of two writers only one
+can go on, also where no lock keeps them apart. What the query has read for good is folded and then deleted, by the
+writer alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from onceonly import failpoints
+from onceonly.errors import JournalError, SupersededError, UnavailableError
+from onceonly.sources.journal.lock import WAIT_S, Hold
+from onceonly.sources.journal.segments import (
+    FOLDS,
+    SEGMENTS,
+    Fold,
+    Segment,
+    arrow,
+    decode_fold,
+    encode,
+    encode_fold,
+    hash_of,
+    name_of,
+    number_of,
+)
+from onceonly.sources.journal.window import Window
+from onceonly.stores.port import put_once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from onceonly.sources.journal.options import Limits
+    from onceonly.sources.journal.place import Journal
+
+log = logging.getLogger("onceonly")
+
+ID: Final = "id"
+_BLOCK: Final = 4096
+"""What a file takes at least."""
+_TIDY_S: Final = 1.0
+_TIDY_MANY: Final = 64
+_TIDY_LATEST_S: Final = 10.0
+
+
+class Writer:
+    """The one writer of a journal. One thread; ``newest`` and ``rows`` may be read by others."""
+
+    def __init__(self, journal: Journal, limits: Limits, identity: str, hold: Hold) -> None:
+        self._journal = journal
+        self._store = journal.store
+        self._limits = limits
+        self._identity = identity
+        self._hold = hold
+        self._name = secrets.token_hex(8)
+        self._window = Window(limits.window_s)
+        self._bytes: dict[int, int] = {}
+        self._backlog = 0
+        self._folds: list[int] = []
+        self._tidied_at = self._folded_at = time.monotonic()
+        self.newest = 0
+        """The newest durable segment."""
+        self.rows: dict[int, int] = {}
+        """How many rows each segment has."""
+        self.mark: str | None = None
+        """Where the feed goes on, in its own words."""
+
+    @classmethod
+    def open(cls, journal: Journal, limits: Limits, *, feed: str, of: str, wait_s: float = WAIT_S) -> Self:
+        """Take a journal to write it, and make it where there is none; learn what is in it.
+
+        Raises ``ConfigurationError`` where another process writes it, ``JournalError`` for one that is damaged, of a
+        newer version or of another feed, ``UnavailableError``.
+        """
+        identity = journal.make(feed, of).journal
+        hold = Hold.take(
+            journal.lock("writer"),
+            refusal=f"another process writes the journal {journal.where}",
+            next_step="stop that job or `onceonly journal run`, or give this one a journal of its own",
+            wait_s=wait_s,
+        )
+        try:
+            writer = cls(journal, limits, identity, hold)
+            writer._learn()
+        except BaseException:
+            hold.close()
+            raise
+        return writer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the journal go. Idempotent."""
+        self._hold.close()
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes the segments take that are not deleted yet."""
+        return self._backlog
+
+    def is_full(self) -> bool:
+        """Say whether nothing more may be taken from the feed, after what was read is taken away."""
+        if self.backlog < self._limits.backlog_bytes:
+            return False
+        self.tidy(now=True)
+        return self.backlog >= self._limits.backlog_bytes
+
+    def append(self, rows: pa.Table, mark: str | None = None, suspects: Sequence[bool] | None = None) -> int:
+        """Write rows as one segment, without those whose id is remembered; give how many were new. Durable on return.
+
+        ``suspects`` says of each row whether its id is looked up, None for all.
+
+        Raises ``SupersededError`` where another writer has this number, ``UnavailableError`` where nothing was written
+        or nobody can tell: the feed is not told then, and the next start looks.
+        """
+        self.tidy()
+        rows, hashes = self._without_known(rows, suspects)
+        if mark is not None:
+            self.mark = mark
+        if not rows.num_rows:
+            return 0
+        self._require_space(rows.nbytes)
+        number = self.newest + 1
+        head = Segment(journal=self._identity, number=number, writer=self._name, mark=self.mark)
+        data = encode(head, rows)
+        failpoints.hit("journal.before_put")
+        if put_once(self._store, name_of(SEGMENTS, number), data) != data:
+            raise SupersededError(
+                f"another process has written segment {number} of the journal {self._journal.where}; this one has "
+                "stopped",
+                next_step="nothing, if the newer one is wanted; else stop that one and start this again",
+            )
+        self._window.learn(number, hashes)
+        self._note(number, rows.num_rows, len(data))
+        self.newest = number
+        failpoints.hit("journal.after_put")
+        return int(rows.num_rows)
+
+    def tidy(self, *, now: bool = False) -> None:
+        """Take away what the query will never ask for again: fold the ids, then delete. Idempotent."""
+        moment = time.monotonic()
+        if not now and moment - self._tidied_at < _TIDY_S:
+            return
+        self._tidied_at = moment
+        self._window.forget()
+        reading = self._journal.reading()
+        # The newest stays until another is newer: it needs no fold to be known.
+        upto = min(reading.upto, self.newest - 1) if reading is not None else 0
+        due = [number for number in self._bytes if number <= upto]
+        late = moment - self._folded_at >= _TIDY_LATEST_S
+        if due and (now or late or len(due) >= _TIDY_MANY):
+            self._fold(due)
+            self._folded_at = moment
+
+    def _fold(self, due: list[int]) -> None:
+        last = max(due)
+        kept = self._window.between(min(due), last)
+        failpoints.hit("journal.before_fold")
+        fold = Fold(journal=self._identity, number=last, mark=self.mark)
+        name = name_of(FOLDS, last)
+        data = encode_fold(fold, kept)
+        if put_once(self._store, name, data) is None:
+            raise UnavailableError(
+                f"{self._store.where(name)} was taken away as it was written",
+                next_step="leave the journal's folder alone, and start again",
+            )
+        self._folds.append(last)
+        failpoints.hit("journal.after_fold")
+        for number in due:
+            self._store.delete(name_of(SEGMENTS, number))
+            self._backlog -= self._bytes.pop(number)
+            self.rows.pop(number, None)
+        self._drop_folds()
+
+    def _drop_folds(self) -> None:
+        """Delete folds of which nothing is remembered, but for the newest, which keeps the number."""
+        oldest = self._window.oldest()
+        for number in self._folds[:-1]:
+            if oldest is None or number < oldest:
+                self._store.delete(name_of(FOLDS, number))
+                self._folds.remove(number)
+
+    def _learn(self) -> None:
+        """Read what is there. The newest segment may not be durable yet, as its writer may have been killed there."""
+        folded = 0
+        for number in self._journal.numbers(FOLDS):
+            name = name_of(FOLDS, number)
+            data = self._store.get(name)
+            if data is None:
+                continue
+            fold, hashes = decode_fold(data, where=self._store.where(name))
+            self._window.learn(number, hashes)
+            self._folds.append(number)
+            folded, self.mark = number, fold.mark
+        self.newest = folded
+        if folded:
+            self._store.sync(name_of(FOLDS, folded))
+        for number in self._journal.numbers(SEGMENTS):
+            if number <= folded:
+                self._store.delete(name_of(SEGMENTS, number))
+                continue
+            if number != self.newest + 1:
+                raise JournalError(
+                    f"segment {self.newest + 1} of the journal {self._journal.where} is gone, and later ones are there",
+                    next_step="restore the folder as a whole; or drop the journal, which gives up what is in it",
+                )
+            head, rows, size = self._journal.read(number, self._identity)
+            self._window.learn(number, [each for each in _hashes(rows) if each is not None])
+            self._note(number, rows.num_rows, size)
+            self.newest, self.mark = number, head.mark
+        if self.newest > folded:
+            self._store.sync(name_of(SEGMENTS, self.newest))
+        self._store.drop_leftovers(lambda name: number_of(name) <= self.newest)
+
+    def _note(self, number: int, rows: int, size: int) -> None:
+        self._bytes[number] = max(size, _BLOCK)
+        self._backlog += self._bytes[number]
+        self.rows[number] = rows
+
+    def _without_known(self, rows: pa.Table, suspects: Sequence[bool] | None) -> tuple[pa.Table, list[bytes]]:
+        hashes = _hashes(rows)
+        if not hashes:
+            return rows, []
+        news = self._window.news(hashes, suspects)
+        if not all(news):
+            rows = rows.filter(arrow().array(news))
+        return rows, [each for each, new in zip(hashes, news, strict=True) if new and each is not None]
+
+    def _require_space(self, size: int) -> None:
+        folder = self._journal.folder
+        if folder is None:
+            return
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
+        if free < size + 2 * self._limits.segment_bytes:
+            raise UnavailableError(
+                f"the disk of the journal {self._journal.where} is nearly full ({free} bytes are left): nothing was "
+                "written, and nothing more is taken from the feed",
+                next_step="make room on this disk, or lower backlogBytes, and start again",
+            )
+
+
+def _hashes(rows: pa.Table) -> list[bytes | None]:
+    """Return the hash of each row's id, None for a row without; nothing where rows have none at all."""
+    if ID not in rows.schema.names:
+        return []
+    ids = rows.column(ID).to_pylist()
+    return [None if each is None else hash_of(each) for each in ids]

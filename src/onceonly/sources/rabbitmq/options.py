@@ -1,0 +1,89 @@
+"""The options of ``onceonly.rabbitmq``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.options import Option, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_UNACKED_MAX = 65_535
+
+
+def _prefetch(text: str) -> int:
+    count = whole(text)
+    if not 0 < count <= _UNACKED_MAX:
+        raise ValueError(text)
+    return count
+
+
+DECLARED: tuple[Option, ...] = (
+    Option(
+        name="uri",
+        doc="The server, `amqp://user:password@host:5672/vhost`, or `amqps` with TLS.",
+        required=True,
+        secret=True,
+    ),
+    Option(name="queue", doc="The queue, classic or quorum. It is never made.", required=True),
+    Option(
+        name="id",
+        doc="What names a message for good, as its publisher sets it: its property `messageId`, a header "
+        "`header:NAME`, or `none`.",
+        default="messageId",
+    ),
+    Option(
+        name="deduplicate",
+        doc="Which messages are left out whose id is remembered: `all`, also those that were published twice; or only "
+        "those that the server says were `redelivered`.",
+        default="all",
+        choices=("all", "redelivered"),
+    ),
+    Option(
+        name="prefetch",
+        doc="How many messages may be on their way that are not acknowledged, 1 to 65535.",
+        default="5000",
+        read=_prefetch,
+        form="a whole number from 1 to 65535",
+    ),
+)
+
+
+class Named:
+    """Where the id of a message is. Raises ``ConfigurationError`` for a place that there is none of."""
+
+    def __init__(self, text: str) -> None:
+        kind, _, self._header = text.partition(":")
+        self._kind = kind.strip().lower()
+        self._header = self._header.strip()
+        if self._kind not in {"messageid", "header", "none"} or bool(self._header) != (
+            self._kind == "header"
+        ):
+            raise ConfigurationError(
+                f"The option id of onceonly.rabbitmq is {text!r}, and must be messageId, header:NAME or none.",
+                next_step="messageId is the property that publishers set",
+            )
+
+    def __bool__(self) -> bool:
+        return self._kind != "none"
+
+    def __str__(self) -> str:
+        return f"header {self._header}" if self._header else "message id"
+
+    def of(self, message_id: str | None, headers: Mapping[str, Any] | None) -> str | None:
+        """Return the id of a message; None where it has none."""
+        if self._kind == "none":
+            return None
+        if self._kind == "messageid":
+            return message_id
+        found = (headers or {}).get(self._header)
+        return None if found is None else text_of(found)
+
+
+def text_of(value: object) -> str:
+    """Return a header's value as text."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="replace")
+    return str(value)

@@ -1,0 +1,307 @@
+"""Sockets and HTTP: servers that drop, stall, repeat and send half lines; and what is refused, in one sentence each."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
+
+from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.sources.http.feed import retry_after
+from onceonly.sources.journal.receiver import Receiver
+from onceonly.sources.journal.segments import SEGMENTS
+from onceonly.sources.known import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WAIT_S = 20.0
+
+
+def line(number: int) -> bytes:
+    return b'{"id": %d, "text": "x"}\n' % number
+
+
+def event(number: int, *more: bytes) -> bytes:
+    return b"".join((*more, b"id: %d\ndata: row %d\n\n" % (number, number)))
+
+
+class Life:
+    """A feed that is received into a journal; and what is in it."""
+
+    def __init__(self, folder: Path, name: str, options: dict[str, str]) -> None:
+        self.asked = ask(name, {"journal": str(folder / "journal"), "linger": "0 ms", **options})
+        self.receiver = Receiver(self.asked.feed, self.asked.journal, self.asked.limits, wait_s=0)
+        self.receiver.start()
+
+    def rows(self) -> list[dict[str, Any]]:
+        journal = self.asked.journal
+        identity = journal.identity()
+        if identity is None:
+            return []
+        found: list[dict[str, Any]] = []
+        for number in journal.numbers(SEGMENTS):
+            found += journal.read(number, identity.journal)[1].to_pylist()
+        return found
+
+    def values(self, count: int) -> list[bytes]:
+        """Wait until there are so many rows, and until the feed has said everything; give them."""
+        until(lambda: self.receiver.error is not None or len(self.rows()) >= count)
+        self.receiver.require_alive()
+        return [row["value"] for row in self.rows()]
+
+    def error(self) -> BaseException:
+        until(lambda: self.receiver.error is not None)
+        assert self.receiver.error is not None
+        return self.receiver.error
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Callable[..., Life]]:
+    begun: list[Life] = []
+
+    def begin(name: str, server: ScriptedServer | None = None, /, **options: str) -> Life:
+        if server is not None and name == "socket":
+            options = {"host": "127.0.0.1", "port": str(server.port), **options}
+        elif server is not None:
+            options = {"url": f"http://127.0.0.1:{server.port}/rows", **options}
+        begun.append(Life(tmp_path, name, {key.replace("_", "."): text for key, text in options.items()}))
+        return begun[-1]
+
+    yield begin
+    for life in begun:
+        life.receiver.stop()
+
+
+def test_lines_of_a_socket_are_rows_and_a_half_line_is_none(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"a\r\n", b"b\nhal"], [b"c\n", STALL]) as server:
+        life = lives("socket", server)
+        assert life.values(3) == [b"a", b"b", b"c"]
+        assert all(row["arrived"] is not None for row in life.rows())
+
+
+def test_rows_before_a_reset_are_kept(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"a\n" * 10, RESET], [b"b\n", STALL]) as server:
+        assert lives("socket", server, linger="100 ms", segmentBytes="1k").values(11)[-1] == b"b"
+
+
+def test_a_line_without_end_is_refused(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"x" * 100, STALL]) as server:
+        error = lives("socket", server, segmentBytes="64").error()
+        assert isinstance(error, RecordRefusedError)
+        assert "sent a line of more than 64 bytes" in str(error)
+
+
+def test_a_server_that_sends_without_pause_waits_when_the_journal_is_full(
+    lives: Callable[..., Life], caplog: pytest.LogCaptureFixture
+) -> None:
+    with ScriptedServer([b"x" * 99 + b"\n"] * 100_000) as server:
+        life = lives("socket", server, segmentBytes="4k", backlogBytes="64k")
+        until(lambda: "is full" in caplog.text)
+        writer = life.receiver.opened()
+        before = writer.newest
+        assert writer.backlog < 128 * 1024 + 600_000
+        until(life.receiver._at_rest.is_set)
+        assert writer.newest == before
+
+
+def test_a_socket_promises_no_more_than_it_can(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a socket sends nothing again"):
+        Life(tmp_path, "socket", {"host": "h", "port": "1", "onceonly.guarantee": "exactly-once"})
+
+
+def test_lines_go_on_after_the_last_one_in_the_journal(lives: Callable[..., Life]) -> None:
+    """The first answer breaks off in the middle of a line; the second repeats; the third comes after a restart."""
+    first = [LINES, line(1), line(2), line(3)[:9], RESET]
+    second = [LINES, line(2), line(3), b"\r\n", STALL]
+    with ScriptedServer(first, second, [LINES, line(4), STALL], http=True) as server:
+        options = {"id": "id", "resume": "header:Last-Event-ID"}
+        life = lives("http", server, **options)
+        life.values(3)
+        assert [row["id"] for row in life.rows()] == ["1", "2", "3"]
+        life.receiver.stop()
+        assert len(lives("http", server, **options).values(4)) == 4
+    assert "last-event-id" not in server.requests[0]
+    assert "last-event-id: 2\r\n" in server.requests[1]
+    assert "last-event-id: 3\r\n" in server.requests[2]
+
+
+def test_the_last_id_may_go_into_the_query(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([LINES, line(7)], [LINES, line(8), STALL], http=True) as server:
+        url = f"http://127.0.0.1:{server.port}/rows?of=me"
+        lives("http", url=url, id="id", resume="query:after").values(2)
+    assert server.requests[0].startswith("get /rows?of=me http")
+    assert server.requests[1].startswith("get /rows?of=me&after=7 http")
+
+
+def test_a_line_that_is_no_json_is_kept_once(lives: Callable[..., Life]) -> None:
+    broken = [LINES, line(1), b"{oh\n", b'{"no": 1}\n', b"[1]\n"]
+    with ScriptedServer(broken, [LINES, *broken[2:], line(2), STALL], http=True) as server:
+        life = lives("http", server, id="id", resume="header:Last-Event-ID")
+        assert life.values(5) == [line(1).strip(), b"{oh", b'{"no": 1}', b"[1]", line(2).strip()]
+        assert [str(row["id"])[:5] for row in life.rows()] == ["1", "none:", "none:", "none:", "2"]
+
+
+def test_events_go_on_after_the_last_whole_one(lives: Callable[..., Life]) -> None:
+    first = [
+        EVENTS,
+        b"\xef\xbb\xbf: hello\n\n",
+        event(1),
+        b"event: tick\r\ndata:a\r\ndata: b\r\nid: 2\r\n\r\nid: 3\ndata: c\n",
+    ]
+    second = [EVENTS, b"data: two lines\nid: 3\n\nretry: 10\n\n", STALL]
+    with ScriptedServer(first, second, http=True) as server:
+        life = lives("http", server, resume="header:Last-Event-ID")
+        assert life.values(3) == [b"row 1", b"a\nb", b"two lines"]
+        assert [(row["id"], row["event"]) for row in life.rows()] == [
+            ("1", "message"), ("2", "tick"), ("3", "message"),
+        ]  # fmt: skip
+    assert "last-event-id: 2\r\n" in server.requests[1]
+
+
+def test_events_without_an_id_are_all_kept_at_most_once_and_refused_exactly_once(
+    lives: Callable[..., Life], tmp_path: Path
+) -> None:
+    script = [EVENTS, event(1), b"data: x\n\ndata: x\n\n", STALL]
+    with ScriptedServer(script, http=True) as server:
+        assert lives("http", server).values(3) == [b"row 1", b"x", b"x"]
+        error = lives(
+            "http", server, resume="header:Last-Event-ID", journal=str(tmp_path / "exactly")
+        ).error()
+    assert "an event without an id of its own" in str(error)
+
+
+def test_a_server_that_stalls_is_asked_again(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([LINES, line(1), STALL], [LINES, line(2), STALL], http=True) as server:
+        assert len(lives("http", server, stallTimeout="100 ms").values(2)) == 2
+
+
+def test_a_server_that_is_busy_is_left_alone_as_long_as_it_says(lives: Callable[..., Life]) -> None:
+    busy = [b"HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"]
+    with ScriptedServer(busy, [LINES, line(1), STALL], http=True) as server:
+        begun = time.monotonic()
+        lives("http", server).values(1)
+        assert time.monotonic() - begun >= 1
+
+
+def test_a_feed_is_not_at_rest_before_it_has_answered(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([], [b"", WAIT, LINES, line(1), STALL], http=True) as server:
+        life = lives("http", server)
+        life.receiver.rest(WAIT_S)
+        assert len(life.rows()) == 1
+
+
+def test_how_long_a_server_wants_to_be_left_alone() -> None:
+    assert retry_after({"retry-after": "7"}) == 7
+    assert 50 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
+    assert [
+        retry_after(each)
+        for each in ({}, {"retry-after": "soon"}, {"retry-after": formatdate(1, usegmt=True)})
+    ] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (b"401 Unauthorized", "answered 401"), (b"403 Forbidden", "answered 403"), (b"404 Not Found", "answered 404"),
+        (b"410 Gone", "begin on a new journal"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_will_not_change_ends_the_query(
+    lives: Callable[..., Life], status: bytes, says: str
+) -> None:
+    with ScriptedServer([b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n"], http=True) as server:
+        error = lives("http", server).error()
+        assert isinstance(error, ConfigurationError)
+        assert says in str(error)
+
+
+def test_a_server_that_has_no_more_to_send_is_told(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([b"HTTP/1.1 204 No Content\r\n\r\n"], http=True) as server:
+        assert isinstance(lives("http", server).error(), UnavailableError)
+
+
+def test_lines_without_a_field_for_their_id_are_refused_exactly_once(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([LINES, line(1), STALL], http=True) as server:
+        assert "no option says where their id is" in str(lives("http", server, resume="query:after").error())
+
+
+def test_headers_are_sent_and_secrets_are_not_shown(lives: Callable[..., Life]) -> None:
+    with ScriptedServer([OK + b"text/plain\r\n\r\n", line(1), STALL], http=True) as server:
+        life = lives("http", server, header_Authorization="Bearer s3cret")
+        life.values(1)
+        assert "s3cret" not in repr(life.asked)
+    assert "authorization: bearer s3cret\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("socket", {"port": "1"}, "option host of onceonly.socket is missing"),
+        ("socket", {"host": "h", "port": "70000"}, "must be a port"),
+        ("socket", {"host": "h", "port": "1", "linger": "5"}, "must be a time such as 50 ms"),
+        ("socket", {"host": "h", "port": "1", "backlogBytes": "1k"}, "leave no room for a segment"),
+        ("socket", {"host": "h", "port": "1", "hots": "h"}, "knows no option hots"),
+        ("http", {}, "option url of onceonly.http is missing"),
+        ("http", {"url": "ftp://h"}, "no address of http or https"),
+        ("http", {"url": "http://h", "resume": "header"}, "must be header:NAME, query:NAME or none"),
+        ("http", {"url": "http://h", "onceonly.guarantee": "exactly-once"}, "without resume"),
+        ("rabbitmq", {"uri": "http://me:pw@h", "queue": "q"}, "it is not shown"),
+        ("rabbitmq", {"uri": "amqp://h", "queue": "q", "prefetch": "0"}, "from 1 to 65535"),
+        (
+            "rabbitmq",
+            {"uri": "amqp://h", "queue": "q", "id": "header"},
+            "must be messageId, header:NAME or none",
+        ),
+        (
+            "rabbitmq",
+            {"uri": "amqp://h", "queue": "q", "id": "none", "onceonly.guarantee": "exactly-once"},
+            "with id=none nobody can tell",
+        ),
+        ("rabbit", {}, "there is no feed named 'rabbit'"),
+    ],
+)
+def test_wrong_options_are_told_in_one_sentence(
+    tmp_path: Path, name: str, options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says) as told:
+        ask(name, {"journal": str(tmp_path), **options})
+    assert "pw" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("socket", {"host": "no-such-host.invalid", "port": "1"}),
+        ("http", {"url": "http://no-such-host.invalid/"}),
+        ("rabbitmq", {"uri": "amqp://no-such-host.invalid", "queue": "q"}),
+    ],
+)
+def test_a_host_that_nobody_knows_is_told(
+    lives: Callable[..., Life], name: str, options: dict[str, str]
+) -> None:
+    error = lives(name, **options).error()
+    assert isinstance(error, ConfigurationError)
+    assert "has no address" in str(error)
+
+
+def test_what_each_feed_promises(tmp_path: Path) -> None:
+    def promised(name: str, **options: str) -> str:
+        return str(ask(name, {"journal": str(tmp_path), **options}).guarantee)
+
+    assert promised("socket", host="h", port="1") == "at-most-once"
+    assert promised("http", url="http://h") == "at-most-once"
+    assert promised("http", url="http://h", resume="query:after") == "exactly-once"
+    assert promised("rabbitmq", uri="amqp://h", queue="q") == "exactly-once"
+    assert promised("rabbitmq", uri="amqp://h", queue="q", id="none") == "at-least-once"

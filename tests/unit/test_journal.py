@@ -1,0 +1,434 @@
+"""The journal: what is in it stays, byte for byte; what is known is left out; what is not fit is refused by name."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.disk_bench import in_child
+from tests.unit.journal_bench import FEED, OF, held, opened, rows
+
+from onceonly import failpoints
+from onceonly.durable import disk
+from onceonly.errors import (
+    ConfigurationError,
+    JournalError,
+    OnceonlyError,
+    SupersededError,
+    UnavailableError,
+)
+from onceonly.sources.journal import Journal, Position, Reader
+from onceonly.sources.journal import writer as writing
+from onceonly.sources.journal.segments import FOLDS, SEGMENTS, name_of
+from onceonly.sources.journal.window import Window
+from onceonly_proof.disk import CHANGES, Fault, How
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.sources.journal import Writer
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Return a place in memory, where there is some: it is synced very often."""
+    memory = Path("/dev/shm")  # noqa: S108  made by mkdtemp below it
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder) / "journal"
+
+
+def segment(place: Path, number: int) -> Path:
+    return place / name_of(SEGMENTS, number)
+
+
+def reader_of(place: Path) -> Reader:
+    return Reader(Journal.at(str(place)), wait_s=0)
+
+
+def read_upto(place: Path, number: int) -> None:
+    """Say for good what was read: the query names it twice, as it does after the next epoch."""
+    reader = reader_of(place)
+    reader.initial()
+    reader.commit(number)
+    reader.commit(number)
+    reader.close()
+
+
+def test_rows_are_read_as_often_as_one_likes_and_are_the_same_bytes(place: Path) -> None:
+    with opened(place) as writer:
+        assert [writer.append(rows("a", "b")), writer.append(rows("c"))] == [2, 1]
+        before = {path: path.read_bytes() for path in (place / SEGMENTS).iterdir()}
+    with opened(place) as writer:
+        assert writer.newest == 2
+        assert writer.append(rows("d")) == 1
+    assert held(place) == ["a", "b", "c", "d"]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_id_is_taken_once_within_a_batch_across_batches_and_across_lives(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a", "b", "a"))
+        writer.append(rows("b", "c"))
+        assert writer.append(rows("c")) == 0
+    with opened(place) as writer:
+        assert writer.append(rows("a", "d", "c")) == 1
+    assert held(place) == ["a", "b", "c", "d"]
+
+
+def test_rows_without_an_id_are_never_left_out(place: Path) -> None:
+    with opened(place) as writer:
+        assert writer.append(rows(None, None)) == 2
+        assert writer.append(rows(None)) == 1
+
+
+def test_the_place_in_the_feed_is_durable_with_its_rows(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"), "7")
+        writer.append(rows("b"))
+    with opened(place) as writer:
+        assert writer.mark == "7"
+        writer.append(rows("c"), "9")
+        writer.append(rows("d"))
+    read_upto(place, 4)
+    with opened(place) as writer:
+        writer.tidy(now=True)
+    with opened(place) as writer:
+        assert writer.mark == "9"
+
+
+def test_ids_are_forgotten_after_their_time_by_a_clock_that_nobody_sets() -> None:
+    now = [0.0]
+    window = Window(10, clock=lambda: now[0])
+    window.learn(1, [b"a"])
+    now[0] = 6.0
+    window.learn(2, [b"b"])
+    window.forget()
+    assert window.news([b"a", b"b", b"c", b"c", None]) == [False, False, True, False, True]
+    now[0] = 12.0
+    window.forget()
+    assert (window.news([b"a", b"b"]), len(window)) == ([True, False], 1)
+
+
+def test_what_is_read_for_good_is_taken_away_and_its_ids_and_numbers_are_not(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abcde":
+            writer.append(rows(each))
+        read_upto(place, 4)
+        writer.tidy(now=True)
+        assert held(place) == ["e"]
+        assert writer.append(rows("b", "e", "f")) == 1
+    read_upto_again = reader_of(place)
+    read_upto_again.commit(6)
+    read_upto_again.commit(6)
+    read_upto_again.close()
+    with opened(place) as writer:
+        assert writer.append(rows("a", "c", "f", "g")) == 1
+        assert writer.newest == 7
+        writer.tidy(now=True)
+    assert held(place) == ["g"]
+
+
+def test_the_newest_epoch_that_was_read_can_be_read_again(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        reader = reader_of(place)
+        reader.initial()
+        reader.commit(1)
+        writer.tidy(now=True)
+        assert held(place) == ["a", "b", "c"]
+        reader.commit(2)
+        writer.tidy(now=True)
+        assert held(place) == ["b", "c"]
+        reader.close()
+
+
+def test_many_epochs_leave_few_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_TIDY_S", 0.0)
+    now = itertools.count(int(time.monotonic()) + 1)
+    with opened(place, window_s=0.0) as writer:
+        monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+        reader = reader_of(place)
+        reader.initial()
+        for number in range(1, 400):
+            writer.append(rows(str(number)))
+            reader.commit(number)
+        reader.close()
+    assert sum(1 for path in place.rglob("*") if path.is_file()) < 30
+
+
+def test_a_journal_that_is_full_says_so_until_something_is_read(place: Path) -> None:
+    with opened(place, backlog_bytes=3 * 4096) as writer:
+        for each in "abc":
+            assert not writer.is_full()
+            writer.append(rows(each))
+        assert writer.is_full()
+        read_upto(place, 2)
+        assert not writer.is_full()
+    with opened(place, backlog_bytes=4096) as writer:
+        assert writer.is_full()
+
+
+def test_a_disk_that_is_nearly_full_is_told_before_anything_is_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        real = os.statvfs(place)
+        monkeypatch.setattr(
+            os, "statvfs", lambda _: os.statvfs_result((real.f_bsize, 1, *(0,) * 8, 255)[:10])
+        )
+        with pytest.raises(UnavailableError, match="nearly full"):
+            writer.append(rows("b"))
+    assert held(place) == ["a"]
+
+
+def test_only_one_process_writes_and_only_one_query_reads(place: Path) -> None:
+    with opened(place):
+        with pytest.raises(ConfigurationError, match=f"another process writes .* process {os.getpid()}"):
+            opened(place)
+        reader = reader_of(place)
+        with pytest.raises(ConfigurationError, match="another query reads"):
+            reader_of(place)
+        reader.close()
+        reader_of(place).close()
+
+
+def test_without_locks_the_writer_whose_number_is_taken_stops(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "lock", lambda *_: None)
+    with opened(place) as older, opened(place) as newer:
+        newer.append(rows("a"))
+        with pytest.raises(SupersededError, match="segment 1"):
+            older.append(rows("a"))
+    assert held(place) == ["a"]
+
+
+def test_only_its_user_can_read_it(place: Path) -> None:
+    opened(place).close()
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="can be read by other users"):
+        opened(place)
+
+
+def test_a_journal_belongs_to_one_feed(place: Path) -> None:
+    opened(place).close()
+    with pytest.raises(JournalError, match=f"holds rows of {FEED} {OF}, not of {FEED} another"):
+        Journal.at(str(place)).make(FEED, "another")
+
+
+def test_a_query_begins_where_the_journal_begins_and_no_other_takes_its_place(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    reader = reader_of(place)
+    first = reader.initial()
+    assert reader.initial() == first
+    assert first.segment == 0
+    assert Position.of(first.offset) == first
+    for _ in range(2):
+        reader.commit(1)
+    with pytest.raises(JournalError, match="by another query"):
+        reader.initial()
+    reader.require(first)
+    reader.close()
+    other = reader_of(place)
+    with pytest.raises(JournalError, match="by another query"):
+        other.require(Position(first.journal, "another", 0))
+    with pytest.raises(JournalError, match="made anew"):
+        other.require(Position("another", first.reader, 0))
+    with pytest.raises(ConfigurationError, match="of another source"):
+        Position.of({"rows": 1})
+    other.close()
+
+
+def test_a_journal_that_went_back_is_told_before_rows_are_passed_over(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+    segment(place, 3).unlink()
+    reader = reader_of(place)
+    assert reader.newest(after=2) == 2
+    with pytest.raises(JournalError, match="ends with segment 2, and this query has read up to 3"):
+        reader.newest(after=3)
+    reader.close()
+
+
+def test_an_epoch_takes_whole_segments_up_to_its_limit(place: Path) -> None:
+    with opened(place) as writer:
+        for some in ("ab", "c", "def"):
+            writer.append(rows(*some))
+        reader = reader_of(place)
+        assert [reader.limited(0, 3, most, writer.rows) for most in (1, 2, 3, 5, 6)] == [1, 1, 2, 2, 3]
+        assert [reader.limited(0, 3, most, {}) for most in (1, 2, 3, 5, 6)] == [1, 1, 2, 2, 3]
+        assert reader.limited(3, 3, 1, {}) == 3
+        reader.close()
+
+
+def test_a_segment_that_is_cut_at_any_byte_is_refused_by_name(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    whole = segment(place, 1).read_bytes()
+    for size in range(len(whole)):
+        segment(place, 1).write_bytes(whole[:size])
+        with pytest.raises(JournalError, match=r"00001 (is empty or torn|is torn|has a damaged header)"):
+            opened(place)
+    segment(place, 1).write_bytes(whole)
+    opened(place).close()
+
+
+def test_a_segment_with_any_byte_changed_is_refused_by_name(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    whole = segment(place, 1).read_bytes()
+    for at in range(len(whole)):
+        segment(place, 1).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(JournalError, match=str(segment(place, 1))):
+            opened(place)
+
+
+def test_a_newer_version_is_refused_by_name(place: Path) -> None:
+    with opened(place) as writer:
+        writer.append(rows("a"))
+    data = segment(place, 1).read_bytes()
+    segment(place, 1).write_bytes(data.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(JournalError, match="format 2, written by a newer onceonly"):
+        opened(place)
+
+
+def test_a_segment_that_is_gone_or_moved_is_told(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+    shutil.copy(segment(place, 1), segment(place, 2))
+    with pytest.raises(JournalError, match="holds segment 1"):
+        opened(place)
+    segment(place, 2).unlink()
+    with pytest.raises(JournalError, match=r"segment 2 of the journal .* is gone"):
+        opened(place)
+    with pytest.raises(JournalError, match="is gone, and it is not read yet"):
+        held(place, [2])
+    (place / "journal").unlink()
+    with pytest.raises(JournalError, match="'journal' is gone"):
+        opened(place)
+
+
+def test_the_newest_segment_is_made_durable_before_anybody_stands_on_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed: list[str] = []
+    monkeypatch.setattr(disk, "renew", lambda path, _: renewed.append(path.name))
+    with opened(place) as writer:
+        writer.append(rows("a"))
+        writer.append(rows("b"))
+    assert renewed == []
+    opened(place).close()
+    assert renewed == [segment(place, 2).name]
+    reader = reader_of(place)
+    assert (reader.newest(), reader.newest()) == (2, 2)
+    assert renewed == [segment(place, 2).name] * 2
+    reader.close()
+
+
+def receive(writer: Writer, each: str) -> None:
+    """Take a message, and acknowledge it when it is durable."""
+    writer.append(rows(each), each)
+    told = os.open(os.environ["TOLD"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(told, each.encode())
+    os.close(told)
+
+
+def _sent_again(place: Path) -> None:
+    """Take all messages, as a server sends them again whose acknowledgements are lost."""
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each), each)
+            writer.tidy(now=True)
+
+
+KINDS = ((How.KILL, 5), (How.REFUSE, 5), (How.LOSE, 5), (How.FULL, 28))
+
+
+def test_a_call_that_writes_may_fail_and_nothing_is_lost_or_doubled(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of the calls every day: each in another way."""
+    total = in_child(lambda: _written(place), place, calls=CHANGES).total
+    assert total > 20
+    for nth in range(1, total + 1, 7):
+        _fails(place.parent / str(nth), Fault(nth, *KINDS[nth % 4]), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", KINDS, ids=lambda how: str(how[0]))
+def test_every_call_that_writes_may_fail_and_nothing_is_lost_or_doubled(
+    place: Path, how: tuple[How, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = in_child(lambda: _written(place), place, calls=CHANGES).total
+    for nth in range(1, total + 1):
+        _fails(place.parent / str(nth), Fault(nth, *how), monkeypatch)
+
+
+def _fails(world: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, place = world / "told", world / "journal"
+    monkeypatch.setenv("TOLD", str(told))
+    end = in_child(lambda: _written(place), place, fault=fault, calls=CHANGES)
+    assert end.at is not None or end.status < 0, fault
+    again = in_child(lambda: _sent_again(place), place)
+    assert again.status == 0, (fault, end, again.said)
+    acknowledged = told.read_text() if told.exists() else ""
+    seen = held(place)
+    assert set(acknowledged) <= set(seen), (fault, end)
+    assert sorted(map(str, seen)) == list("abc"), (fault, end, seen)
+
+
+def _written(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "ab":
+            receive(writer, each)
+    with opened(place) as writer:
+        receive(writer, "c")
+
+
+@pytest.mark.parametrize("point", failpoints.OF_JOURNALS)
+def test_at_each_crash_point_nothing_is_lost_or_doubled(
+    place: Path, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
+    failpoints._counts.clear()
+    read: list[str | None] = []
+    place.mkdir(mode=0o700)
+    with contextlib.suppress(failpoints.FailpointError), opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        read_upto(place, 2)
+        read = held(place, [1, 2])
+        writer.tidy(now=True)
+    assert failpoints._counts
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        writer.tidy(now=True)
+    left = held(place)
+    assert sorted({*map(str, read), *map(str, left)}) == ["a", "b", "c"]
+    assert len(left) == len(set(left))
+
+
+def test_a_fold_of_another_version_or_that_is_torn_is_refused(place: Path) -> None:
+    with opened(place) as writer:
+        for each in "abc":
+            writer.append(rows(each))
+        read_upto(place, 2)
+        writer.tidy(now=True)
+    fold = place / name_of(FOLDS, 2)
+    fold.write_bytes(fold.read_bytes()[:-1])
+    with pytest.raises(OnceonlyError, match=str(fold)):
+        opened(place)

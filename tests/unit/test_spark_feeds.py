@@ -1,0 +1,56 @@
+"""The data sources of feeds: their columns, what a task is told, and one format for a system that is written, too."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.datasource import DataSource
+
+from onceonly.errors import ConfigurationError
+from onceonly.ports import TwoPhaseCommitSink
+from onceonly.settings import registry
+from onceonly.sources.known import FEEDS
+from onceonly.spark.feed_source import FeedReader, columns_of, make_feed_format
+from onceonly.spark.format import make_format
+from onceonly.stores.access import Hadoop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("feed", sorted(FEEDS))
+def test_a_feed_has_a_value_and_the_time_of_its_arrival(feed: str) -> None:
+    made = make_feed_format(feed, Hadoop(), None)({})
+    assert made.name() == f"onceonly.{feed}"
+    assert made.schema() == columns_of(feed)
+    assert [(field.name, field.dataType.simpleString()) for field in columns_of(feed)][:2] == [
+        ("value", "binary"),
+        ("arrived", "timestamp"),
+    ]
+
+
+def test_one_format_reads_a_socket_and_writes_it() -> None:
+    written = make_format("socket", registry.find("socket")[1], "an application")
+    made = make_feed_format("socket", Hadoop(), written)({"host": "h", "port": "1"})
+    assert isinstance(made, DataSource)
+    assert made.name() == "onceonly.socket"
+    assert made.schema() == columns_of("socket")
+    with pytest.raises(ConfigurationError, match="checkpoint"):
+        made.streamWriter(columns_of("socket"), overwrite=False)  # type: ignore[attr-defined, unused-ignore]
+
+
+def test_a_task_is_told_nothing_of_the_feed(tmp_path: Path) -> None:
+    options = {"url": "http://h/", "header.Authorization": "Bearer s3cret", "journal": str(tmp_path)}
+    reader = FeedReader("http", options, columns_of("http"), Hadoop())
+    assert b"s3cret" not in pickle.dumps(reader)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sink_of_the_users_is_not_named_like_a_feed() -> None:
+    class Rabbit(TwoPhaseCommitSink[Any]):  # type: ignore[misc, unused-ignore]
+        name = "rabbitmq"
+
+    with pytest.raises(ConfigurationError, match="uses itself"):
+        registry.remember(Rabbit)
