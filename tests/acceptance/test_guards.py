@@ -206,7 +206,8 @@ def test_rows_that_retention_took_stop_the_query_though_it_was_told_to_pass_them
     assert (noted.formats, noted.promise) == (("kafka, failOnDataLoss=false",), "at-most-once")
     topic.feed(range(5, 15))
     place = TopicPartition(topic.name, 0, 10)
-    kafka.admin().delete_records([place])[TopicPartition(topic.name, 0)].result(30)
+    admin = kafka.admin()  # its answers end with it
+    admin.delete_records([place])[TopicPartition(topic.name, 0)].result(30)
     error = refused(way, topic.read(failOnDataLoss="false"))
     assert "up to 5 rows are gone" in error.what
     assert way.exactly(5)
@@ -225,6 +226,20 @@ def test_rows_of_aborted_transactions_are_told_of(way: Way, kafka: EmbeddedKafka
 
 
 @pytest.mark.long
+def test_every_source_of_a_plan_is_seen(way: Way, kafka: EmbeddedKafka) -> None:
+    topic = Topic(kafka, way)
+    topic.feed(range(5))
+    put(way, "1.json", range(5, 10))
+    rate = way.spark.readStream.format("rate").option("rowsPerSecond", 1).load().selectExpr("value as id")
+    way.run(topic.read().union(read_files(way)).union(rate).union(way.source().select("id")))
+    found = known.read(FolderFiles(way.folder / "q" / "checkpoint"))
+    assert found is not None
+    assert sorted(found.formats) == ["files", "kafka", "onceonly.collection", "rate"]
+    assert found.promise == "exactly-once"
+    assert list(found.topics) == [topic.name]
+
+
+@pytest.mark.long
 def test_what_is_not_seen_is_said_once(
     way: Way, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +255,7 @@ def test_what_is_not_seen_is_said_once(
         "onceonly.source.format": "kafka",
         "onceonly.source.option.kafka.bootstrap.servers": kafka.bootstrap_servers,
     }
+    topic.feed(range(5, 10))
     way.run(topic.read(), **login)
     topic.anew()
     topic.feed(range(100, 115))

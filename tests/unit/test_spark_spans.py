@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceonly import offsets
+from onceonly.guards.source import Source
 from onceonly.model import Span
 from onceonly.spark import spans
 
@@ -156,3 +157,36 @@ def test_offsets_are_compared_as_what_they_say(
     held: tuple[str, ...], written: tuple[str, ...], *, is_among: bool
 ) -> None:
     assert offsets.among(held, written) is is_among
+
+
+class Node(SimpleNamespace):
+    """A node of a plan, as Py4J shows it."""
+
+    def getClass(self) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(getSimpleName=lambda: self.kind)
+
+    def children(self) -> SimpleNamespace:
+        below = self.__dict__.get("below", [])
+        return SimpleNamespace(size=lambda: len(below), apply=below.__getitem__)
+
+
+def relation(name: str, **options: str) -> Node:
+    """Make a source of the newer kind."""
+    given = SimpleNamespace(asCaseSensitiveMap=lambda: options)
+    return Node(kind="StreamingRelationV2", sourceName=lambda: name, extraOptions=lambda: given)
+
+
+def test_the_sources_of_a_plan_are_asked_for_by_any_process_of_the_machine(session: Session) -> None:
+    by_class = relation(
+        "org.apache.spark.sql.kafka010.KafkaSourceProvider", subscribe="a", failOnDataLoss="no"
+    )
+    plan = Node(kind="Union", below=[by_class, relation("onceonly.collection", rows="canary" * 1000)])
+    session.streams[uuid.UUID(QUERY)] = SimpleNamespace(analyzedPlan=lambda: plan)
+    wanted = [
+        Source("onceonly.collection"),
+        Source("kafka", {"subscribe": "a", "failondataloss": "no"}),
+    ]
+    assert spans.read_sources(QUERY) == wanted
+    assert spans.ask_sources(spans.serve(), QUERY) == wanted
+    assert spans.ask_sources("", QUERY) is None
+    assert spans.ask_sources(spans.serve(), str(uuid.uuid4())) is None

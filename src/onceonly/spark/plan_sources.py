@@ -24,7 +24,7 @@ def sources_of(plan: Any) -> list[Source]:  # noqa: ANN401  a Java object
 def _source(node: Any) -> Source | None:  # noqa: ANN401
     kind = str(node.getClass().getSimpleName())
     if kind == "StreamingRelationV2":
-        name = str(node.sourceName())
+        name = _short(str(node.sourceName()))
         return Source(
             name, _lower(dict(node.extraOptions().asCaseSensitiveMap())) if name in _WATCHED else {}
         )
@@ -34,6 +34,11 @@ def _source(node: Any) -> Source | None:  # noqa: ANN401
             return Source(name)
         return Source(FILES, _lower(_scala(node.dataSource().options())))
     return None
+
+
+def _short(name: str) -> str:
+    """Return a format's short name, where it was given by the name of its class. Pure."""
+    return KAFKA if name.endswith(".KafkaSourceProvider") else name
 
 
 def _scala(options: Any) -> dict[str, str]:  # noqa: ANN401  Scala's map
