@@ -1,8 +1,8 @@
 """An S3 server in a thread, as small as the store of the log and the file sink need one, that can mislead.
 
-Path-style addresses; put with ``If-None-Match``, get, delete, lists in pages of two, uploads in parts. ``faults`` are
-taken one after the other by the requests of their method: what a fault says is answered, before or after the request is
-carried out.
+Path-style addresses, of S3 or of Google's XML interface; put with a condition, get, delete, lists in pages of two,
+uploads in parts. ``faults`` are taken one after the other by the requests of their method: what a fault says is
+answered, before or after the request is carried out.
 With a latency each answer takes that long, as on a distant store, and ``trips`` tell which requests waited for which.
 """
 
@@ -63,10 +63,12 @@ class S3Double:
     """What the server holds. ``lies`` takes conditions and does not look at them.
 
     ``refuses_own`` answers to a second completion that the name is taken, as some servers do, and not that the upload
-    is not there, as others do.
+    is not there, as others do. ``google`` has Google Cloud Storage's name for the condition of a put, and
+    answers 404 to who removes what is not there.
     """
 
     lies: bool = False
+    google: bool = False
     versions: bool = False  # what is replaced or removed is kept, and each put is told its version
     refuses_own: bool = False
     latency_s: float = 0.0
@@ -165,7 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> tuple[int, dict[str, str], bytes]:
         objects = self.double.objects
         if method == "PUT":
-            if self.headers.get("If-None-Match") == "*" and key in objects and not self.double.lies:
+            name, value = (
+                ("x-goog-if-generation-match", "0") if self.double.google else ("If-None-Match", "*")
+            )
+            if self.headers.get(name) == value and key in objects and not self.double.lies:
                 return 412, {}, _xml("PreconditionFailed")
             objects[key] = body
             version = {"x-amz-version-id": f"v{len(self.double.requests)}"} if self.double.versions else {}
@@ -176,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
             told = {"ETag": '"e"', "Last-Modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
             return 200, {**told, "x-amz-meta-onceonly": self.double.tokens.get(key, "")}, objects[key]
         if method == "DELETE":
-            objects.pop(key, None)
+            if objects.pop(key, None) is None and self.double.google:
+                return 404, {}, _xml("NoSuchKey")
             return 204, {}, b""
         return 200, {}, self._page(query)
 

@@ -170,13 +170,14 @@ def test_an_account_is_asked_without_tls_only_where_address_and_settings_say_so(
     assert found.client.get("allow_http", False) is (endpoint or "").startswith("http:")
 
 
+NOBODY = json.dumps({"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True})
 GCS_CONFIG: list[tuple[dict[str, str], dict[str, Any], bool]] = [
     ({}, {}, True),
     ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {}, True),
     ({"fs.gs.auth.service.account.json.keyfile": "/k.json"}, {"service_account": "/k.json"}, False),
     ({"google.cloud.auth.service.account.json.keyfile": "/k.json"}, {"service_account": "/k.json"}, False),
     ({"fs.gs.auth.null.enabled": "true", "fs.gs.storage.root.url": "http://gcs:4443/"},
-     {"skip_signature": True, "base_url": "http://gcs:4443"}, False),
+     {"service_account_key": NOBODY, "base_url": "http://gcs:4443"}, False),
 ]  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+"""An S3 server of another make on loopback, moto's: gone with the process, and its objects with it.
+
+::
+
+    with EmbeddedMoto() as s3:
+        s3.make_bucket("checkpoints")
+        ...  # s3.url, s3.hadoop()
+
+It differs from SeaweedFS where S3 leaves room, and where it is wrong: an upload that was completed may be completed
+again, what was ended by its id answers otherwise, and a copy does not look at its condition.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from onceonly_proof.embedded.ports import free_ports
+from onceonly_proof.embedded.process import EmbeddedServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "secret-of-a-test"  # noqa: S105  it takes every key
+_READY_S, _POLL_S, _CALL_S = 60.0, 0.1, 10.0
+
+
+class EmbeddedMoto(EmbeddedServer):
+    """One server with all in memory. Not shared between threads."""
+
+    title = "moto's server"
+    lines_shown = 10
+
+    def __init__(self, directory: Path | None = None) -> None:
+        super().__init__(directory, prefix="moto")
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The endpoint. Known once it was started."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def hadoop(self) -> dict[str, str]:
+        """Return Hadoop's settings, as ``fs.s3a.…``."""
+        return {
+            "fs.s3a.endpoint": self.url,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": "all",
+            "fs.s3a.secret.key": SECRET,
+        }
+
+    @cached_property
+    def client(self) -> Any:  # noqa: ANN401  of boto3, which has no types
+        """A client of boto3."""
+        import boto3
+
+        return boto3.session.Session().client(
+            "s3",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id="all",
+            aws_secret_access_key=SECRET,
+        )
+
+    def start(self) -> None:
+        """Start it and wait until it answers; after a kill it is empty. Idempotent while it runs.
+
+        Raises:
+            SetupError: moto is missing, or it did not come up; shows its last words.
+        """
+        if self._process is not None:
+            return
+        self._port = self._port or free_ports(1)[0]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        given = ["-H", "127.0.0.1", "-p", str(self._port)]
+        self._process = self._launch([sys.executable, "-m", "moto.server", *given])
+        self._await(self._answers, within_s=_READY_S, poll_s=_POLL_S)
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket. Idempotent."""
+        self.client.create_bucket(Bucket=name)
+
+    def names(self, bucket: str, folder: str) -> list[str]:
+        """Return the keys of all objects below a folder."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{folder}/")
+        return [str(each["Key"]) for page in pages for each in page.get("Contents", ())]
+
+    def _answers(self) -> bool:
+        try:
+            urlopen(f"{self.url}/moto-api/", timeout=_CALL_S).close()  # noqa: S310  of this machine
+        except OSError:
+            return False
+        return True
