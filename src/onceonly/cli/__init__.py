@@ -1,4 +1,4 @@
-"""Commands: ``demo``, ``verify``, ``audit``, ``checkpoints``, ``transactions``, ``files``, ``journal``, ``jars``.
+"""The command line: what an operator does, and ``demo`` and ``verify`` of the proof.
 
 All thin. ``demo`` and ``verify`` come with the distribution onceonly-proof, which names them under the entry point
 ``onceonly.commands``. Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot
@@ -19,7 +19,7 @@ from onceonly.errors import OnceonlyError, SetupError
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
 _EXIT_INTERRUPTED = 130
-_COMMANDS = ("audit", "checkpoints", "files", "jars", "journal", "transactions")
+_COMMANDS = ("audit", "checkpoints", "doctor", "files", "jars", "journal", "transactions")
 _OF_PROOF = ("demo", "verify")
 _ENTRY_POINTS = "onceonly.commands"
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onceonly.operations.audit import Finding
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.disk import Sizes, Step
+    from onceonly.operations.doctor import Finding as Probed
     from onceonly.operations.explain import Explanation
     from onceonly.operations.offsets import Partition
     from onceonly.operations.settle import Result
@@ -195,6 +196,16 @@ def findings(found: Sequence[Finding]) -> RenderableType:
             "all" if item.epoch is None else f"chk-{item.epoch}", Text(item.sink), str(item.rows),
             Text(item.word.value, style=style), _lines(item.told),
         )  # fmt: skip
+    return table
+
+
+def probes(found: Sequence[Probed]) -> RenderableType:
+    """Return what ``doctor`` has found."""
+    table = _table("category", "probe", "health", "told")
+    for item in found:
+        style = {"well": "green", "sick": "red", "unknown": "yellow"}[item.health.value]
+        told = item.told + (f"\nnext: {item.next_step}" if item.next_step else "")
+        table.add_row(item.category, item.probe, Text(item.health.value, style=style), Text(told))
     return table
 
 

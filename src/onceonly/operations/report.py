@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onceonly.model import Stamp
     from onceonly.operations.audit import Finding
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+    from onceonly.operations.doctor import Finding as Probed
     from onceonly.operations.explain import Explanation
     from onceonly.operations.offsets import Partition
     from onceonly.operations.search import Problem
@@ -175,6 +176,11 @@ def explanation(found: Explanation) -> dict[str, Any]:
 def finding(found: Finding) -> dict[str, Any]:
     """Return one comparison of ``audit``."""
     return {**asdict(found), "word": found.word.value, "told": list(found.told)}
+
+
+def probe(found: Probed) -> dict[str, Any]:
+    """Return what one probe of ``doctor`` says."""
+    return {**asdict(found), "health": found.health.value}
 
 
 def _source_name(found: EpochModel, number: int) -> str:

@@ -1,0 +1,288 @@
+"""``onceonly doctor``: what is wrong with a checkpoint, its targets and this machine, before anything is done about it.
+
+Reads only. Each probe has a time-out, and answers with a sentence and a next step; what cannot be told is no failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import shutil
+import time
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from onceonly import background, offsets
+from onceonly.errors import OnceonlyError
+from onceonly.log import identity
+from onceonly.model import LinkKind, Stands, seconds_of
+from onceonly.operations import look, sinks
+from onceonly.operations.find import open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+
+FREE_BYTES_MIN: Final = 256 << 20
+"""Less room than that on the checkpoint's disk is told: an epoch's files and a log's fold want a part of it."""
+AHEAD_S_MAX: Final = 120.0
+"""Stamps so far in the future are told: no clock decides anything, but ages and time-outs are read by people."""
+
+
+class Health(enum.StrEnum):
+    """What came of a probe."""
+
+    WELL = "well"
+    SICK = "sick"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one probe says; ``next_step`` is empty where nothing is to be done."""
+
+    category: str
+    probe: str
+    health: Health
+    told: str = ""
+    next_step: str = ""
+
+
+class Sick(Exception):  # noqa: N818  what a probe has found
+    """Raised by a probe that has found something."""
+
+    def __init__(self, told: str, next_step: str) -> None:
+        super().__init__(told)
+        self.told, self.next_step = told, next_step
+
+
+_THEN_UNASKED: Final = {
+    ("log", "whole"): frozenset({"log", "spark", "clocks", "transactions", "targets"}),
+    ("targets", "answer"): frozenset({"targets"}),
+}
+CATEGORIES: Final = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "targets")
+
+
+def examine(location: str, given: Given, *, only: Collection[str] = (), within_s: float) -> list[Finding]:
+    """Probe one checkpoint. Any process, beside a run too; changes nothing, and never raises for what is sick."""
+    found: list[Finding] = []
+
+    def ask(category: str, probe: str, work: Callable[[], None]) -> bool:
+        if only and category not in only:
+            return True
+        finding = _asked(category, probe, work, within_s)
+        found.append(finding)
+        return finding.health is Health.WELL
+
+    opened: list[Checkpoint] = []
+    if not ask("checkpoint", "opens", lambda: opened.append(open_checkpoint(location))) or not opened:
+        # Nobody can look further; where only another category was asked for, it is opened all the same.
+        with contextlib.suppress(OnceonlyError):
+            opened = opened or [open_checkpoint(location)]
+    if not opened:
+        return found
+    [checkpoint] = opened
+    unasked: set[str] = set()
+    for category, probe, work in _probes(checkpoint, given, within_s):
+        # What stands in a log that cannot be read is asked of nobody, nor is a target that does not answer.
+        if category not in unasked and not ask(category, probe, work):
+            unasked |= _THEN_UNASKED.get((category, probe), frozenset())
+    return found
+
+
+def _asked(category: str, probe: str, work: Callable[[], None], within_s: float) -> Finding:
+    answer = background.begin(f"onceonly-{probe}", work)
+    wait([answer], within_s)
+    health, told, next_step = Health.WELL, "", ""
+    if not answer.done():
+        health, told = Health.UNKNOWN, f"no answer within {within_s:g} s"
+        next_step = "look at what it asks (a mount, a server, a network), or give it longer by --timeout"
+    else:
+        try:
+            answer.result()
+        except Sick as sick:
+            health, told, next_step = Health.SICK, sick.told, sick.next_step
+        except OnceonlyError as error:
+            health, told, next_step = Health.SICK, error.what, error.next_step
+        except Exception as error:  # noqa: BLE001  a probe that fails tells nothing
+            health, told = Health.UNKNOWN, f"{type(error).__name__}: {error}"
+            next_step = "report this"
+    return Finding(category=category, probe=probe, health=health, told=told, next_step=next_step)
+
+
+def _probes(
+    checkpoint: Checkpoint, given: Given, within_s: float
+) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    yield "checkpoint", "at home", lambda: _at_home(checkpoint)
+    yield "log", "whole", lambda: _whole(checkpoint)
+    yield "log", "actions", lambda: _actions(checkpoint)
+    yield "spark", "offsets", lambda: _offsets(checkpoint)
+    yield "spark", "follows the log", lambda: _follows(checkpoint)
+    yield "disk", "room", lambda: _room(checkpoint)
+    yield "disk", "permissions", lambda: _permissions(checkpoint)
+    yield "clocks", "stamps", lambda: _stamps(checkpoint)
+    yield "transactions", "settled", lambda: _settled(checkpoint, given, within_s)
+    yield "targets", "answer", lambda: _targets(checkpoint, given)
+    yield "targets", "nothing is left open", lambda: _left_open(checkpoint, given)
+
+
+# --- probes -------------------------------------------------------------------------------------------------
+
+
+def _at_home(checkpoint: Checkpoint) -> None:
+    if checkpoint.moved is not None:
+        raise checkpoint.moved
+
+
+def _whole(checkpoint: Checkpoint) -> None:
+    """Read every link and receipt that is not folded, and every line of history. Raises ``LogError``."""
+    checkpoint.log.verify(checkpoint.log.check())
+    for _ in checkpoint.log.history():
+        pass
+
+
+def _actions(checkpoint: Checkpoint) -> None:
+    model = look.unsettled(checkpoint)
+    for action in model.actions[:1]:
+        if not action.after and not model.run.alive:
+            raise Sick(
+                action.sentence,
+                f"onceonly transactions {action.command} chk-{action.epoch} {checkpoint.path}",
+            )
+
+
+def _offsets(checkpoint: Checkpoint) -> None:
+    """See that Spark's newest barrier can be read. One that was torn is taken away by the next start."""
+    numbers = checkpoint.told.files.numbers("offsets")
+    for number in sorted(numbers)[-2:]:
+        text = checkpoint.told.files.text(f"offsets/{number}")
+        if _is_torn(text or ""):
+            raise Sick(
+                f"{checkpoint.told.files.where(f'offsets/{number}')} is torn: power was lost while Spark wrote it",
+                "start the query: it takes away what is torn where nothing decided stands on it, and says so",
+            )
+
+
+def _is_torn(text: str) -> bool:
+    lines = text.splitlines()
+    return not lines or not lines[0].startswith("v") or len(lines) < 3  # noqa: PLR2004  version, metadata, a source
+
+
+def _follows(checkpoint: Checkpoint) -> None:
+    """See that what was decided is what Spark's files say, and that neither is of another age."""
+    known = checkpoint.log.epochs()
+    committed = [number for number in checkpoint.told.committed() if known and number > known[-1]]
+    if committed:
+        raise Sick(
+            f"Spark has noted chk-{max(committed)}, and the log ends at chk-{known[-1]}: epochs were written without "
+            "onceonly, or an older log was restored",
+            "restore the whole checkpoint folder; or see to those epochs and start once with onceonly.adopt=true",
+        )
+    for number in list(reversed(known))[:2]:
+        chain = checkpoint.log.chain(number)
+        text = checkpoint.told.files.text(f"offsets/{number}")
+        if (
+            not chain
+            or chain[-1].kind is not LinkKind.COMMIT
+            or not chain[-1].barrier
+            or _is_torn(text or "")
+        ):
+            continue
+        if not offsets.is_same(chain[-1].barrier, offsets.barrier(text or "")):
+            raise Sick(
+                f"{checkpoint.told.files.where(f'offsets/{number}')} says other offsets than chk-{number} was decided "
+                "at",
+                "start the query: it writes the file as it was decided; see who has changed it",
+            )
+
+
+def _room(checkpoint: Checkpoint) -> None:
+    if checkpoint.folder is None:
+        return
+    free = shutil.disk_usage(checkpoint.folder).free
+    if free < FREE_BYTES_MIN:
+        raise Sick(
+            f"the disk of {checkpoint.folder} has {free >> 20} MiB left",
+            "make room; details of fewer epochs stay with a lower onceonly.history",
+        )
+
+
+def _permissions(checkpoint: Checkpoint) -> None:
+    """See that the folders can be read by who asks, who should be the job's user."""
+    if checkpoint.folder is None:
+        return
+    for name in ("offsets", "commits", identity.FOLDER):
+        folder = checkpoint.folder / name
+        if folder.exists() and not folder.stat().st_mode & 0o200:
+            raise Sick(f"{folder} may not be written by its owner", f"chmod u+w {folder}")
+
+
+def _stamps(checkpoint: Checkpoint) -> None:
+    now = time.time()
+    for number in list(reversed(checkpoint.log.epochs()))[:2]:
+        for link in checkpoint.log.chain(number):
+            ahead = seconds_of(link.stamp) - now
+            if link.stamp is not None and ahead > AHEAD_S_MAX:
+                raise Sick(
+                    f"link {link.name} was put {ahead:.0f} s in the future by this machine's clock: that of "
+                    f"{link.stamp.host} or this one is wrong",
+                    "set both by NTP; no guarantee rests on clocks, but ages and time-outs are read by them",
+                )
+
+
+def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:
+    """See that nothing decided waits for its commit with the job down, and that no target has lost it."""
+    model = look.unsettled(checkpoint)
+    asked = [
+        (handle.vote.sink, handle.vote.handle)
+        for _, handle in model.in_doubt
+        if handle.vote.handle is not None
+    ]
+    told = sinks.look_up(checkpoint, given, asked, within_s=within_s) if asked else {}
+    for (sink, name), standing in told.items():
+        if standing.stands is Stands.GONE:
+            raise Sick(
+                f"transaction {name} of the sink {sink} is decided, and its target has lost it: {standing.told}",
+                "start the query: it writes the lost rows again, once; see what ended it (a time-out, somebody's hand)",
+            )
+    if model.in_doubt and not model.run.alive:
+        epoch, handle = model.in_doubt[0]
+        raise Sick(
+            f"{len(model.in_doubt)} transactions of {epoch.view.name} are decided and not known to be committed, and "
+            "no run is alive",
+            f"start the query, or onceonly transactions explain {handle.transaction} {checkpoint.path}",
+        )
+
+
+def _targets(checkpoint: Checkpoint, given: Given) -> None:
+    """See that each sink can be built here, and leads to a target that answers and is the one of the log."""
+    with sinks.participants(checkpoint, given) as made:
+        sinks.refuse_other_target(checkpoint, given, made)
+        for name, each in made.items():
+            try:
+                each.sink.identity()
+            except OnceonlyError:
+                raise
+            except Exception as error:
+                raise Sick(
+                    f"the sink {name} could not be asked: {type(error).__name__}: {error}",
+                    "see to its target",
+                ) from error
+
+
+def _left_open(checkpoint: Checkpoint, given: Given) -> None:
+    if checkpoint.run.alive:
+        return  # its own business
+    try:
+        outside = sinks.open_outside(checkpoint, given)
+    except OnceonlyError:
+        return  # the probe before tells
+    if outside:
+        sink, item = outside[0]
+        raise Sick(
+            f"{len(outside)} transactions are open that no link names, as {item.transaction} of the sink {sink}",
+            f"start the query, or onceonly transactions abort {item.transaction} {checkpoint.path}",
+        )

@@ -1,0 +1,218 @@
+"""``onceonly doctor``: each fault trips its probe and no other, a healthy checkpoint none, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections import namedtuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
+
+from onceonly.log.actions import Action, ActionFiles
+from onceonly.log.files import encode
+from onceonly.log.place import log_store
+from onceonly.log.presence import Presence
+from onceonly.model import Stamp
+from onceonly.operations import doctor
+from onceonly.operations.doctor import Health
+from onceonly.operations.given import Given
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BOX = "tests.unit.operator_bench:BoxSink"
+LATE = Stamp(at="2099-01-01T00:00:00.000Z", host="spark-1", pid=1)
+GATE = threading.Event()
+
+
+class Hanging(BoxSink):
+    """A sink whose target hangs."""
+
+    def identity(self) -> dict[str, str | int]:
+        GATE.wait()
+        return {}
+
+
+class Unreachable(BoxSink):
+    """A sink that must connect to name its target, and cannot."""
+
+    def identity(self) -> dict[str, str | int]:
+        message = "nobody answers"
+        raise ConnectionError(message)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> QueryCoordinator:
+    made = QueryCoordinator(tmp_path / "cp", keep=2)
+    for epoch in range(25):
+        made.complete(epoch)
+        made.log.fold()
+    return made
+
+
+def sick(
+    coordinator: QueryCoordinator, *, box: str = BOX, within_s: float = 10.0, at: Path | None = None, **more: str
+) -> set[tuple[str, str]]:  # fmt: skip
+    """Name what is not well, see that it has a sentence and a next step, and that nothing was changed."""
+    place = at or coordinator.path
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    given = Given(classes={"box": box} if box else {}, options=more)
+    found = doctor.examine(str(place), given, within_s=within_s)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    ill = [each for each in found if each.health is not Health.WELL]
+    assert all(each.told and each.next_step for each in ill), ill
+    return {(each.category, each.probe) for each in ill}
+
+
+def test_nothing_is_wrong_with_a_healthy_checkpoint_up_or_down(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator) == set()
+    coordinator.set_barrier(25)
+    assert sick(coordinator) == set()
+    presence = Presence.hold(str(coordinator.path), actor="driver")
+    coordinator.decide(25)
+    coordinator.open("another")
+    assert sick(coordinator) == set(), "what a living run has open is its own business"
+    presence.close()
+
+
+def _links(coordinator: QueryCoordinator, epoch: int) -> Path:
+    return coordinator.path / f"onceonly/links/{epoch:020d}.0.json"
+
+
+def _receipt(coordinator: QueryCoordinator, epoch: int) -> Path:
+    return coordinator.path / f"onceonly/receipts/{epoch:020d}.json"
+
+
+def _damaged(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def _foreign_field(path: Path) -> None:
+    path.write_bytes(encode("link", {"epoch": 24, "nonsense": 1}))
+
+
+def _action(coordinator: QueryCoordinator) -> None:
+    stamp = Stamp(at="2026-11-27T10:00:00.000Z", host="h", pid=1)
+    ActionFiles(log_store(str(coordinator.path))).put(
+        Action(command="commit", epoch=24, who="me", stamp=stamp, before="decided")
+    )
+
+
+def _in_the_future(coordinator: QueryCoordinator) -> None:
+    coordinator.set_barrier(25)
+    link = coordinator.link(25, votes=[coordinator.vote(25)])
+    coordinator.log.put_link(replace(link, stamp=LATE))
+    coordinator.open("t25-0")
+    coordinator.settle(link)
+
+
+def _lost(coordinator: QueryCoordinator) -> None:
+    coordinator.decide(25, slots=1)
+    (coordinator.box / "t25-0.open").rename(coordinator.box / "t25-0.lost")
+
+
+FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] = {
+    "a damaged identity": (
+        lambda each: _damaged(each.path / "onceonly/identity.json"), ("checkpoint", "opens")
+    ),
+    "no identity": (lambda each: (each.path / "onceonly/identity.json").unlink(), ("checkpoint", "opens")),
+    "a missing receipt": (lambda each: _receipt(each, 23).unlink(), ("checkpoint", "opens")),
+    "a missing link": (lambda each: _links(each, 23).unlink(), ("checkpoint", "opens")),
+    "no log": (lambda each: shutil.rmtree(each.path / "onceonly"), ("checkpoint", "opens")),
+    "another query's log": (
+        lambda each: (each.path / "metadata").write_text('{"id": "other"}'), ("checkpoint", "opens")
+    ),
+    "a damaged link": (lambda each: _damaged(_links(each, 24)), ("log", "whole")),
+    "an empty link": (lambda each: _links(each, 24).write_bytes(b""), ("log", "whole")),
+    "a link with a foreign field": (lambda each: _foreign_field(_links(each, 24)), ("log", "whole")),
+    "a link of another epoch": (
+        lambda each: _links(each, 24).write_bytes(_links(each, 23).read_bytes()), ("log", "whole")
+    ),
+    "a damaged receipt": (lambda each: _damaged(_receipt(each, 24)), ("log", "whole")),
+    "a receipt of another epoch": (
+        lambda each: _receipt(each, 24).write_bytes(_receipt(each, 23).read_bytes()), ("log", "whole")
+    ),
+    "damaged history": (
+        lambda each: _damaged(next((each.path / "onceonly/history").iterdir())), ("log", "whole")
+    ),
+    "a command that was broken off": (_action, ("log", "actions")),
+    "torn offsets": (lambda each: (each.path / "offsets/24").write_bytes(b""), ("spark", "offsets")),
+    "half of the offsets": (lambda each: (each.path / "offsets/24").write_text("v1\n{}"), ("spark", "offsets")),
+    "other offsets": (
+        lambda each: (each.path / "offsets/24").write_bytes((each.path / "offsets/23").read_bytes()),
+        ("spark", "follows the log"),
+    ),
+    "an epoch that the log does not know": (lambda each: each.note(25), ("spark", "follows the log")),
+    "no permission for Spark's offsets": (
+        lambda each: (each.path / "offsets").chmod(0o500), ("disk", "permissions")
+    ),
+    "no permission for the log": (lambda each: (each.path / "onceonly").chmod(0o500), ("disk", "permissions")),
+    "a clock that is ahead": (_in_the_future, ("clocks", "stamps")),
+    "an epoch in doubt": (lambda each: each.decide(25), ("transactions", "settled")),
+    "a decided transaction that was lost": (_lost, ("transactions", "settled")),
+    "a leftover": (lambda each: each.open("loser"), ("targets", "nothing is left open")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_each_fault_trips_its_probe_and_no_other(coordinator: QueryCoordinator, fault: str) -> None:
+    inject, probe = FAULTS[fault]
+    inject(coordinator)
+    found = sick(coordinator)
+    for folder in (coordinator.path / "offsets", coordinator.path / "onceonly"):
+        if folder.is_dir():
+            folder.chmod(0o700)
+    assert found == {probe}
+
+
+def test_a_checkpoint_that_was_moved(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    shutil.move(coordinator.path, tmp_path / "new")
+    assert sick(coordinator, at=tmp_path / "new") == {("checkpoint", "at home")}
+
+
+def test_a_disk_that_is_full(coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024  as shutil's own
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(1, 1, 1 << 20))
+    assert sick(coordinator) == {("disk", "room")}
+
+
+def test_a_sink_that_nobody_has_named(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, box="") == {("targets", "answer")}
+
+
+def test_a_sink_that_cannot_be_imported(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, box="nowhere:Sink") == {("targets", "answer")}
+
+
+def test_an_option_that_no_sink_knows(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, nonsense="1") == {("targets", "answer")}
+
+
+def test_a_target_that_does_not_answer(coordinator: QueryCoordinator) -> None:
+    assert sick(coordinator, box=f"{__name__}:Unreachable") == {("targets", "answer")}
+
+
+def test_a_target_that_hangs_is_unknown_within_the_time_out(coordinator: QueryCoordinator) -> None:
+    found = doctor.examine(
+        str(coordinator.path), Given(classes={"box": f"{__name__}:Hanging"}), only=["targets"], within_s=0.1
+    )
+    GATE.set()
+    assert [(each.probe, each.health) for each in found] == [("answer", Health.UNKNOWN)]
+    assert "no answer within 0.1 s" in found[0].told
+
+
+def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinator, tmp_path: Path) -> None:
+    box = ("--sink", "box=operator_bench:BoxSink")
+    assert run("doctor", coordinator.path, *box).returncode == 0
+    told = run("doctor", coordinator.path, *box, "--json", "--only", "log", "--only", "disk")
+    assert {each["category"] for each in json.loads(told.stdout)["findings"]} == {"log", "disk"}
+    coordinator.decide(25)
+    told = run("doctor", coordinator.path, *box)
+    assert told.returncode == 1
+    assert "next: start the query, or onceonly transactions explain t25-0" in told.stdout
+    assert run("doctor", tmp_path / "none").returncode == 1
