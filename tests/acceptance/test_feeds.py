@@ -83,7 +83,7 @@ class Stage:
 
     def receiver(self) -> subprocess.Popen[bytes]:
         """Start a receiver beside the job."""
-        command = [sys.executable, "-m", "onceonly.cli", "journal", "run", self.feed]
+        command = [sys.executable, "-m", "onceonly", "journal", "run", self.feed]
         for name, value in self.options.items():
             if name != "receiver":
                 command += ["-o", f"{name}={value}"]

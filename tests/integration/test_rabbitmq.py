@@ -163,7 +163,7 @@ def test_no_message_is_lost_or_doubled_while_receiver_and_server_are_killed(
 ) -> None:
     draw, total = random.Random(5), 6000
     with EmbeddedRabbit() as rabbit:
-        command = [sys.executable, "-m", "onceonly.cli", "journal", "run", "rabbitmq"]
+        command = [sys.executable, "-m", "onceonly", "journal", "run", "rabbitmq"]
         for option in (
             f"uri={rabbit.uri}",
             "queue=kills",

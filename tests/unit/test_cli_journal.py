@@ -85,7 +85,7 @@ def test_a_receiver_beside_a_job_writes_until_it_is_stopped_and_goes_on_after_a_
     place = tmp_path / "journal"
     with ScriptedServer([b"a\nb\n", STALL], [b"c\n", STALL]) as server:
         options = ["host=127.0.0.1", f"port={server.port}", f"journal={place}", "linger=0 ms"]
-        command = [sys.executable, "-m", "onceonly.cli", "journal", "run", "socket"]
+        command = [sys.executable, "-m", "onceonly", "journal", "run", "socket"]
         command += [part for option in options for part in ("-o", option)]
         for count, end in ((2, signal.SIGKILL), (3, signal.SIGTERM)):
             process = subprocess.Popen(command)

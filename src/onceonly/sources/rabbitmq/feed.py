@@ -6,6 +6,7 @@ its server, also one that was sent; so ids are remembered for a time and not unt
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -210,4 +211,6 @@ def _pika() -> Any:  # noqa: ANN401  a module
             f"the feed 'rabbitmq' needs a package that is missing here: {error}",
             next_step="pip install 'onceonly[rabbitmq]' where the receiver runs",
         ) from error
+    # It logs stack traces of what the receiver says in one sentence, and tries again.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
     return pika
