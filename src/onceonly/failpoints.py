@@ -59,6 +59,8 @@ NAMES: dict[str, str] = {
     "journal.after_put": "receiver: the segment is durable, the feed has not been told",
     "journal.before_fold": "receiver: segments are read, before their ids are folded",
     "journal.after_fold": "receiver: ids are folded, before the segments are deleted",
+    "range.before_put": "executor: a task of the Kinesis source has read, before it is fixed what",
+    "range.after_put": "executor: it is fixed what a task of the Kinesis source reads, before its first row",
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
 """Those that are passed only where rows are refused and become dead letters."""
@@ -66,8 +68,10 @@ OF_OPERATOR: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("
 """Those that no query passes, but ``onceonly transactions divert``."""
 OF_JOURNALS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("journal."))
 """Those that a receiver passes, which writes a feed into a journal."""
+OF_RANGES: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("range."))
+"""Those that a source passes whose ranges are fixed by their reader."""
 EVERYWHERE: tuple[str, ...] = tuple(
-    name for name in NAMES if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS}
+    name for name in NAMES if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS, *OF_RANGES}
 )
 """Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"

@@ -248,10 +248,10 @@ class Redis(Stage):
 
 class Kinesis(Stage):
     def names(self) -> Names:
-        server = EmbeddedKinesis()
-        server.start()  # it ends with this process
-        server.make_stream("orders", shards=2)
-        self.addresses["http://localhost:4567"] = server.url
+        self.server = EmbeddedKinesis()
+        self.server.start()  # it ends with this process
+        self.server.make_stream("orders", shards=2)
+        self.addresses["http://localhost:4567"] = self.server.url
         return {}
 
 
@@ -264,6 +264,16 @@ class WriteToCassandra(Stage):
             "localhost:9042": server.hosts,
         }
         return {}
+
+
+class ReadFromKinesis(Kinesis):
+    def names(self) -> Names:
+        given = super().names()
+        client = self.server.client()
+        for number in range(3):
+            client.put_record(StreamName="orders", PartitionKey=f"k{number}", Data=b"%d" % number)
+        client.close()
+        return given
 
 
 class WriteToMySql(Stage):
@@ -649,6 +659,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/write-to-opensearch.md": OpenSearch,
     "docs/how-to/write-to-databases.md": Databases,
     "docs/how-to/write-to-redis.md": Redis,
+    "docs/how-to/read-from-kinesis.md": ReadFromKinesis,
     "docs/how-to/write-to-kinesis.md": Kinesis,
     "docs/how-to/write-to-cassandra.md": WriteToCassandra,
     "docs/how-to/write-to-mysql.md": WriteToMySql,

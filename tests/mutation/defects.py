@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES, JOURNALS = GROUPS = (
+LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, APPENDED, RANGES, SOURCES, JOURNALS = (
+    GROUPS
+) = (
     "The decision log",
     "The decision and its commits",
     "Recovery and replay",
@@ -20,6 +22,8 @@ LOG, DECISION, RECOVERY, SWEEP, KAFKA, FILES, STAGED, KEYED, LOADED, SOURCES, JO
     "Staged rows",
     "Keyed sinks",
     "Loaded tables",
+    "Appended rows",
+    "Ranges of a source",
     "Guards of sources",
     "Journals",
 )
@@ -65,6 +69,10 @@ NAMES: Final = "tests/unit/test_kafka_names.py::"
 LOGIN: Final = "tests/unit/test_kafka_login.py::"
 DELIVERY: Final = "tests/unit/test_kafka_delivery.py::"
 BROKER: Final = "tests/integration/test_kafka_sink.py::"
+APPEND: Final = "tests/unit/test_appended.py::"
+KINESIS: Final = "tests/unit/test_kinesis_sink.py::"
+SOCKET: Final = "tests/unit/test_socket_sink.py::"
+KINESIS_SOURCE: Final = "tests/unit/test_kinesis_source.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
@@ -2617,6 +2625,95 @@ DEFECTS: Final = (
         after="        if False:\n",
         tests=(ICEBERG_INPUT + "test_partition_columns_without_bounds",),
     ),
+    # ------------------------------------------------------------------------------------------ appended rows
+    Defect(
+        name="throttled-records-dropped",
+        group=APPENDED,
+        what="Records that the service did not take are not sent again",
+        file="sinks/kinesis/target.py",
+        before="            self._waiting = left\n",
+        after="            self._waiting = []\n",
+        tests=(KINESIS + "test_only_what_was_not_taken_is_sent_again",),
+    ),
+    Defect(
+        name="socket-votes-before-its-reader",
+        group=APPENDED,
+        what="A slot votes when its lines are sent, whether anybody has read them or not",
+        file="sinks/socket/target.py",
+        before="            self._socket.shutdown(socket.SHUT_WR)\n",
+        after="            return\n",
+        tests=(SOCKET + "test_a_reader_that_closes_before_the_end_fails_the_attempt",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="envelope-numbers-batches",
+        group=APPENDED,
+        what="A row's number is its place in a batch, which the next try cuts elsewhere",
+        file="families/appended/values.py",
+        before="enumerate(json_rows(batch), first)",
+        after="enumerate(json_rows(batch), first * 0)",
+        tests=(APPEND + "test_a_second_try_gives_the_same_numbers_also_where_rows_are_refused",),
+    ),
+    # ------------------------------------------------------------------------------------- ranges of a source
+    Defect(
+        name="range-of-each-attempt",
+        group=RANGES,
+        what="Each attempt at a task reads what is there now, whatever an earlier one has read",
+        file="sources/kinesis/reading.py",
+        before="            standing = ranges.fix(share.number, share.group, found)\n",
+        after="            ranges.fix(share.number, share.group, found)\n            standing = found\n",
+        tests=(KINESIS_SOURCE + "test_rival_attempts_give_the_same_rows",),
+    ),
+    Defect(
+        name="unread-range-left-open",
+        group=RANGES,
+        what="A range that no task has read is not fixed as empty before the next epoch begins there",
+        file="sources/kinesis/planning.py",
+        before="                found = ranges.fix(offset.number, group, nothing)\n",
+        after="                found = nothing\n",
+        tests=(
+            KINESIS_SOURCE + "test_what_no_task_has_read_is_empty_for_good_once_the_next_epoch_is_planned",
+        ),
+    ),
+    Defect(
+        name="child-beside-its-parents",
+        group=RANGES,
+        what="A shard is read while its parents still are",
+        file="sources/kinesis/planning.py",
+        before="                if name not in start and name not in done and parents <= set(done):\n",
+        after="                if name not in start and name not in done:\n",
+        tests=(KINESIS_SOURCE + "test_a_key_keeps_its_order_over_a_split_and_a_merge",),
+    ),
+    Defect(
+        name="lost-records-passed-over",
+        group=RANGES,
+        what="Reading goes on behind a record that is gone, as if nothing had followed it",
+        file="sources/kinesis/shards.py",
+        before="        if self._fails_on_loss:\n",
+        after="        if False:\n",
+        tests=(KINESIS_SOURCE + "test_records_that_are_gone_before_they_were_read_stop_the_query",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="ranges-lost-in-silence",
+        group=RANGES,
+        what="Ranges that are gone are taken for epochs that nobody has read",
+        file="sources/kinesis/ranges.py",
+        before="        if self._store.get(self._marker) is None:\n",
+        after="        if False:\n",
+        tests=(KINESIS_SOURCE + "test_ranges_that_are_gone_stop_the_query_and_no_row_is_read_again",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="other-data-in-a-replay",
+        group=RANGES,
+        what="A replay that gives other data is not noticed",
+        file="sources/kinesis/reading.py",
+        before="        if _checksum(records) != standing.checksum:\n",
+        after="        if False:\n",
+        tests=(KINESIS_SOURCE + "test_a_replay_with_other_data_is_noticed",),
+        says="DID NOT RAISE",
+    ),
     # ------------------------------------------------------------------------------------------- guards
     Defect(
         name="topic-made-anew-not-noticed",
@@ -2700,7 +2797,7 @@ DEFECTS: Final = (
         group=SOURCES,
         what="A source that may pass rows over counts as exactly-once",
         file="guards/promises.py",
-        before="        return _PASSES_OVER if source.may_pass_over else source.format\n",
+        before="        return _PASSES_OVER[source.format] if source.may_pass_over else source.format\n",
         after="        return source.format\n",
         tests=(PROMISES + "test_a_query_promises_what_the_weakest_of_its_parts_does",),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.guards.source import FILES, KAFKA
+from onceonly.guards.source import FILES, KAFKA, KINESIS
 from onceonly.model import Guarantee
 from onceonly.settings.query import GUARANTEE
 from onceonly.settings.registry import BUILT_IN, strongest
@@ -29,7 +29,7 @@ _FEEDS = {
     "onceonly.http": ("exactly-once", "resume", "at-most-once", "none"),
     "onceonly.rabbitmq": ("exactly-once", "id", "at-least-once", "messageid"),
 }
-_PASSES_OVER = f"{KAFKA}, failOnDataLoss=false"
+_PASSES_OVER = {name: f"{name}, failOnDataLoss=false" for name in (KAFKA, KINESIS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,11 @@ class Strength:
 
 SOURCES: dict[str, Strength] = {
     KAFKA: Strength(Guarantee.EXACTLY_ONCE, "offsets, as long as Kafka keeps the rows"),
-    _PASSES_OVER: Strength(Guarantee.AT_MOST_ONCE, "what retention takes first is passed over"),
+    _PASSES_OVER[KAFKA]: Strength(Guarantee.AT_MOST_ONCE, "what retention takes first is passed over"),
+    KINESIS: Strength(
+        Guarantee.EXACTLY_ONCE, "ranges that their reader fixes, as long as the stream keeps the records"
+    ),
+    _PASSES_OVER[KINESIS]: Strength(Guarantee.AT_MOST_ONCE, "what retention takes first is passed over"),
     FILES: Strength(Guarantee.EXACTLY_ONCE, "lists of files, as long as these stay as they are"),
     "rate": Strength(Guarantee.EXACTLY_ONCE, "rows are computed from their numbers"),
     "rate-micro-batch": Strength(Guarantee.EXACTLY_ONCE, "rows are computed from their numbers"),
@@ -85,8 +89,8 @@ def weakest(guarantees: Iterable[Guarantee]) -> str:
 
 def named(source: Source) -> str:
     """Return the name by which a source stands in ``SOURCES``, or its format."""
-    if source.format == KAFKA:
-        return _PASSES_OVER if source.may_pass_over else source.format
+    if source.format in _PASSES_OVER:
+        return _PASSES_OVER[source.format] if source.may_pass_over else source.format
     weaker = _weaker(source)
     return f"{source.format}, {weaker}" if weaker else source.format
 

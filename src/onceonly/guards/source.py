@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 KAFKA = "kafka"
+KINESIS = "onceonly.kinesis"
 FILES = "files"
 """What every format of files is called here: Spark reads text, json, parquet … by one source."""
 

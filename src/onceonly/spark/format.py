@@ -6,12 +6,14 @@ whether an instance has travelled tells which of the two it is asked in.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from onceonly.checkpoint.batches import BatchCheckpoint
-from onceonly.errors import ConfigurationError
+from onceonly.errors import ConfigurationError, SetupError
 from onceonly.settings.query import (
     JOB,
     PREFIX,
@@ -25,6 +27,7 @@ from onceonly.settings.query import (
 from onceonly.settings.registry import SinkClass, find, load, settings_of
 from onceonly.spark.asked import require_mode, take_partition_by
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
+from onceonly.spark.versions import has_read_limits
 from onceonly.spark.writer import EpochCommitter, Stream, plan_epoch
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
@@ -32,10 +35,14 @@ from onceonly.stores.opened import tell
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-    from pyspark.sql.datasource import DataSourceStreamWriter
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
     from onceonly.ports import TwoPhaseCommitSink
+
+
+_SOURCES = {"kinesis": "onceonly.spark.kinesis_source"}
+"""The sinks whose format also reads, and the module that does."""
 
 
 class SinkFormat(DataSource):
@@ -102,14 +109,29 @@ class SinkFormat(DataSource):
         """Return the class of the sink that takes the dead letters; None where nothing does."""
         return None if settings.letters is None else find(settings.letters.format, self.others)[1]
 
-    def schema(self) -> NoReturn:
-        self._refuse_reading()
+    def schema(self) -> str:
+        """Return the columns of the source that has this name, too."""
+        columns: str = self._source().COLUMNS
+        return columns
 
     def reader(self, schema: StructType) -> NoReturn:  # noqa: ARG002
         self._refuse_reading()
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802
-        self._refuse_reading()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of that source."""
+        made: DataSourceStreamReader = self._source().make_reader(self.options, schema, self.hadoop)
+        return made
+
+    def _source(self) -> Any:  # noqa: ANN401  a module
+        if self.sink_name not in _SOURCES:
+            self._refuse_reading()
+        if not has_read_limits():
+            raise SetupError(
+                f"PySpark {pyspark.__version__} does not tell a source of Python how much to read, which {self.name()} "
+                "needs",
+                next_step="use PySpark 4.2 or newer",
+            )
+        return importlib.import_module(_SOURCES[self.sink_name])
 
     def _refuse_reading(self) -> NoReturn:
         raise ConfigurationError(

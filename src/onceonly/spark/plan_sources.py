@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceonly.guards.source import FILES, KAFKA, Source
+from onceonly.guards.source import FILES, KAFKA, KINESIS, Source
 from onceonly.spark.plans import below, every
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _OF_FILES = "FileSource["
 # What a Python source is given may be long, as the rows of a collection are, and nobody looks at it.
-_WATCHED = {KAFKA, FILES}
+_WATCHED = {KAFKA, KINESIS, FILES}
 
 
 def sources_of(plan: Any) -> list[Source]:  # noqa: ANN401  a Java object

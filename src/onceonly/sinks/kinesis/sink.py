@@ -81,9 +81,6 @@ class KinesisSink(AppendedSink):
     def open(self, context: WriteContext) -> _Appender:  # noqa: ARG002  all attempts are alike
         return _Appender(self, Records(self._stream))
 
-    def close(self) -> None:
-        self._stream.close()
-
     def keys(self, batch: pa.RecordBatch) -> Sequence[str | None]:
         """Return the partition key of each row."""
         return types.texts(batch, self.options[PARTITION_KEY], PARTITION_KEY)

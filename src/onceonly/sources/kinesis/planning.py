@@ -1,0 +1,224 @@
+"""What the next epoch reads: where every shard's share ended, which shards follow, and whether there is anything new.
+
+Driver, one thread, as long as the query runs.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import SourceChangedError
+from onceonly.families.kinesis import RefusedCallError, Stream
+from onceonly.sources.kinesis.options import WHO, SourceOptions
+from onceonly.sources.kinesis.positions import LATEST, TIME, TRIM, Offset, Position
+from onceonly.sources.kinesis.ranges import KEPT, End, Range, Ranges
+from onceonly.sources.kinesis.shards import FAR_MS, Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_PROBE_S = 0.25
+"""A shard answers five times a second, to all who read it."""
+_LIST_S = 30.0
+_FORGET_EVERY = 10
+
+
+class Planner:
+    """Makes offsets out of offsets."""
+
+    def __init__(self, options: SourceOptions, stream: Stream | None = None) -> None:
+        self._options = options
+        self._stream = stream or Stream(options.stream, WHO)
+        self._until: float | None = None
+        self._known = ""
+        """The reader whose stream and ranges were seen to be those of its offset."""
+        self._ends: tuple[int, Mapping[str, End]] = (0, {})
+        self._probes: dict[str, Shard] = {}
+        self._at_tip: set[str] = set()
+        """Shards of which an ``availableNow`` has seen the newest record."""
+        self._probed_s = self._listed_s = float("-inf")
+
+    def initial(self) -> Offset:
+        """Return the offset of a new query, whose ranges have a place from now on. Raises a typed error."""
+        made, _ = self._look()
+        offset = Offset(reader=uuid.uuid4().hex, number=0, made=made)
+        self._ranges(offset).begin()
+        return offset
+
+    def stop_at_now(self) -> None:
+        """Read until what is there now, and no further. Raises a typed error."""
+        _, self._until = self._look()
+        self._until += 1  # the service tells its time in seconds
+        self._at_tip.clear()
+
+    def following(self, offset: Offset, records_max: int | None = None) -> Offset:
+        """Return the offset of the next epoch; the same one where there is nothing new. Raises a typed error."""
+        self._require(offset)
+        if offset.number == 0:
+            start, done = self._first()
+            more = bool(start)
+        else:
+            start, done, more = self._next(offset)
+        if not more:
+            return offset
+        names = sorted(start)
+        count = min(self._options.tasks, len(names))
+        return Offset(
+            reader=offset.reader,
+            number=offset.number + 1,
+            made=offset.made,
+            start=start,
+            done=tuple(done),
+            groups=tuple(tuple(names[group::count]) for group in range(count)),
+            until=self._until,
+            records_max=records_max,
+        )
+
+    def nexts(self, offset: Offset) -> dict[str, str]:
+        """Return iterators that save the tasks of an epoch a request, by shard."""
+        number, ends = self._ends
+        if number != offset.number - 1:
+            return {}
+        return {
+            name: end.next
+            for name, end in ends.items()
+            if end.next and end.behind_ms < FAR_MS and offset.start.get(name) == end.position
+        }
+
+    def forget(self, offset: Offset) -> None:
+        """Delete what no replay needs, as this epoch is complete. Raises ``UnavailableError``."""
+        if offset.number % _FORGET_EVERY == 0:
+            self._ranges(offset).forget(offset.number - KEPT)
+
+    # --- its parts ------------------------------------------------------------------------------------------
+
+    def _ranges(self, offset: Offset) -> Ranges:
+        return Ranges.at(self._options.ranges, offset.reader)
+
+    def _look(self) -> tuple[str, float]:
+        """Return when the stream was made, empty where nobody may know, and the service's time."""
+        try:
+            answer = self._stream.ask("describe_stream_summary", own=("AccessDeniedException",))
+        except RefusedCallError:
+            return "", time.time()
+        made = answer["StreamDescriptionSummary"].get("StreamCreationTimestamp")
+        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        now = parsedate_to_datetime(told).timestamp() if told else time.time()
+        return "" if made is None else f"{made.timestamp():.3f}", now
+
+    def _require(self, offset: Offset) -> None:
+        """See once that stream and ranges are those that the offset stands on."""
+        if self._known == offset.reader:
+            return
+        made, _ = self._look()
+        if offset.made and made and made != offset.made:
+            raise SourceChangedError(
+                f"the stream {self._options.stream.where} was deleted and made anew since this query's checkpoint",
+                next_step="start on a new checkpoint; what the old stream held and nobody has read is lost",
+            )
+        self._ranges(offset).require()
+        self._known = offset.reader
+
+    def _first(self) -> tuple[dict[str, Position], list[str]]:
+        """Return where a new query begins, and the shards that lie before that."""
+        starting = self._options.starting
+        shards = self._shards()
+        if starting.kind == LATEST:
+            _, now = self._look()
+            closed = [name for name, shard in shards.items() if _is_closed(shard)]
+            return {name: Position.since(now) for name in shards if name not in closed}, closed
+        return {name: starting for name, shard in shards.items() if not _parents(shard, shards)}, []
+
+    def _next(self, offset: Offset) -> tuple[dict[str, Position], list[str], bool]:
+        ends = self._fixed(offset)
+        closed = [name for name, end in ends.items() if end.is_closed]
+        start = {name: end.position for name, end in ends.items() if not end.is_closed}
+        done = [*offset.done, *closed]
+        more = False
+        now = time.monotonic()
+        if closed or not start or now - self._listed_s > _LIST_S:
+            self._listed_s = now
+            shards = self._shards()
+            for name, shard in shards.items():
+                parents = _parents(shard, shards)
+                # A child follows when all of its parents are at their end: a key's records keep their order.
+                if name not in start and name not in done and parents <= set(done):
+                    start[name] = self._of_child(parents, ends)
+                    more = True
+            done = [name for name in done if name in shards]
+        left = {name: end for name, end in ends.items() if not end.is_closed}
+        if self._until is not None:
+            left = {
+                name: end
+                for name, end in left.items()
+                if end.reached != self._until and name not in self._at_tip
+            }
+        more = more or any(end.behind_ms for end in left.values()) or self._has_news(left)
+        return start, done, more
+
+    def _of_child(self, parents: Iterable[str], ends: Mapping[str, End]) -> Position:
+        """Return where a child begins: where its parents lay before the time of the beginning, at that time."""
+        waiting = [ends[name].position for name in parents if name in ends]
+        times = [position for position in waiting if position.kind == TIME]
+        return times[0] if times and len(times) == len(waiting) else Position(TRIM)
+
+    def _fixed(self, offset: Offset) -> Mapping[str, End]:
+        """Return where all shares of an epoch ended. One that no task has put is empty, from now on."""
+        if self._ends[0] == offset.number:
+            return self._ends[1]
+        ranges = self._ranges(offset)
+        ends: dict[str, End] = {}
+        for group, names in enumerate(offset.groups):
+            start = {name: offset.start[name] for name in names}
+            found = ranges.get(offset.number, group)
+            if found is None:
+                nothing = Range(start=start, ends={name: End(position=start[name]) for name in names})
+                found = ranges.fix(offset.number, group, nothing)
+            ends |= found.ends
+        self._ends = (offset.number, ends)
+        self._probes.clear()
+        return ends
+
+    def _has_news(self, ends: Mapping[str, End]) -> bool:
+        """Look whether a shard that was read to its newest record has another one; seldom."""
+        now = time.monotonic()
+        if self._until is None and now - self._probed_s < _PROBE_S:
+            return False
+        self._probed_s = now
+        for name, end in ends.items():
+            if name not in self._probes:
+                self._probes[name] = Shard(
+                    self._stream,
+                    name,
+                    end.position,
+                    fails_on_loss=self._options.fails_on_loss,
+                    next_=end.next if end.behind_ms < FAR_MS else None,
+                )
+            probe = self._probes[name]
+            if probe.read(1) or probe.is_closed or probe.behind_ms:
+                self._probes.clear()
+                return True
+            if self._until is not None:
+                self._at_tip.add(name)
+        return False
+
+    def _shards(self) -> dict[str, dict[str, Any]]:
+        answer = self._stream.ask("list_shards")
+        found = list(answer["Shards"])
+        while answer.get("NextToken"):
+            answer = self._stream.ask("list_shards", named=False, NextToken=answer["NextToken"])
+            found += answer["Shards"]
+        return {each["ShardId"]: each for each in found}
+
+
+def _parents(shard: Mapping[str, Any], shards: Mapping[str, Any]) -> set[str]:
+    """Return the parents of a shard that are still there."""
+    named = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
+    return {name for name in named if name is not None and name in shards}
+
+
+def _is_closed(shard: Mapping[str, Any]) -> bool:
+    return "EndingSequenceNumber" in shard["SequenceNumberRange"]

@@ -1,0 +1,74 @@
+"""Where a shard is read from, and what an offset says. Pure; JSON on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  msgspec reads it
+from typing import Any
+
+import msgspec
+
+from onceonly.durable.sealed import decoder
+from onceonly.errors import ConfigurationError
+
+TRIM, LATEST, TIME, AFTER = "trim_horizon", "latest", "time", "after"
+VERSION = 1
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """A place in a shard: its oldest record, a time, or behind the record with a sequence number."""
+
+    kind: str
+    value: str = ""
+
+    @classmethod
+    def since(cls, seconds: float) -> Position:
+        """Return the place of the first record that came at a time, in seconds since 1970, or later."""
+        return cls(TIME, f"{seconds:.3f}")
+
+    @classmethod
+    def after(cls, sequence: str) -> Position:
+        """Return the place behind a record."""
+        return cls(AFTER, sequence)
+
+
+class Offset(msgspec.Struct, frozen=True, kw_only=True):
+    """What an epoch reads: the plan that is durable before its tasks run. ``number`` 0 is the beginning, of nothing.
+
+    ``reader`` names the query among all that keep their ranges in one place; ``made`` is when the stream was made, so
+    that another one of its name is noticed. ``start`` is where each open shard is read from, ``done`` are shards that
+    were read to their end, ``groups`` the shards of each task. ``until`` is when an ``availableNow`` has begun, by the
+    service's clock; ``records_max`` what all tasks together may read.
+    """
+
+    version: int = VERSION
+    reader: str
+    number: int
+    made: str
+    start: Mapping[str, Position] = {}
+    done: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    until: float | None = None
+    records_max: int | None = None
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The offset as Spark keeps it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Offset:
+        """Read one of a checkpoint. Raises ``ConfigurationError``."""
+        try:
+            if int(given["version"]) > VERSION:
+                raise ConfigurationError(
+                    f"the checkpoint's offset of Kinesis is of version {given['version']}, and this onceonly knows "
+                    f"{VERSION}",
+                    next_step="use the newer onceonly that wrote it",
+                )
+            return decoder(cls).decode(msgspec.json.encode(given))
+        except (KeyError, TypeError, ValueError) as error:  # msgspec's own is a ValueError
+            raise ConfigurationError(
+                f"the checkpoint's offset is none of the source kinesis: {error}",
+                next_step="start on a new checkpoint, or with the source that wrote it",
+            ) from error

@@ -1,0 +1,116 @@
+"""What tasks have read: put once, by the first attempt that gets there; what stands is what all others read."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping  # noqa: TC003  msgspec reads it
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onceonly.durable.sealed import Format, decoder
+from onceonly.errors import SourceChangedError, UnavailableError
+from onceonly.sources.kinesis.positions import Position  # noqa: TC001  msgspec reads it
+from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.port import put_once
+
+if TYPE_CHECKING:
+    from onceonly.stores.port import RewritableStore
+
+_FORMAT = Format(
+    name="onceonly", version=1, restore="restore the ranges of the query, or start on a new checkpoint"
+)
+_KIND, _MARK = "range", "reader"
+KEPT: Final = 100
+"""So many epochs back ranges are kept: as many as Spark keeps offsets of by default."""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a shard's share ends. ``next`` is an iterator that saves a request, and may have expired.
+
+    ``behind_ms`` is how far the service says that is from its newest record; ``is_closed`` says that the shard has no
+    more; ``reached`` is the ``until`` of the plan, where no record before it is left.
+    """
+
+    position: Position
+    rows: int = 0
+    behind_ms: int = 1
+    is_closed: bool = False
+    next: str | None = None
+    reached: float | None = None
+
+
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task has read. ``checksum`` is over its records' numbers and data, in their order."""
+
+    start: Mapping[str, Position]
+    ends: Mapping[str, End]
+    checksum: int = 0
+
+
+class Ranges:
+    """The ranges of one query. Driver and executors, any number of processes."""
+
+    def __init__(self, store: RewritableStore, reader: str) -> None:
+        self._store, self._reader = store, reader
+
+    @classmethod
+    def at(cls, address: str, reader: str) -> Ranges:
+        """Open them; nothing is asked or made yet. Raises ``ConfigurationError``, ``SetupError``."""
+        return cls(open_store(address_of(address, what="the option onceonly.ranges")), reader)
+
+    def begin(self) -> None:
+        """Make their place and mark it, before the first offset is durable. Driver, idempotent."""
+        self._store.prepare([self._reader])
+        put_once(self._store, self._marker, _FORMAT.seal(_MARK, b"{}"))
+
+    def require(self) -> None:
+        """See that they are there: what is missing would be read again. Raises ``SourceChangedError``."""
+        if self._store.get(self._marker) is None:
+            raise SourceChangedError(
+                f"the ranges that this query's checkpoint stands on are not at {self._store.where(self._reader)}: they "
+                "were deleted, or onceonly.ranges is another place than before",
+                next_step="name their place in onceonly.ranges; where they are lost, start on a new checkpoint with "
+                "startingPosition at a time before the last epoch: rows of that time are read again",
+            )
+
+    def get(self, number: int, group: int) -> Range | None:
+        """Return what stands for a task of an epoch. Raises a typed error."""
+        name = self._name(number, group)
+        data = self._store.get(name)
+        return None if data is None else self._read(name, data)
+
+    def fix(self, number: int, group: int, found: Range) -> Range:
+        """Put what a task has read, unless another attempt has; return what stands. Raises a typed error."""
+        name = self._name(number, group)
+        data = put_once(self._store, name, _FORMAT.seal(_KIND, msgspec.json.encode(found)))
+        if data is None:
+            raise UnavailableError(
+                f"{self._store.where(name)} was there and is gone: its epoch was completed meanwhile",
+                next_step="nothing: whoever has gone on reads what follows",
+            )
+        return self._read(name, data)
+
+    def forget(self, before: int) -> None:
+        """Delete ranges of older epochs. Driver, idempotent. Raises ``UnavailableError``."""
+        for name in self._store.list_names(f"{self._reader}/"):
+            number = name.rpartition("/")[2].partition(".")[0]
+            if number.isdecimal() and int(number) < before:
+                self._store.delete(name if "/" in name else f"{self._reader}/{name}")
+
+    def _read(self, name: str, data: bytes) -> Range:
+        return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=self._store.where(name)))
+
+    @property
+    def _marker(self) -> str:
+        return f"{self._reader}/reader.json"
+
+    def _name(self, number: int, group: int) -> str:
+        return f"{self._reader}/{number:020d}.{group}.json"
+
+
+def checksum(records: Iterable[Mapping[str, Any]], before: int = 0) -> int:
+    """Add records to a checksum. Pure."""
+    for record in records:
+        before = zlib.crc32(record["Data"], zlib.crc32(record["SequenceNumber"].encode(), before))
+    return before

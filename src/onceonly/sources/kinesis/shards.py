@@ -1,0 +1,134 @@
+"""One shard, read from a position on: iterators, throttling, and the proof that nothing is missing. Any process."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import SourceChangedError
+from onceonly.families.kinesis import RefusedCallError
+from onceonly.sources.kinesis.positions import AFTER, TIME, TRIM, Position
+
+if TYPE_CHECKING:
+    from onceonly.families.kinesis import Stream
+
+log = logging.getLogger("onceonly")
+
+LIMIT_MAX = 10_000
+"""Records of one call, by the service's limit."""
+_GONE = ("InvalidArgumentException", "ResourceNotFoundException")
+_CALLS_MAX = 5
+FAR_MS = 3_600_000
+"""A place so far behind may be trimmed while an iterator of it lives, which would pass over what was there."""
+
+
+class Shard:
+    """A place in a shard that moves on with what is read.
+
+    It begins *at* the last record that was read, and sees that it is there: behind one that is gone, nobody could tell
+    what else is.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        name: str,
+        position: Position,
+        *,
+        fails_on_loss: bool = True,
+        next_: str | None = None,
+    ) -> None:
+        self.name = name
+        self.position = position
+        self.next: str | None = next_
+        """The iterator that goes on from here; None where there is none yet, or the shard is at its end."""
+        self.is_closed = False
+        self.behind_ms = 1
+        self._stream = stream
+        self._fails_on_loss = fails_on_loss
+        self._expected: str | None = None
+
+    def read(self, limit: int) -> list[dict[str, Any]]:
+        """Read records and move on; an empty list says nothing of what follows: see ``behind_ms`` and ``is_closed``.
+
+        Raises ``SourceChangedError`` where records before them are gone, and what ``Stream.ask`` does.
+        """
+        found: list[dict[str, Any]] = []
+        for _ in range(_CALLS_MAX):
+            if self.is_closed:
+                break
+            if self.next is None:
+                self.next = self._iterator()
+            more = self._expected is not None
+            try:
+                answer = self._stream.ask(
+                    "get_records",
+                    own=("ExpiredIteratorException",),
+                    named=False,
+                    ShardIterator=self.next,
+                    Limit=min(limit + more, LIMIT_MAX),
+                )
+            except RefusedCallError:  # of five minutes ago, or of another key's
+                self.next = None
+                continue
+            found = answer["Records"]
+            self.next = answer.get("NextShardIterator")
+            self.behind_ms = int(answer.get("MillisBehindLatest") or 0)
+            self.is_closed = self.next is None
+            if self._expected is not None:
+                if not found and not self.is_closed and self.behind_ms:
+                    continue  # gaps are allowed
+                found = self._proven(found)
+            if found or self.is_closed or not self.behind_ms:
+                break
+        if found:
+            self.position = Position.after(found[-1]["SequenceNumber"])
+        return found
+
+    def _proven(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what follows the record that was read last, which must be the first here."""
+        expected, self._expected = self._expected, None
+        if found and found[0]["SequenceNumber"] == expected:
+            return found[1:]
+        then = (
+            f"the next that is kept came at {found[0]['ApproximateArrivalTimestamp']}"
+            if found
+            else "none is kept"
+        )
+        self._lost(f"its record {expected}, up to which was read, is gone, and {then}")
+        return found
+
+    def _lost(self, what: str) -> None:
+        text = (
+            f"shard {self.name} of the stream {self._stream.options.where}: {what}. Records that followed it may have "
+            "been lost: the query was behind for longer than the stream keeps them"
+        )
+        if self._fails_on_loss:
+            raise SourceChangedError(
+                text,
+                next_step="read the lost time from elsewhere; to go on with what is kept, set failOnDataLoss=false for "
+                "one start. A longer retention of the stream gives more time",
+            )
+        log.warning("%s. It goes on, as failOnDataLoss=false says.", text)
+
+    def _iterator(self) -> str | None:
+        kind, value = self.position.kind, self.position.value
+        given: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
+        if kind == TIME:
+            given = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": float(value)}
+        elif kind == AFTER:
+            given = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": value}
+            self._expected = value
+        try:
+            answer = self._stream.ask("get_shard_iterator", own=_GONE, ShardId=self.name, **given)
+        except RefusedCallError as error:
+            self._expected = None
+            self._lost(f"its place is gone ({error})")
+            if error.code == "ResourceNotFoundException":
+                self.is_closed = True
+                return None
+            self.position = Position(TRIM)
+            answer = self._stream.ask(
+                "get_shard_iterator", ShardId=self.name, ShardIteratorType="TRIM_HORIZON"
+            )
+        return str(answer["ShardIterator"])

@@ -1,0 +1,538 @@
+"""The Kinesis source without Spark: whatever is killed, tried twice, split or trimmed, a replay reads the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.kinesis_double import Stream, error
+
+from onceonly.errors import ConfigurationError, SourceChangedError, UnavailableError
+from onceonly.families import kinesis
+from onceonly.sources.kinesis import planning
+from onceonly.sources.kinesis.options import SourceOptions
+from onceonly.sources.kinesis.planning import Planner
+from onceonly.sources.kinesis.positions import Offset, Position
+from onceonly.sources.kinesis.ranges import KEPT, Ranges
+from onceonly.sources.kinesis.reading import Share, Task, shares
+from onceonly.sources.kinesis.rows import batches, unpacked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FakeClock:
+    """A clock that sleeps in no time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float, /) -> None:
+        self.now += seconds
+
+
+class Query:
+    """A query on a stream: epoch by epoch, as Spark asks."""
+
+    def __init__(self, stream: Stream, folder: Path, **options: str) -> None:
+        self.stream = stream
+        given = {"stream": "orders", "region": "r", "onceonly.ranges": str(folder / "ranges"), **options}
+        self.options = SourceOptions.of(given)
+        self.live()
+        self.offset = self.planner.initial()
+        self.rows: list[bytes] = []
+
+    def live(self) -> None:
+        """Begin a new life: nothing is known but the offset."""
+        self.planner = Planner(self.options, self.client())
+
+    def client(self) -> kinesis.Stream:
+        client = kinesis.Stream(self.options.stream, "the source kinesis", FakeClock())
+        client._client = self.stream
+        return client
+
+    def plan(self, records_max: int | None = None) -> list[Share]:
+        """Plan the next epoch; no shares where there is nothing new. Offsets go through JSON, as Spark keeps them."""
+        following = self.planner.following(self.offset, records_max)
+        if following is self.offset:
+            return []
+        self.offset = Offset.of(json.loads(json.dumps(following.json)))
+        return shares(self.offset, self.planner.nexts(self.offset))
+
+    def read(self, share: Share) -> list[bytes]:
+        found = Task(self.options, share, self.client()).records()
+        return [record["Data"] for name in sorted(found) for record in found[name]]
+
+    def epoch(self, records_max: int | None = None) -> list[bytes]:
+        found = [row for share in self.plan(records_max) for row in self.read(share)]
+        self.rows += found
+        return found
+
+    def drain(self, records_max: int | None = None) -> list[bytes]:
+        """Read epochs until nothing is new."""
+        before = self.offset.number
+        for _ in range(1000):
+            if not self.epoch(records_max) and self.offset.number == before:
+                return self.rows
+            before = self.offset.number
+        raise AssertionError("it never comes to an end")
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_PROBE_S", 0.0)
+
+
+def fill(stream: Stream, numbers: range, keys: int = 7) -> list[bytes]:
+    for number in numbers:
+        stream.put(f"k{number % keys}", b"%d" % number)
+    return [b"%d" % number for number in numbers]
+
+
+# --------------------------------------------------------------------------------------------- epochs
+def test_every_record_is_read_once_in_the_order_of_its_key(tmp_path: Path) -> None:
+    stream = Stream(shards=3)
+    wanted = fill(stream, range(100))
+    query = Query(stream, tmp_path, tasks="2")
+    query.drain()
+    wanted += fill(stream, range(100, 150))
+    query.drain()
+    assert Counter(query.rows) == Counter(wanted)
+    for key in range(7):
+        mine = [int(row) for row in query.rows if int(row) % 7 == key]
+        assert mine == sorted(mine)
+
+
+def test_an_epoch_reads_about_as_much_as_it_may(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    wanted = fill(stream, range(1000))
+    query = Query(stream, tmp_path)
+    while found := query.epoch(records_max=100):
+        assert len(found) <= 100
+    assert Counter(query.rows) == Counter(wanted)
+
+
+def test_a_task_stops_at_the_bytes_of_a_shard(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.page = 10
+    for _ in range(100):
+        stream.put("k", bytes(1000))
+    query = Query(stream, tmp_path, maxBytesPerShard="20000")
+    assert [len(query.epoch()) for _ in range(5)] == [20] * 5
+
+
+def test_nothing_new_is_no_epoch(tmp_path: Path) -> None:
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    query.drain()
+    number = query.offset.number
+    assert query.plan() == []
+    assert query.offset.number == number
+    fill(stream, range(1))
+    assert query.epoch() == [b"0"]
+
+
+# -------------------------------------------------------------------------------------------- replays
+def test_a_replay_reads_the_same_whatever_has_come_since(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    fill(stream, range(50))
+    query = Query(stream, tmp_path)
+    planned = query.plan()
+    first = [query.read(share) for share in planned]
+    fill(stream, range(50, 90))
+    query.live()
+    again = shares(query.offset, query.planner.nexts(query.offset))
+    assert [query.read(share) for share in again] == first
+    query.rows = [row for rows in first for row in rows]
+    assert Counter(query.drain()) == Counter(b"%d" % number for number in range(90))
+
+
+def test_rival_attempts_give_the_same_rows(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    stream.page = 3
+    query = Query(stream, tmp_path)
+    wanted: list[bytes] = []
+    for round_ in range(20):
+        wanted += fill(stream, range(round_ * 20, round_ * 20 + 20))
+        for share in query.plan():
+            found: list[list[bytes]] = []
+
+            def attempt(share: Share = share, found: list[list[bytes]] = found) -> None:
+                found.append(query.read(share))
+
+            rivals = [threading.Thread(target=attempt) for _ in range(4)]
+            for rival in rivals:
+                rival.start()
+            more = fill(stream, range(10_000 + round_ * 10, 10_000 + round_ * 10 + 3))
+            wanted += more
+            for rival in rivals:
+                rival.join()
+            assert len(found) == 4
+            assert all(each == found[0] for each in found)
+            query.rows += found[0]
+    assert Counter(query.drain()) == Counter(wanted)
+
+
+def test_an_attempt_that_died_behind_its_put_has_said_what_all_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [share] = query.plan()
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", "range.after_put=raise")
+    with pytest.raises(RuntimeError):
+        query.read(share)
+    monkeypatch.delenv("ONCEONLY_FAILPOINTS")
+    fill(stream, range(10, 20))
+    assert query.read(share) == [b"%d" % number for number in range(10)]
+
+
+def test_what_no_task_has_read_is_empty_for_good_once_the_next_epoch_is_planned(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [late] = query.plan()
+    [share] = query.plan()
+    assert query.read(late) == []
+    assert query.read(share) == [b"%d" % number for number in range(10)]
+
+
+def test_ranges_that_are_gone_stop_the_query_and_no_row_is_read_again(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.epoch()
+    for path in (tmp_path / "ranges" / query.offset.reader).iterdir():
+        path.unlink()
+    query.live()
+    with pytest.raises(SourceChangedError, match=r"deleted, or onceonly\.ranges is another place"):
+        query.plan()
+    share = shares(query.offset, {})[0]
+    with pytest.raises(SourceChangedError, match=r"onceonly\.ranges"):
+        query.read(share)
+
+
+def test_a_range_of_another_plan_is_refused(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [share] = query.plan()
+    query.read(share)
+    other = Share(
+        reader=share.reader, number=share.number, group=0, start={"shardId-000000000000": Position.since(1.0)}
+    )
+    with pytest.raises(SourceChangedError, match="another checkpoint"):
+        query.read(other)
+
+
+def test_old_ranges_are_deleted_and_those_of_a_replay_stay(tmp_path: Path) -> None:
+    stream = Stream()
+    query = Query(stream, tmp_path)
+    for number in range(KEPT + 50):
+        fill(stream, range(number, number + 1))
+        query.epoch()
+        query.planner.forget(query.offset)
+    left = {path.name for path in (tmp_path / "ranges" / query.offset.reader).iterdir()}
+    assert len(left) <= KEPT + 15
+    assert f"{query.offset.number:020d}.0.json" in left
+    assert f"{query.offset.number - KEPT + 1:020d}.0.json" in left
+
+
+# -------------------------------------------------------------------------------------------- shards
+def test_children_follow_their_parents(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    query = Query(stream, tmp_path, tasks="3")
+    draw = random.Random(1)
+    wanted: list[bytes] = []
+    for round_ in range(30):
+        wanted += fill(stream, range(round_ * 40, round_ * 40 + 40), keys=11)
+        standing = [shard for shard in stream.shards.values() if not shard.closed]
+        if round_ % 3 == 0:
+            stream.split(draw.choice(standing).name)
+        elif round_ % 3 == 1:
+            ordered = sorted(standing, key=lambda shard: shard.low)
+            at = draw.randrange(len(ordered) - 1)
+            stream.merge(ordered[at].name, ordered[at + 1].name)
+        query.epoch(records_max=draw.choice([10, 60, 500]))
+        if round_ % 4 == 0:
+            query.live()
+    rows = query.drain()
+    assert Counter(rows) == Counter(wanted)
+    for key in range(11):
+        mine = [int(row) for row in rows if int(row) % 11 == key]
+        assert mine == sorted(mine)
+
+
+def test_a_key_keeps_its_order_over_a_split_and_a_merge(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.page = 4
+    query = Query(stream, tmp_path)
+    for number in range(30):
+        stream.put("k", b"%d" % number)
+        if number == 10:
+            stream.split("shardId-000000000000")
+        elif number == 20:
+            stream.merge("shardId-000000000001", "shardId-000000000002")
+    assert query.drain(records_max=5) == [b"%d" % number for number in range(30)]
+
+
+def test_a_child_is_not_read_before_both_parents_are_at_their_end(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    fill(stream, range(100))
+    query = Query(stream, tmp_path, tasks="1")
+    query.epoch(records_max=1)
+    stream.merge("shardId-000000000000", "shardId-000000000001")
+    while "shardId-000000000002" not in query.offset.start:
+        share = query.plan(10)[0]
+        standing = [shard for name, shard in stream.shards.items() if not shard.parents]
+        if "shardId-000000000002" in query.offset.start:
+            read = set(query.rows)
+            assert all(record["Data"] in read for shard in standing for record in shard.records)
+        query.rows += query.read(share)
+
+
+# ------------------------------------------------------------------------------------- where it begins
+def test_it_begins_at_a_time(tmp_path: Path) -> None:
+    stream = Stream(at=1_000_000.0)
+    fill(stream, range(5))
+    stream.split("shardId-000000000000")
+    fill(stream, range(5, 10))
+    stream.at += 60
+    wanted = fill(stream, range(10, 20))
+    query = Query(stream, tmp_path, startingPosition="1970-01-12T13:47:10+00:00")
+    assert Counter(query.drain()) == Counter(wanted)
+
+
+def test_it_begins_at_the_newest_record(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(5))
+    stream.split("shardId-000000000000")
+    stream.at += 60
+    query = Query(stream, tmp_path, startingPosition="latest")
+    query.epoch()
+    wanted = fill(stream, range(5, 9))
+    assert Counter(query.drain()) == Counter(wanted)
+
+
+# ------------------------------------------------------------------------------------------ what fails
+def test_expired_iterators_and_throttling_pass(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    stream.page = 5
+    wanted = fill(stream, range(100))
+    query = Query(stream, tmp_path)
+    draw = random.Random(2)
+    for _ in range(60):
+        faults = ["ExpiredIteratorException", "ProvisionedThroughputExceededException", "InternalFailure"]
+        stream.faults = [error(draw.choice(faults)) for _ in range(draw.randrange(3))]
+        query.epoch(records_max=30)
+        end = query.planner._fixed(query.offset)
+        stream.expired |= {each.next for each in end.values() if each.next}
+    stream.faults = []
+    assert Counter(query.drain()) == Counter(wanted)
+
+
+def test_records_that_are_gone_before_they_were_read_stop_the_query(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.drain()
+    fill(stream, range(10, 20))
+    stream.trim("shardId-000000000000", 15)
+    stream.expired |= {end.next for end in query.planner._fixed(query.offset).values() if end.next}
+    query.live()
+    with pytest.raises(SourceChangedError, match=r"up to which was read, is gone.*failOnDataLoss=false"):
+        query.epoch()
+
+
+def test_to_go_on_without_them_is_a_choice(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path, failOnDataLoss="false")
+    query.drain()
+    fill(stream, range(10, 20))
+    stream.trim("shardId-000000000000", 15)
+    stream.expired |= {end.next for end in query.planner._fixed(query.offset).values() if end.next}
+    query.live()
+    query.rows = []
+    assert query.drain() == [b"%d" % number for number in range(15, 20)]
+
+
+def test_a_replay_of_what_is_gone_stops_the_query(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [share] = query.plan()
+    query.read(share)
+    stream.trim("shardId-000000000000", 3)
+    with pytest.raises(SourceChangedError, match="its retention has passed"):
+        query.read(share)
+
+
+def test_a_replay_with_other_data_is_noticed(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [share] = query.plan()
+    query.read(share)
+    stream.shards["shardId-000000000000"].records[4]["Data"] = b"another"
+    with pytest.raises(SourceChangedError, match="other data"):
+        query.read(share)
+
+
+def test_a_stream_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    query.drain()
+    query.stream = Stream(at=2_000_000.0)
+    query.live()
+    with pytest.raises(SourceChangedError, match="deleted and made anew"):
+        query.plan()
+
+
+def test_a_stream_that_is_throttled_for_good_is_unavailable(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path, timeout="5 s")
+    [share] = query.plan()
+    stream.faults = [error("ProvisionedThroughputExceededException") for _ in range(1000)]
+    with pytest.raises(UnavailableError, match="for 5 s"):
+        query.read(share)
+
+
+# ----------------------------------------------------------------------------------------- availableNow
+def test_what_comes_later_is_for_the_next_run(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    wanted = fill(stream, range(50))
+    query = Query(stream, tmp_path)
+    query.planner.stop_at_now()
+    stream.at += 60
+    later = fill(stream, range(50, 80))
+    assert Counter(query.drain(records_max=20)) == Counter(wanted)
+    query.live()
+    query.planner.stop_at_now()
+    assert Counter(query.drain()) == Counter(wanted + later)
+
+
+def test_it_ends_though_records_never_cease_to_come(tmp_path: Path) -> None:
+    stream = Stream()
+    wanted = fill(stream, range(50))
+    query = Query(stream, tmp_path)
+    query.planner.stop_at_now()
+    stream.at += 60
+    for number in range(50, 1000):
+        before = query.offset.number
+        query.epoch(records_max=10)
+        fill(stream, range(number, number + 1))
+        if query.offset.number == before:
+            break
+    else:
+        raise AssertionError("it goes on for ever")
+    assert Counter(query.rows) == Counter(wanted)
+
+
+# ------------------------------------------------------------------------------------------------ rows
+def _varint(value: int) -> bytes:
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def aggregate(*messages: tuple[str, bytes]) -> bytes:
+    keys = list(dict.fromkeys(key for key, _ in messages))
+    body = b"".join(_field(1, key.encode()) for key in keys)
+    for key, data in messages:
+        told = _varint(1 << 3) + _varint(keys.index(key)) + _field(3, data) + _field(4, b"\x0a\x01t")
+        body += _field(3, told)
+    return b"\xf3\x89\x9a\xc2" + body + hashlib.md5(body, usedforsecurity=False).digest()
+
+
+def record(data: bytes) -> dict[str, Any]:
+    return {"Data": data, "PartitionKey": "outer", "SequenceNumber": "1"}
+
+
+def test_an_aggregate_is_as_many_rows_as_it_holds() -> None:
+    messages = [("a", b"1"), ("b", bytes(300)), ("a", b"")]
+    assert unpacked(record(aggregate(*messages))) == messages
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"plain", aggregate(("a", b"1"))[:-1], b"\xf3\x89\x9a\xc2" + b"x" * 30,
+     b"\xf3\x89\x9a\xc2\xff\xff" + hashlib.md5(b"\xff\xff", usedforsecurity=False).digest()],
+)  # fmt: skip
+def test_what_is_no_aggregate_is_one_row(data: bytes) -> None:
+    assert unpacked(record(data)) == [("outer", data)]
+
+
+def test_an_epoch_never_cuts_an_aggregate(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(10):
+        stream.put("k", aggregate(*(("k", b"%d.%d" % (number, place)) for place in range(5))))
+    query = Query(stream, tmp_path, aggregated="true")
+    rows: list[tuple[bytes, int]] = []
+    while planned := query.plan(3):
+        for share in planned:
+            found = Task(query.options, share, query.client()).records()
+            count = 0
+            for batch in batches(found, aggregated=True):
+                rows += zip(batch["value"].to_pylist(), batch["subSequenceNumber"].to_pylist(), strict=True)
+                count += batch.num_rows
+            assert count % 5 == 0
+    assert rows == [(b"%d.%d" % (number, place), place) for number in range(10) for place in range(5)]
+
+
+# --------------------------------------------------------------------------------------------- options
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"onceonly.ranges": None}, "onceonly.ranges of the source kinesis is missing"),
+        ({"onceonly.ranges": " "}, "is empty"),
+        ({"startingPosition": "2026-01-01T00:00:00"}, "a time such as"),
+        ({"startingPosition": "earliest"}, "trim_horizon"),
+        ({"tasks": "0"}, "1 to 1000"),
+        ({"maxRecordsPerTrigger": "0"}, "at least 1"),
+        ({"maxBytesPerShard": "0"}, "maxBytesPerShard"),
+        ({"aggregated": "yes"}, "true or false"),
+        ({"partitionKey": "k"}, "knows no option partitionkey"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, str | None], said: str) -> None:
+    given = {"stream": "orders", "onceonly.ranges": "/r", **options}
+    with pytest.raises(ConfigurationError, match=said):
+        SourceOptions.of({name: value for name, value in given.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"), [({}, "none of the source kinesis"), ({"version": 2}, "use the newer onceonly")]
+)
+def test_an_offset_of_something_else_is_refused(offset: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Offset.of(offset)
+
+
+def test_damaged_ranges_are_refused(tmp_path: Path) -> None:
+    stream = Stream()
+    fill(stream, range(10))
+    query = Query(stream, tmp_path)
+    [share] = query.plan()
+    query.read(share)
+    path = tmp_path / "ranges" / share.reader / f"{share.number:020d}.0.json"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(Exception, match=r"damaged|torn"):
+        Ranges.at(str(tmp_path / "ranges"), share.reader).get(share.number, 0)
