@@ -54,9 +54,9 @@ def test_what_a_sink_commits_is_read_by_key_also_after_a_cut_and_a_kill(
     name: str, target: Target, tmp_path: Path
 ) -> None:
     kind: Any = load(find(name)[1])
-    options = {**target.options("t1"), "staging": str(tmp_path / "staging")}
+    options = {**target.options("out-1"), "staging": str(tmp_path / "staging")}
     bench = KeyedBench(kind, options)
-    reader, watching = target.reader(name, "t1"), target.reader(name, "t1")
+    reader, watching = target.reader(name, "out-1"), target.reader(name, "out-1")
     assert list(reader.rows()) == []
 
     def seen() -> dict[bytes | None, bytes | None]:

@@ -28,9 +28,15 @@ class Cassandra(Served[EmbeddedCassandra]):
         self._server.cql(f"CREATE KEYSPACE rows WITH replication = {replicated}")
 
     def options(self, name: str) -> dict[str, str]:
-        self._server.cql(f'CREATE TABLE rows."{name}" (key text PRIMARY KEY, value text, {SEQUENCE} bigint)')
+        table = _table(name)
+        self._server.cql(f"CREATE TABLE rows.{table} (key text PRIMARY KEY, value text, {SEQUENCE} bigint)")
         hosts = self.through_the_proxy(self._server.hosts)
-        return {"hosts": hosts, "keyspace": "rows", "table": name, **KEYED}
+        return {"hosts": hosts, "keyspace": "rows", "table": table, **KEYED}
 
     def reader(self, sink: str, name: str) -> Reader:
-        return CassandraReader(sink, self._server.port, f'SELECT key, value FROM rows."{name}"')  # noqa: S608
+        return CassandraReader(sink, self._server.port, f"SELECT key, value FROM rows.{_table(name)}")  # noqa: S608
+
+
+def _table(name: str) -> str:
+    """Return a name that a table can have: letters, digits and underscores."""
+    return name.replace("-", "_")
