@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _READY_S = 180.0
 _CALL_S = 5.0
+_CLIENT_S = 30.0
 _POLL_S = 0.1
 # The native protocol, version 4: a request for what the server can, and the word of the frame that says it.
 _ASKED, _ANSWER, _SUPPORTED = b"\x04\x00\x00\x00\x05\x00\x00\x00\x00", 9, 6
@@ -52,6 +53,11 @@ _SETTINGS: dict[str, Any] = {
     "concurrent_writes": 4,
     "concurrent_compactors": 1,
     "native_transport_max_threads": 8,
+    # A busy machine is slow, and no reason to give up.
+    **{
+        f"{kind}_timeout": "30s"
+        for kind in ("read_request", "range_request", "write_request", "cas_contention", "request")
+    },
 }
 _LOGGING = """<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -153,6 +159,8 @@ class EmbeddedCassandra(EmbeddedServer):
             port=self.port,
             protocol_version=4,
             auth_provider=login,
+            connect_timeout=_CLIENT_S,
+            control_connection_timeout=_CLIENT_S,
             execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy())},
         )
         try:
