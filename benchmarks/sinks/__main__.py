@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import statistics
@@ -15,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import psutil
 from rich.console import Console
 
 from benchmarks import settings
 from benchmarks.contenders.base import python_path, write_session
 from benchmarks.jobs import spark as job
-from benchmarks.processes import used_s
 from benchmarks.sinks import page
 from benchmarks.sinks.values import GROUPS, ROW_BYTES, SHARE, VERSION, Ran, Sinks
 from benchmarks.sinks.worlds import COLUMNS, JARS, WORLDS
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 _RESULTS = Path(__file__).parents[1] / "results" / "sinks.json"
 _SLOTS = 2
-_LOOK_S = 0.02
 _KEY = "{:010d}"
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -165,7 +161,7 @@ def _rounds(
 ) -> list[Ran]:
     files = len(list(input_.iterdir()))
     contenders = GROUPS[group]
-    runs: dict[str, list[tuple[float, float, int, float]]] = {name: [] for name in contenders}
+    runs: dict[str, list[tuple[float, float, int]]] = {name: [] for name in contenders}
     whole = dict.fromkeys(contenders, True)
     wanted = spark.read.schema(COLUMNS).parquet(str(input_)).count()
     source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", _SLOTS)
@@ -175,13 +171,8 @@ def _rounds(
             contender = contenders[(place + number) % len(contenders)]
             name = f"t{uuid.uuid4().hex[:12]}"
             query = world.start(contender, source.parquet(str(input_)), name, folder / "checkpoints" / name)
-            # The first epoch brings the query up.
-            while query.isActive and not _epochs(query):
-                time.sleep(_LOOK_S)
-            begun, before_s = len(_epochs(query)), _used_s()
             query.awaitTermination()
-            spent_cpu_s, epochs = _used_s() - before_s, _epochs(query)[1:]
-            spent_cpu_s /= max(len(epochs) + 1 - begun, 1) * (wanted // files * _SLOTS)
+            epochs = _epochs(query)[1:]  # the first one brings the query up
             is_whole = world.count(name) == wanted and len(epochs) == files // _SLOTS - 1
             shutil.rmtree(folder / "checkpoints" / name, ignore_errors=True)
             spent_s, counted = sum(epochs), wanted // files * _SLOTS * len(epochs)
@@ -191,30 +182,18 @@ def _rounds(
             )
             whole[contender] = whole[contender] and is_whole
             if number >= 0:
-                runs[contender].append(
-                    (counted / spent_s, statistics.median(epochs) * 1000, counted, spent_cpu_s * 1e6)
-                )
+                runs[contender].append((counted / spent_s, statistics.median(epochs) * 1000, counted))
     return [
         Ran(
             group=group,
             contender=name,
             rows=each[0][2],
-            rows_per_s=tuple(round(rate, 1) for rate, _, _, _ in each),
-            epoch_ms=round(statistics.median(took for _, took, _, _ in each), 1),
-            cpu_us=round(statistics.median(used for _, _, _, used in each), 3),
+            rows_per_s=tuple(round(rate, 1) for rate, _, _ in each),
+            epoch_ms=round(statistics.median(took for _, took, _ in each), 1),
             whole=whole[name],
         )
         for name, each in runs.items()
     ]
-
-
-def _used_s() -> float:
-    """Return the CPU seconds of this process and all below it: Spark, its workers, the server."""
-    found = 0.0
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += used_s(process)
-    return found
 
 
 def _epochs(query: StreamingQuery) -> list[float]:

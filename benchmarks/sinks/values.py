@@ -53,11 +53,7 @@ ASKED = (
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One contender in one group. ``epoch_ms`` and ``cpu_us`` are medians of the runs.
-
-    ``cpu_us`` are microseconds of a processor for each row in all processes, the server's, too: a busy machine changes
-    them little.
-    """
+    """One contender in one group. ``epoch_ms`` are medians of the runs, a run's own being that of its epochs."""
 
     group: str
     contender: str
@@ -66,7 +62,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     rows_per_s: tuple[float, ...]
     """Of each run, in their order."""
     epoch_ms: float
-    cpu_us: float
     whole: bool
     """Whether each row was there once after each run."""
 
