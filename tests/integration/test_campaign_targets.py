@@ -9,7 +9,7 @@ import pytest
 from keyed_bench import KeyedBench
 
 from onceonly.settings.registry import find, load
-from onceonly_proof.campaign.targets import KEYED, TARGETS
+from onceonly_proof.campaign.targets import EARLY, TARGETS
 from onceonly_proof.campaign.targets.keyed import SEQUENCE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(
     params=[
         each if each == "redis" else pytest.param(each, marks=pytest.mark.long)
-        for each in sorted({*KEYED, "cassandra"})
+        for each in sorted({*EARLY, "cassandra"})
     ]
 )
 def name(request: pytest.FixtureRequest) -> str:

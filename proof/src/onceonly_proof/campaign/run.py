@@ -24,7 +24,7 @@ from onceonly_proof.campaign.plan import plan_round
 from onceonly_proof.campaign.points import Points
 from onceonly_proof.campaign.round import KEPT, Arena, run_round
 from onceonly_proof.campaign.stores import STORES
-from onceonly_proof.campaign.targets import KEYED, TARGETS
+from onceonly_proof.campaign.targets import EARLY, TARGETS
 from onceonly_proof.campaign.values import FOLDER
 from onceonly_proof.embedded.jars import checker_jar
 from onceonly_proof.process import of_the_dead
@@ -177,10 +177,10 @@ def _require_possible(options: CampaignOptions) -> None:
                 f"{connector} refuses none of a campaign's rows, so that there are no {options.query}",
                 next_step="name another --sink, or leave out --query",
             )
-        if options.early and not KEYED.issuperset(connector.split("+")):
+        if options.early and not EARLY.issuperset(connector.split("+")):
             raise ConfigurationError(
                 f"{connector} does not show rows early and exactly once: only by key can the next try take their place",
-                next_step=f"name another --sink ({', '.join(sorted(KEYED))}), or leave out --visible",
+                next_step=f"name another --sink ({', '.join(sorted(EARLY))}), or leave out --visible",
             )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.keyed.sink import BOOKS_EPOCHS
 
@@ -42,9 +43,6 @@ class State(msgspec.Struct):
     generation: int = 0
     queries: dict[str, Query] = msgspec.field(default_factory=dict)
     void: list[str] = msgspec.field(default_factory=list)
-
-
-_DECODER = msgspec.json.Decoder(State)
 
 
 class Books:
@@ -118,7 +116,7 @@ class Books:
 
     def _read(self) -> tuple[int, State]:
         revision, text = self._target.book()
-        return revision, _DECODER.decode(text) if text else State()
+        return revision, decoder(State).decode(text) if text else State()
 
     def _change(self, change: Callable[[State], R]) -> R:
         """Change the books in one step; where others are quicker, look again. Raises ``UnavailableError``."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["APPENDED", "KEYED", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
+__all__ = ["APPENDED", "EARLY", "SERVED", "STAGED", "TARGETS", "StoredFiles", "Target", "WithStaged"]
 
 TARGETS: Final[Mapping[str, Callable[[Path], Target]]] = {
     "sqlite": Sqlite,
@@ -45,5 +45,5 @@ SERVED: Final = frozenset(
 """Those that have a server, which can be killed."""
 APPENDED: Final = frozenset({"kinesis"})
 """Those to which executors write before the decision, at least once."""
-KEYED: Final = frozenset({"redis", "opensearch", "elasticsearch"})
+EARLY: Final = frozenset({"redis", "opensearch", "elasticsearch"})
 """Those whose rows can be seen early: of two writes of one key, the later one stays."""
