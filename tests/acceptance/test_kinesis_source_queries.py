@@ -1,23 +1,89 @@
-"""The Kinesis source under real Spark, against a server of that interface."""
+"""The Kinesis source under real Spark: records come, shards split and merge, drivers, workers and the server die."""
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
+import subprocess
+import sys
+import threading
+import uuid
+from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import kinesis_job
 import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+from harness import Run
 
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
+from onceonly_proof.handover import until
 from ways import spark  # noqa: F401  a fixture
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(2400)]
 WAIT_S = 180
+LIVES = (
+    "range.before_put=pause@3", "range.after_put=kill@3", "slot.during_write=pause@2", "link.after_put=pause@2",
+    "range.after_put=pause@2",
+)  # fmt: skip
+
+
+class Feeder:
+    """A thread that puts numbered records, and splits and merges shards meanwhile; it waits out a dead server."""
+
+    def __init__(self, server: EmbeddedKinesis, stream: str) -> None:
+        self._server, self._stream = server, stream
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.put: list[str] = []
+        self.moves = 0
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        client = self._server.client()
+        while not self._ended.wait(0.2):
+            try:
+                if number % 50 == 45:  # seldom enough that parents are read meanwhile
+                    self._move(client)
+                for _ in range(5):
+                    # Known by what was answered: one whose answer is lost may be there.
+                    text = f"{number % 13}:{number}:{uuid.uuid4().hex[:8]}"
+                    number += 1
+                    client.put_record(
+                        StreamName=self._stream, PartitionKey=f"k{number % 13}", Data=text.encode()
+                    )
+                    self.put.append(text)
+            except (BotoCoreError, ClientError):
+                pass
+        client.close()
+
+    def _move(self, client: Any) -> None:  # noqa: ANN401  of boto3
+        shards = client.list_shards(StreamName=self._stream)["Shards"]
+        standing = [each for each in shards if "EndingSequenceNumber" not in each["SequenceNumberRange"]]
+        standing.sort(key=lambda each: int(each["HashKeyRange"]["StartingHashKey"]))
+        if len(standing) < 3:
+            low, high = (int(standing[0]["HashKeyRange"][f"{end}HashKey"]) for end in ("Starting", "Ending"))
+            client.split_shard(
+                StreamName=self._stream, ShardToSplit=standing[0]["ShardId"],
+                NewStartingHashKey=str((low + high) // 2),
+            )  # fmt: skip
+        else:
+            client.merge_shards(
+                StreamName=self._stream, ShardToMerge=standing[0]["ShardId"],
+                AdjacentShardToMerge=standing[1]["ShardId"],
+            )  # fmt: skip
+        self.moves += 1
 
 
 class Table:
@@ -32,6 +98,69 @@ class Table:
     def rows(self) -> list[str]:
         with closing(sqlite3.connect(self.file, timeout=60)) as db:
             return [value for (value,) in db.execute('SELECT "value" FROM "rows" ORDER BY rowid')]
+
+
+def start(folder: Path, source: dict[str, str], sink: dict[str, str], failpoints: str = "") -> Run:
+    """Start a life of the job."""
+    fired = folder / f"fired-{uuid.uuid4().hex}"
+    fired.mkdir()
+    log = folder / f"{fired.name}.log"
+    command = [
+        sys.executable, "-W", "ignore", str(Path(kinesis_job.__file__)), str(folder / "checkpoint"),
+        json.dumps(source), json.dumps(sink),
+    ]  # fmt: skip
+    environment = {
+        **os.environ,
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
+            start_new_session=True,
+        )  # fmt: skip
+    return Run(process, log, fired)
+
+
+@pytest.mark.long
+def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None:
+    with EmbeddedKinesis() as server:
+        server.make_stream("records", shards=2)
+        table = Table(tmp_path)
+        source = {
+            **server.options("records"), "onceonly.ranges": str(tmp_path / "ranges"), "tasks": "2",
+            "maxRecordsPerTrigger": "60",
+        }  # fmt: skip
+        feeder = Feeder(server, "records")
+        for place, failpoints in enumerate(LIVES):
+            run = start(tmp_path, source, table.options, failpoints)
+            try:
+                run.wait_for(failpoints.partition("=")[0])
+                if place % 3 == 0:
+                    server.kill()
+                    server.start()
+            finally:
+                run.kill_tree()
+        run = start(tmp_path, source, table.options)
+        try:
+            seen = len(table.rows())
+            run.until(lambda: len(table.rows()) > seen, "new rows")
+            feeder.stop()
+            assert until(lambda: set(feeder.put) <= set(table.rows()), WAIT_S, poll_s=0.5), run.tail()
+            (tmp_path / "stop").touch()
+            assert run.wait() == 0, run.tail()
+        finally:
+            run.kill_tree()
+        rows = Counter(table.rows())
+        assert rows == Counter(record["Data"].decode() for record in server.records("records"))
+        assert max(rows.values()) == 1
+        assert feeder.moves > 2
+        ordered: dict[str, list[int]] = {}
+        for value in table.rows():
+            key, number, _ = value.split(":")
+            ordered.setdefault(key, []).append(int(number))
+        assert all(numbers == sorted(numbers) for numbers in ordered.values())
 
 
 def test_a_format_reads_what_it_writes(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811  a fixture

@@ -1,0 +1,41 @@
+"""A streaming job in its own process, to be killed: records of a stream → a table of SQLite, each value once.
+
+Run as a script by ``test_kinesis_source_queries.py``. It ends when a file ``stop`` is beside its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import rate_rows
+
+import onceonly
+
+_POLL_S = 0.05
+
+
+def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str]) -> None:
+    """Run until it is told to stop. A failed query is told on exit."""
+    spark = rate_rows.session()
+    rows = spark.readStream.format("onceonly.kinesis").options(**source).load()
+    query = (
+        rows.selectExpr("CAST(value AS STRING) AS value", "partitionKey AS key")
+        .writeStream.format("onceonly.sqlite")
+        .options(**sink)
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    while query.isActive and not checkpoint.with_name("stop").exists():
+        time.sleep(_POLL_S)
+    query.stop()
+    failure = query.exception()
+    spark.stop()
+    if failure is not None:
+        sys.exit(onceonly.explain(failure))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3]))
