@@ -373,7 +373,7 @@ DEFECTS: Final = (
         group=LOG,
         what="A damaged file of the log is believed",
         file="durable/sealed.py",
-        before="        if header.checksum != _checksum(body):\n",
+        before="        if header.checksum != self.checksum(body):\n",
         after="        if not header.checksum:\n",
         tests=(CODEC + "test_no_flipped_bit_goes_unnoticed",),
     ),
