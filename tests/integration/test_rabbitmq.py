@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]  # a further server
 
 QUORUM = {"x-queue-type": "quorum"}
 
@@ -156,7 +156,6 @@ def test_what_came_when_the_journal_was_durable_and_nobody_was_told_comes_once(
     assert left(rabbit, "again") == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("arguments", [None, QUORUM], ids=["classic", "quorum"])
 def test_no_message_is_lost_or_doubled_while_receiver_and_server_are_killed(
     tmp_path: Path, arguments: dict[str, str] | None

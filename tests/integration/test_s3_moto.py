@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onceonly.stores.port import Store
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # a further server
 
 BUCKET = "landing"
 _numbers = itertools.count()
@@ -64,19 +64,16 @@ def shown(server: EmbeddedMoto, folder: str) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.long
 class TestLaws(RewritableLaws):
     @pytest.fixture
     def store(self, server: EmbeddedMoto) -> Store:
         return store(server, f"s3a://{BUCKET}/laws-{next(_numbers)}")
 
 
-@pytest.mark.long
 class TestLogs(StoredLogs):
     pass
 
 
-@pytest.mark.long
 class TestFiles(SinkConformance):
     sink = FilesSink
     every_pass = False
@@ -102,7 +99,6 @@ def _folder(options: Mapping[str, str]) -> str:
     return options["path"].removeprefix(f"s3a://{BUCKET}/")
 
 
-@pytest.mark.long
 def test_of_eight_clients_that_put_at_once_exactly_one_wins(server: EmbeddedMoto) -> None:
     place = f"s3a://{BUCKET}/race-{next(_numbers)}"
     race(lambda: store(server, place))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onceonly.stores.port import RewritableStore, Store
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # a further server
 
 _CONTAINER = "checkpoints"
 _folders = itertools.count()
@@ -59,7 +59,6 @@ class TestLogs(StoredLogs):
     pass
 
 
-@pytest.mark.long
 class TestAzurite(RewritableLaws):
     @pytest.fixture
     def store(self, server: EmbeddedAzure) -> Store:
