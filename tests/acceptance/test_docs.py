@@ -62,7 +62,16 @@ def reader(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> It
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("page", WITH_CODE)
+FURTHER = ("cassandra", "kinesis", "mysql", "opensearch", "rabbitmq")
+"""Servers whose pages are run in ``make test-all``."""
+
+
+def page_of(page: str) -> object:
+    is_long = any(server in page for server in FURTHER)
+    return pytest.param(page, marks=[pytest.mark.long] if is_long else [])
+
+
+@pytest.mark.parametrize("page", [page_of(page) for page in WITH_CODE])
 def test_every_block_of_the_page_runs(reader: Reader, tmp_path: Path, page: str) -> None:
     ran = reader.run(page, tmp_path)
     assert ran == [block.line for block in blocks(page) if block.language in RUN]
