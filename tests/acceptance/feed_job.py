@@ -14,7 +14,7 @@ import rate_rows
 
 import onceonly
 
-_WAIT_S = 150.0
+_WAIT_S = 400.0
 _POLL_S = 0.05
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
+SMALL = {"segmentBytes": "1k", "maxRowsPerTrigger": "100"}
+"""So that each life has epochs to be killed in, though the feed has said all."""
 EXACTLY = {"id": "id", "resume": "header:Last-Event-ID"}
 
 
@@ -115,11 +117,14 @@ def test_lines_over_http_are_read_exactly_once_with_a_kill_before_the_feed_is_to
 def test_feeds_over_http_are_read_exactly_once_while_all_are_killed(tmp_path: Path, kind: str) -> None:
     total, draw = 6000, random.Random(kind)
     options = EXACTLY if kind == "http" else {"resume": EXACTLY["resume"]}
-    points = [*failpoints.OF_JOURNALS[:2], "link.before_put", "link.after_put", "slot.after_prepare"]
+    # First those that need new rows, then those that need epochs.
+    points = [
+        *failpoints.OF_JOURNALS[:2] * 2,
+        *("link.before_put", "link.after_put", "slot.after_prepare") * 2,
+    ]
     with EmbeddedFeed(kind, total=total, rate=300, seed=2) as server:
-        stage = Stage(tmp_path, "http", {"url": f"http://127.0.0.1:{server.port}/", **options})
-        for number in range(10):
-            point = points[number % len(points)]
+        stage = Stage(tmp_path, "http", {"url": f"http://127.0.0.1:{server.port}/", **options, **SMALL})
+        for number, point in enumerate(points):
             stage.killed_at(f"{point}=pause@{draw.randint(1, 4)}", point)
             if number % 3 == 0:
                 server.kill()
@@ -132,7 +137,7 @@ def test_a_socket_loses_nothing_to_kills_of_the_job_while_its_receiver_lives(tmp
     """What is lost is what broke off: at most one line of each connection."""
     total, draw = 4000, random.Random(3)
     with EmbeddedFeed("socket", total=total, rate=150, seed=3) as server:
-        options = {"host": "127.0.0.1", "port": str(server.port), "receiver": "outside"}
+        options = {"host": "127.0.0.1", "port": str(server.port), "receiver": "outside", **SMALL}
         stage = Stage(tmp_path, "socket", options)
         receiver = stage.receiver()
         try:
@@ -142,7 +147,7 @@ def test_a_socket_loses_nothing_to_kills_of_the_job_while_its_receiver_lives(tmp
             _until(lambda: (server.directory / "sent").read_text() == str(total))
             run = stage.start(10**9)
             try:
-                run.until(lambda: numbers(stage.values())[total - 1] == 1, "the last row")
+                run.until(lambda: numbers(stage.values())[total - 1] == 1, "the last row", 400)
                 (tmp_path / "stop").touch()
                 assert run.wait() == 0, run.tail()
             finally:
@@ -160,14 +165,14 @@ def test_a_socket_loses_nothing_to_kills_of_the_job_while_its_receiver_lives(tmp
 @pytest.mark.long
 def test_a_socket_doubles_nothing_while_job_and_receiver_are_killed(tmp_path: Path) -> None:
     total, draw = 3000, random.Random(4)
-    with EmbeddedFeed("socket", total=total, rate=150, seed=4) as server:
+    with EmbeddedFeed("socket", total=total, rate=15, seed=4) as server:
         stage = Stage(tmp_path, "socket", {"host": "127.0.0.1", "port": str(server.port)})
         for _ in range(4):
             point = draw.choice(["journal.before_put", "journal.after_put", "link.after_put"])
             stage.killed_at(f"{point}=pause@{draw.randint(2, 5)}", point)
         run = stage.start(10**9)
         try:
-            run.until(lambda: numbers(stage.values())[total - 1] == 1, "the last row")
+            run.until(lambda: numbers(stage.values())[total - 1] == 1, "the last row", 400)
             (tmp_path / "stop").touch()
             assert run.wait() == 0, run.tail()
         finally:
