@@ -123,7 +123,7 @@ def short(results: Results | None) -> str:
     return (
         f"| Kafka to Kafka | records/s of 100 bytes | of 1 KB |\n|---|--:|--:|\n{''.join(rows)}\n{_visible(results)}"
         f"Medians of {results.sizes['rounds']} runs in turns on {machine.get('cores')} cores, "
-        f"{results.started[:10]}. {then}[All figures, and where the time goes]({PAGE})."
+        f"{results.started[:10]}. {marks.LATER} {then}[All figures, and where the time goes]({PAGE})."
     )
 
 
@@ -283,7 +283,7 @@ def _head(results: Results) -> str:
         f"Recorded by `{results.command}` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on "
         f"{machine.get('cores')} cores and {machine.get('memory_gib')} GiB, {machine.get('system')}, "
         f"{java}, with a load of {machine.get('load_before')} before it began; "
-        f"{known}, commit `{versions.get('commit')}`.{unfinished}{left_out}"
+        f"{known}, commit `{versions.get('commit')}`. {marks.LATER}{unfinished}{left_out}"
     )
 
 

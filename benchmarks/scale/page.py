@@ -16,6 +16,7 @@ from benchmarks.scale.fit import CONSTANT, Model, fit
 from benchmarks.scale.values import decode
 from benchmarks.values import encode
 from onceonly_proof import charts
+from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +111,7 @@ def _head(results: Scale) -> str:
         f"what a large cluster would need. `{RECORD}` has each point with its least and its most.\n\n"
         f"Recorded by `make scale` on {results.started[:10]} in {results.seconds / 60:.0f} minutes on {where}; load of "
         f"the machine {results.load_before:.1f} before and {results.load_after:.1f} after, in interleaved "
-        "repeats. Other work makes times longer, and changes no size."
+        f"repeats. Other work makes times longer, and changes no size. {marks.LATER}"
     )
 
 

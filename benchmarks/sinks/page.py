@@ -6,6 +6,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from benchmarks.sinks.values import ASKED, CONTENDERS, OURS, ROW_BYTES
+from onceonly_proof.campaign import marks
 
 if TYPE_CHECKING:
     from benchmarks.sinks.values import Asked, Sinks
@@ -33,7 +34,7 @@ def section(record: Sinks | None) -> str:
         f"## Sinks beside others\n\n{_WHAT.format(ROW_BYTES, rounds)}\n\n"
         f"Recorded by `{record.command}` on {record.started[:10]} in {record.seconds / 60:.0f} minutes on "
         f"{record.machine.get('cores')} cores, with a load of {record.machine.get('load_before')} before it began; "
-        f"{versions}, commit `{record.versions.get('commit')}`.{missing}{wrong}\n\n{table(record)}"
+        f"{versions}, commit `{record.versions.get('commit')}`. {marks.LATER}{missing}{wrong}\n\n{table(record)}"
     )
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+LATER = "Code that came later was not measured."
+"""Behind the commit of whatever was recorded."""
 NONE = "No run has been recorded yet."
 """The block of a run that nobody has recorded."""
 
@@ -41,5 +43,5 @@ def recorded_on(machine: Mapping[str, str | int | float], commits: Iterable[str]
     load = f" with a load of {machine['load_before']} before it began" if "load_before" in machine else ""
     return (
         f"on {machine.get('cores')} cores and {machine.get('memory_gib')} GiB{load}, at "
-        f"{', '.join(f'`{each}`' for each in commits)}; `{record}` has versions, too."
+        f"{', '.join(f'`{each}`' for each in commits)}; `{record}` has versions, too. {LATER}"
     )
