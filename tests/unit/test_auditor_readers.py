@@ -48,10 +48,17 @@ def put(folder: Path, name: str, *values: str, key: str = "k") -> None:
 
 
 # --- files ------------------------------------------------------------------------------------------------
+def test_a_staged_file_that_a_recursive_pattern_takes_is_seen(tmp_path: Path) -> None:
+    staged = tmp_path / "_onceonly" / "staging" / "q" / "x.json"
+    staged.parent.mkdir(parents=True)
+    staged.write_text('{"key":"k","value":"a"}\n')
+    assert [row.value for row in FilesReader("files", tmp_path).rows()] == [b"a"]
+
+
 def test_only_visible_files_are_read(tmp_path: Path) -> None:
     put(tmp_path, f"part-00003-00001-{ATTEMPT}-00000.json", "a", "b")
     put(tmp_path, "day=1/other.json", "c")
-    for hidden in ("_onceonly/staging/q/files/x.json", ".part.json", "_SUCCESS", "day=1/.hidden/x.json"):
+    for hidden in ("_onceonly/staging/q/files/x.staged", ".part.json", "_SUCCESS", "day=1/.hidden/x.json"):
         put(tmp_path, hidden, "no")
     reader = FilesReader("files", tmp_path)
     name = f"part-00003-00001-{ATTEMPT}-00000.json"
@@ -60,7 +67,7 @@ def test_only_visible_files_are_read(tmp_path: Path) -> None:
         Seen("files", b"k", b"a", name, 0, f"3-1-{ATTEMPT}"),
         Seen("files", b"k", b"b", name, 1, f"3-1-{ATTEMPT}"),
     ]
-    assert reader.orphans() == [Orphan("files", "staging file q/files/x.json")]
+    assert reader.orphans() == [Orphan("files", "staging file q/files/x.staged")]
     assert FilesReader("files", tmp_path, query="another").orphans() == []
     assert not isinstance(reader, LooksBehind)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Parse: TypeAlias = "Callable[[bytes], tuple[bytes | None, bytes]]"
 """Gives key and value of a line."""
 
+_ENDING = ".json"
 # part-{epoch}-{slot}-{attempt}-{number}: the documented name of a data file. Its transaction is epoch-slot-attempt.
 NAME = re.compile(r"part-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.")
 
@@ -34,7 +35,7 @@ def parse_line(line: bytes) -> tuple[bytes | None, bytes]:
 
 
 class FilesReader:
-    """Reads the lines of a folder's files that any reader sees: no name on the way begins with a dot or ``_``.
+    """Reads the lines of a folder's files that some reader sees (``visible_files``).
 
     Fulfils ``Reader``. ``parse`` makes a row of a line. ``staging`` is the sink's folder of temporary names, below it
     ``query`` if others write there too. A file is read once and again only if it was changed, so that it can be looked
@@ -103,13 +104,17 @@ class FilesReader:
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
-    """Yield what any reader of a folder sees: nothing whose name, or whose folder's, begins with a dot or ``_``.
+    """Yield what some reader of a folder sees.
 
-    Hidden folders are not even looked into: a living job takes its own away meanwhile.
+    Spark and Hive pass over what begins with a dot or ``_``, as a file or a folder on the way to it. A pattern as
+    ``**/*.json`` passes over what begins with a dot only, and takes what ends so.
     """
     for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        yield from (Path(base, name) for name in names if name[0] not in "._")
+        folders[:] = [name for name in folders if name[0] != "."]
+        is_shown = not any(part[0] == "_" for part in Path(base).relative_to(folder).parts)
+        for name in names:
+            if name[0] != "." and ((is_shown and name[0] != "_") or name.endswith(_ENDING)):
+                yield Path(base, name)
 
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:
