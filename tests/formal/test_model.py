@@ -83,8 +83,10 @@ def test_what_the_laws_are_about_does_happen(sight: str) -> None:
 
 @pytest.mark.parametrize(("mutant", "law", "bound"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
 def test_a_mutant_is_caught_with_a_counterexample(mutant: str, law: str, bound: Bound) -> None:
-    # Where rows move from one range to another, several laws break at once.
-    alone = law if bound is ONE_SINK and law != "Settles" else ""
+    # Where rows move from one range to another, several laws break at once, and where two runs' votes are mixed: which
+    # of them is found first is chance.
+    several = bound is ONE_SINK or mutant == "votes of an older run accepted"
+    alone = law if several and law != "Settles" else ""
     found = bound.check(mutant=mutant, lively=law == "Settles", instead=alone)
     assert found.violated == law, found.output[-4000:]
     # An epoch that Spark passed by is met by the first plan of all.

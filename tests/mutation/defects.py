@@ -2539,15 +2539,6 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
-        name="versions-among-the-clocks",
-        group=KEYED,
-        what="Timestamps in Cassandra begin at 1970, and a row or a delete by the clock hides what is written later",
-        file="sinks/cassandra/sink.py",
-        before="FIRST = 1 << 62\n",
-        after="FIRST = 0\n",
-        tests=(CASSANDRA + "test_rows_that_were_written_by_the_clock_are_written_over",),
-    ),
-    Defect(
         name="rows-of-a-key-with-one-version",
         group=KEYED,
         what="Each of a key's rows in a slot is applied, and a store that keeps the greater value mixes them",
