@@ -26,7 +26,7 @@ from ways import spark  # noqa: F401  a fixture
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(2400)]  # a further server
 WAIT_S = 180
 LIVES = (
     "range.before_put=pause@3", "range.after_put=kill@3", "slot.during_write=pause@2", "link.after_put=pause@2",
@@ -123,7 +123,6 @@ def start(folder: Path, source: dict[str, str], sink: dict[str, str], failpoints
     return Run(process, log, fired)
 
 
-@pytest.mark.long
 def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None:
     with EmbeddedKinesis() as server:
         server.make_stream("records", shards=2)

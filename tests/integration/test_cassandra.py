@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # a further server
 KEYSPACE = "CREATE KEYSPACE rows WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 CONTEXT = QueryContext(
     query="q",
@@ -129,7 +129,6 @@ def test_a_writer_of_an_older_epoch_that_wakes_up_late_changes_nothing(bench: Be
     assert bench.seen() == {"a": "of 6", "b": "of 6", "c": "zz of 5"}
 
 
-@pytest.mark.long
 def test_a_replay_changes_nothing_and_a_null_removes_what_was_there(bench: Bench) -> None:
     bench.committed(rows(a="1", b="1"), epoch=1)
     handle = bench.committed(rows(a=None, b="2"), epoch=2)
@@ -137,7 +136,6 @@ def test_a_replay_changes_nothing_and_a_null_removes_what_was_there(bench: Bench
     assert bench.seen() == {"a": None, "b": "2"}
 
 
-@pytest.mark.long
 def test_a_null_that_is_kept_leaves_what_was_there(bench: Bench) -> None:
     bench.options["nulls"] = "keep"
     bench.committed(rows(a="1"), epoch=1)
@@ -162,7 +160,6 @@ def test_a_deleted_key_refuses_who_is_late(bench: Bench, early: bool) -> None:  
     assert set(bench.seen()) == {"a", "b"}
 
 
-@pytest.mark.long
 def test_rows_that_were_written_by_the_clock_are_written_over(bench: Bench) -> None:
     bench.ask("INSERT INTO {} (key, value) VALUES ('a', 'by the clock')")
     bench.committed(rows(a="ours"))
@@ -187,7 +184,6 @@ def test_the_newest_of_a_keys_rows_stays_though_its_values_are_smaller(bench: Be
             bench.sink().begin_transaction(bench.context(1, **asks))
 
 
-@pytest.mark.long
 def test_epochs_of_many_rows_are_whole(bench: Bench) -> None:
     many = {f"k{number}": str(number) for number in range(2000)}
     handles = [bench.staged(rows(**dict(list(many.items())[slot::4])), slot=slot) for slot in range(4)]
@@ -197,7 +193,6 @@ def test_epochs_of_many_rows_are_whole(bench: Bench) -> None:
     assert bench.seen() == many
 
 
-@pytest.mark.long
 def test_a_key_of_a_query_that_came_later_is_found_before_the_decision(bench: Bench) -> None:
     handle = bench.staged(rows(a="older", b="older"), epoch=3)
     facts = bench.sink().check(replace(CONTEXT, query="newer"))
@@ -207,7 +202,6 @@ def test_a_key_of_a_query_that_came_later_is_found_before_the_decision(bench: Be
     assert bench.seen() == {"a": "newer"}
 
 
-@pytest.mark.long
 def test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +220,6 @@ def test_where_the_books_are_gone_versions_go_on_above_those_of_the_rows(
     assert bench.seen() == {"a": "four"}
 
 
-@pytest.mark.long
 def test_where_the_books_are_gone_a_later_day_is_above_what_was_deleted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +233,6 @@ def test_where_the_books_are_gone_a_later_day_is_above_what_was_deleted(
     assert set(bench.seen()) == {"a"}
 
 
-@pytest.mark.long
 def test_a_target_that_has_lost_its_books_stops_the_next_start(bench: Bench) -> None:
     sink = bench.sink()
     first = bench.staged(rows(a="1"), epoch=1)
@@ -254,7 +246,6 @@ def test_a_target_that_has_lost_its_books_stops_the_next_start(bench: Bench) -> 
         bench.sink().look_back(CONTEXT, 1, [first])
 
 
-@pytest.mark.long
 def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench: Bench) -> None:
     other = bench.sink()
     theirs = bench.staged(rows(z="1"), epoch=0, query="other")
@@ -265,7 +256,6 @@ def test_the_names_of_old_epochs_are_forgotten_and_those_of_others_are_not(bench
     assert set(bench.sink().known([theirs.transaction])) == {theirs.transaction}
 
 
-@pytest.mark.long
 def test_what_was_given_up_cannot_be_applied(bench: Bench) -> None:
     handle = bench.staged(rows(a="1"))
     assert bench.sink().void([handle.transaction]) == {handle.transaction}
@@ -275,7 +265,6 @@ def test_what_was_given_up_cannot_be_applied(bench: Bench) -> None:
     assert bench.sink().void([done.transaction]) == set()
 
 
-@pytest.mark.long
 def test_two_who_change_the_books_at_a_time_take_nothing_from_each_other(bench: Bench) -> None:
     one, two = bench.sink(), bench.sink()
     bench.committed(rows(a="1"))
@@ -350,7 +339,6 @@ def test_each_type_comes_back_as_it_was(make: Callable[[str], Bench]) -> None:
     assert shown == {name: wanted for name, (*_, wanted) in given.items()}
 
 
-@pytest.mark.long
 def test_keys_of_several_columns_and_types(make: Callable[[str], Bench]) -> None:
     bench = make('shop text, day date, "No" bigint, value text, PRIMARY KEY ((shop, day), "No")')
     bench.options |= {"key": "No,shop,day", "op": "op"}
@@ -371,7 +359,6 @@ def test_keys_of_several_columns_and_types(make: Callable[[str], Bench]) -> None
     assert [(row.shop, row.No) for row in bench.ask("SELECT * FROM {}")] == [("", 1)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "kinds", "said"),
     [
@@ -398,7 +385,6 @@ def test_a_column_that_its_table_may_refuse_is_refused_by_name(
         bench.sink().check(replace(CONTEXT, columns=(("key", "string"), ("n", kinds))))
 
 
-@pytest.mark.long
 def test_tables_that_no_key_fits_are_refused(make: Callable[[str], Bench]) -> None:
     counters = make("key text PRIMARY KEY, n counter")
     with pytest.raises(ConfigurationError, match="a counter counts a repeated row again"):
@@ -411,7 +397,6 @@ def test_tables_that_no_key_fits_are_refused(make: Callable[[str], Bench]) -> No
         static.sink().check(replace(CONTEXT, columns=(("key", "string"), ("no", "int"), ("s", "string"))))
 
 
-@pytest.mark.long
 def test_a_row_that_the_table_has_no_place_for_is_refused_before_it_is_staged(
     make: Callable[[str], Bench],
 ) -> None:
@@ -446,7 +431,6 @@ def test_a_row_that_the_table_has_no_place_for_is_refused_before_it_is_staged(
     assert [row.no for row in bench.ask("SELECT no FROM {}")] == [99]
 
 
-@pytest.mark.long
 def test_the_largest_row_that_is_let_through_fits(make: Callable[[str], Bench]) -> None:
     bench = make("key text PRIMARY KEY, raw blob")
     raw = b"x" * (sinks.ROW_BYTES_MAX - 1024)
@@ -476,7 +460,6 @@ def test_what_is_not_there_is_named(bench: Bench, make: Callable[[str], Bench]) 
     forgets.sink(tombstones="1 hour").check(CONTEXT)
 
 
-@pytest.mark.long
 def test_a_table_that_is_dropped_after_a_vote_leaves_the_epoch_pending_with_the_servers_word(
     bench: Bench,
 ) -> None:
@@ -489,7 +472,6 @@ def test_a_table_that_is_dropped_after_a_vote_leaves_the_epoch_pending_with_the_
     assert bench.seen() == {"a": "1"}
 
 
-@pytest.mark.long
 def test_a_server_that_is_not_there_may_come_back(tmp_path: Path) -> None:
     options = {
         "hosts": "127.0.0.1:1",
@@ -502,7 +484,6 @@ def test_a_server_that_is_not_there_may_come_back(tmp_path: Path) -> None:
         CassandraSink(options).check(CONTEXT)
 
 
-@pytest.mark.long
 def test_a_session_whose_nodes_are_gone_for_a_moment_is_made_anew(bench: Bench) -> None:
     proxy = CuttingProxy(bench.port, b"IF revision")
     sink = bench.sink(hosts=f"127.0.0.1:{proxy.port}")
@@ -513,7 +494,6 @@ def test_a_session_whose_nodes_are_gone_for_a_moment_is_made_anew(bench: Bench) 
     proxy.close()
 
 
-@pytest.mark.long
 def test_a_server_that_is_killed_while_an_epoch_is_applied_gets_the_rest(tmp_path: Path) -> None:
     with EmbeddedCassandra() as server, server.session() as session:
         session.execute(KEYSPACE)
@@ -541,7 +521,6 @@ def test_a_server_that_is_killed_while_an_epoch_is_applied_gets_the_rest(tmp_pat
             assert bench.sink().commit(handle) == AlreadyCommitted()
 
 
-@pytest.mark.long
 def test_each_refusal_of_a_server_with_users_and_tls_has_its_sentence(tmp_path: Path) -> None:
     ca, key = certificate(tmp_path)
     tls = {
@@ -614,7 +593,6 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return ca, store
 
 
-@pytest.mark.long
 def test_rows_are_refused_where_a_key_is_twice(bench: Bench) -> None:
     twice = pa.RecordBatch.from_pydict({"key": ["a", "a"], "value": ["1", "2"]}, schema=TEXTS)
     with pytest.raises(RecordRefusedError, match=r"the key a .* is twice"):

@@ -19,7 +19,7 @@ from onceonly_proof.handover import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]  # a further server
 CHECK = QueryContext(
     query="q", sink="kinesis", guarantee=Guarantee.AT_LEAST_ONCE, columns=(("value", "string"),)
 )
@@ -81,7 +81,6 @@ def test_a_server_that_dies_keeps_its_records_and_is_waited_for() -> None:
         sink.close()
 
 
-@pytest.mark.long
 def test_a_server_that_stays_away_ends_the_attempt_with_a_sentence() -> None:
     with EmbeddedKinesis() as server:
         server.make_stream("orders")
