@@ -56,6 +56,7 @@ def test_an_attempt_that_is_dropped_leaves_no_thread_and_no_vote() -> None:
 
 # Closed as by a process that ends: socketserver itself would say before that it is done.
 def _resets(handler: socketserver.StreamRequestHandler) -> None:
+    handler.request.recv(1)  # before that, whoever connects might not get so far
     handler.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.request.close()
 
