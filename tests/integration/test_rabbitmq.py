@@ -15,10 +15,10 @@ import pika
 import pytest
 
 from onceonly.errors import ConfigurationError, RecordRefusedError
+from onceonly.sources.asked import ask
 from onceonly.sources.journal import Journal
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
-from onceonly.sources.known import ask
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 
 if TYPE_CHECKING:

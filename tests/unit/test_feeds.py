@@ -10,10 +10,10 @@ import pytest
 from tests.unit.scripted_server import EVENTS, LINES, OK, RESET, STALL, WAIT, ScriptedServer
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
+from onceonly.sources.asked import ask
 from onceonly.sources.http.feed import retry_after
 from onceonly.sources.journal.receiver import Receiver
 from onceonly.sources.journal.segments import SEGMENTS
-from onceonly.sources.known import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

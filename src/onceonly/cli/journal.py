@@ -37,8 +37,8 @@ def run(feed: str, *, options: tuple[str, ...], options_file: Path | None) -> in
 
     A query reads the journal with the same options and receiver=outside. What is durable stays while it is down.
     """
+    from onceonly.sources.asked import ask
     from onceonly.sources.journal.receiver import Receiver
-    from onceonly.sources.known import ask
 
     lines = options_file.read_text(encoding="utf-8").splitlines() if options_file is not None else []
     asked = ask(feed, {"receiver": "outside", **_pairs([*filter(str.strip, lines), *options])})

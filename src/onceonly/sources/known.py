@@ -1,40 +1,17 @@
-"""Which feeds there are by name, and making one of its options. Any process."""
+"""Which feeds there are by name. Any process; without a feed, nothing of the journal is imported."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onceonly.errors import ConfigurationError
-from onceonly.options import read_options
-from onceonly.sources.journal.options import DECLARED, Limits
-from onceonly.sources.journal.place import Journal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onceonly.model import Guarantee
-    from onceonly.sources.journal.feeds import Feed
 
 FEEDS: Final[dict[str, str]] = {
     "http": "onceonly.sources.http:HttpFeed",
     "rabbitmq": "onceonly.sources.rabbitmq:RabbitFeed",
     "socket": "onceonly.sources.socket:SocketFeed",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A feed, its journal, and how both are used, as the options of a query or of a command say."""
-
-    feed: Feed
-    journal: Journal
-    limits: Limits
-    guarantee: Guarantee
-    inside: bool
-    rows_max: int
-    tasks: int
 
 
 def feed_class(name: str) -> Any:  # noqa: ANN401  a class that fulfils ``Feed``
@@ -45,27 +22,3 @@ def feed_class(name: str) -> Any:  # noqa: ANN401  a class that fulfils ``Feed``
         )
     module, _, attribute = FEEDS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-def ask(name: str, given: Mapping[str, str]) -> Asked:
-    """Read the options of a feed. Pure. Raises ``ConfigurationError``."""
-    made = feed_class(name)
-    open_ended = {key: text for key, text in given.items() if key.lower().startswith(made.open_ended)}
-    plain = {key: text for key, text in given.items() if key not in open_ended}
-    options = read_options((*made.declared, *DECLARED), plain, who=f"onceonly.{name}")
-    limits = Limits.of(options)
-    if limits.segment_bytes < 1 or limits.backlog_bytes < limits.segment_bytes:
-        raise ConfigurationError(
-            f"segmentBytes={limits.segment_bytes} and backlogBytes={limits.backlog_bytes} leave no room for a segment",
-            next_step="leave both out, or make backlogBytes several times segmentBytes",
-        )
-    feed = made({**options, **open_ended}, limits)
-    return Asked(
-        feed=feed,
-        journal=Journal.at(options["journal"]),
-        limits=limits,
-        guarantee=feed.guarantee,
-        inside=options["receiver"] == "inside",
-        rows_max=options["maxRowsPerTrigger"],
-        tasks=max(1, options["tasks"]),
-    )

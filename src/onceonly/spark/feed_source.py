@@ -17,11 +17,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.settings.query import PREFIX
+from onceonly.sources.asked import ask
 from onceonly.sources.journal.feeds import schema_of
 from onceonly.sources.journal.place import Journal
 from onceonly.sources.journal.reader import Position, Reader
 from onceonly.sources.journal.receiver import Receiver
-from onceonly.sources.known import ask, feed_class
+from onceonly.sources.known import feed_class
 from onceonly.stores.access import Hadoop
 from onceonly.stores.opened import tell
 
