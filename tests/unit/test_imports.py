@@ -10,7 +10,10 @@ import pytest
 
 @pytest.mark.parametrize(
     ("module", "family"),
-    [("onceonly.spark.register", "onceonly.sources.journal")],
+    [
+        ("onceonly.spark.register", "onceonly.sources.journal"),
+        ("onceonly.coordinator.query", "onceonly.sinks"),
+    ],
 )
 def test_what_a_query_does_not_use_is_not_imported(module: str, family: str) -> None:
     program = f"import sys, {module}; print([each for each in sys.modules if each.startswith({family!r})])"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onceonly import events, offsets
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChangedError, UnavailableError
-from onceonly.guards import folders, kafka, known
+from onceonly.guards import folders, known
 from onceonly.guards.known import Known
 from onceonly.guards.promises import UNKNOWN, end_to_end, named
 from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from onceonly.checkpoint.files import CheckpointFiles
+    from onceonly.guards.kafka import Standing
     from onceonly.settings.query import QuerySettings
 
 log = logging.getLogger("onceonly")
@@ -124,8 +125,13 @@ class Guard:
         inputs: SparkInputs,
     ) -> None:
         of_kafka = [each for each in sources if each.format == KAFKA]
+        if not of_kafka:
+            return
+        # A query of other sources starts without the Kafka sink's client.
+        from onceonly.guards import kafka
+
         read = {name: found for name, end in ends if (found := kafka.offsets_of(end)) is not None}
-        if not of_kafka or not read:
+        if not read:
             return
         before = inputs.starts(epoch)
         now: dict[str, tuple[str, ...]] = {}
@@ -136,10 +142,10 @@ class Guard:
         # In place of those before: the id of one that was made anew is good no more.
         seen.topics |= now
 
-    def _look(
-        self, sources: Sequence[Source], standing: kafka.Standing, epoch: int, seen: _Seen
-    ) -> dict[str, str]:
+    def _look(self, sources: Sequence[Source], standing: Standing, epoch: int, seen: _Seen) -> dict[str, str]:
         """Look at the topics of one source; return their ids, none where nobody can look."""
+        from onceonly.guards import kafka
+
         unwatched = f"The topics {', '.join(sorted(standing.ends))} are not watched"
         source = _reader(sources, standing.ends)
         if source is None:
@@ -216,5 +222,7 @@ def _cluster(source: Source) -> str:
 
 def _subscribed(source: Source) -> set[str]:
     if "assign" in source.options:
+        from onceonly.guards import kafka
+
         return set(kafka.assigned(source.options["assign"]))
     return {each.strip() for each in source.options.get("subscribe", "").split(",")}
