@@ -180,10 +180,12 @@ def test_the_sources_of_a_plan_are_asked_for_by_any_process_of_the_machine(sessi
     by_class = relation(
         "org.apache.spark.sql.kafka010.KafkaSourceProvider", subscribe="a", failOnDataLoss="no"
     )
-    plan = Node(kind="Union", below=[by_class, relation("onceonly.collection", rows="canary" * 1000)])
+    queue = relation("onceonly.rabbitmq", queue="q", id="none")
+    plan = Node(kind="Union", below=[by_class, queue, relation("onceonly.collection", rows="canary" * 1000)])
     session.streams[uuid.UUID(QUERY)] = SimpleNamespace(analyzedPlan=lambda: plan)
     wanted = [
         Source("onceonly.collection"),
+        Source("onceonly.rabbitmq", {"queue": "q", "id": "none"}),
         Source("kafka", {"subscribe": "a", "failondataloss": "no"}),
     ]
     assert spans.read_sources(QUERY) == wanted

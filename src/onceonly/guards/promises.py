@@ -30,6 +30,8 @@ _FEEDS = {
     "onceonly.rabbitmq": ("exactly-once", "id", "at-least-once", "messageid"),
 }
 _PASSES_OVER = {name: f"{name}, failOnDataLoss=false" for name in (KAFKA, KINESIS)}
+BY_OPTIONS = frozenset({*_PASSES_OVER, *_FEEDS})
+"""The formats whose promise their options decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceonly.guards.source import FILES, KAFKA, KINESIS, Source
+from onceonly.guards.promises import BY_OPTIONS
+from onceonly.guards.source import FILES, KAFKA, Source
 from onceonly.spark.plans import below, every
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 _OF_FILES = "FileSource["
 # What a Python source is given may be long, as the rows of a collection are, and nobody looks at it.
-_WATCHED = {KAFKA, KINESIS, FILES}
+_LOOKED_AT = {FILES, *BY_OPTIONS}
 
 
 def sources_of(plan: Any) -> list[Source]:  # noqa: ANN401  a Java object
@@ -26,7 +27,7 @@ def _source(node: Any) -> Source | None:  # noqa: ANN401
     if kind == "StreamingRelationV2":
         name = _short(str(node.sourceName()))
         return Source(
-            name, _lower(dict(node.extraOptions().asCaseSensitiveMap())) if name in _WATCHED else {}
+            name, _lower(dict(node.extraOptions().asCaseSensitiveMap())) if name in _LOOKED_AT else {}
         )
     if kind == "StreamingRelation":
         name = str(node.sourceName())
