@@ -5,13 +5,12 @@ Servers of tests spare the disk; these do not: each commit waits for it.
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.request import Request, urlopen
 
 from benchmarks.sinks import tasks
 from benchmarks.sinks.values import OURS
+from onceonly_proof.auditor.search import ask
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.postgres import USER, EmbeddedPostgres
@@ -126,25 +125,23 @@ class Search:
         self._server = server
 
     def start(self, contender: str, rows: DataFrame, name: str, checkpoint: Path) -> StreamingQuery:
-        self._ask("PUT", name, {"settings": {"number_of_shards": 2, "number_of_replicas": 0}})
+        ask(
+            self._server.url,
+            "PUT",
+            f"/{name}",
+            {"settings": {"number_of_shards": 2, "number_of_replicas": 0}},
+        )
         if contender == OURS:
             options = {"url": self._server.url, "index": name, "key": "key", "onceonly.visible": "early"}
             return begun(rows, "onceonly.opensearch", options, checkpoint)
         return each(rows, _by(tasks.documents(self._server.url, name)), checkpoint)
 
     def count(self, name: str) -> int:
-        self._ask("POST", f"{name}/_refresh")
-        found = int(self._ask("GET", f"{name}/_count")["count"])
-        self._ask("DELETE", name)
+        url = self._server.url
+        ask(url, "POST", f"/{name}/_refresh")
+        found = int(ask(url, "GET", f"/{name}/_count")["count"])
+        ask(url, "DELETE", f"/{name}")
         return found
-
-    def _ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401  JSON
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(  # noqa: S310  a server of our own
-            f"{self._server.url}/{path}", data, {"content-type": "application/json"}, method=method
-        )
-        with urlopen(request, timeout=60) as answer:  # noqa: S310  as above
-            return json.load(answer)
 
 
 class Delta:
