@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onceonly_proof.auditor.anomalies import Anomaly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onceonly_proof.auditor.lookup import Facts, Findings
     from onceonly_proof.auditor.world import Seen, World
@@ -20,14 +20,15 @@ def check_moments(world: World, facts: Facts, findings: Findings) -> None:
     """
     if not world.whole:
         return
-    for sink in sorted(world.whole):
-        looks: dict[int, set[float]] = {}
-        for index, row in _told(world, facts):
-            # Of folded epochs whose barriers are gone nobody can tell one from another.
-            is_one = facts.decisions[index].first in {None, facts.decisions[index].epoch}
-            if row.sink == sink and row.seen_s is not None and is_one:
-                looks.setdefault(index, set()).add(row.seen_s)
-        for index, moments in looks.items():
+    told = list(_told(world, facts))
+    looks: dict[str, dict[int, set[float]]] = {sink: {} for sink in sorted(world.whole)}
+    for index, row in told:
+        # Of folded epochs whose barriers are gone nobody can tell one from another.
+        is_one = facts.decisions[index].first in {None, facts.decisions[index].epoch}
+        if row.sink in looks and row.seen_s is not None and is_one:
+            looks[row.sink].setdefault(index, set()).add(row.seen_s)
+    for sink, epochs in looks.items():
+        for index, moments in epochs.items():
             if len(moments) > 1:
                 late_s = max(moments) - min(moments)
                 findings.add(
@@ -35,13 +36,13 @@ def check_moments(world: World, facts: Facts, findings: Findings) -> None:
                     f"{sink} {facts.decisions[index].name}",
                     f"came in {len(moments)} parts, the last one {late_s:.3f} s after the first",
                 )
-    _check_lag(world, facts, findings)
+    _check_lag(told, world, facts, findings)
 
 
-def _check_lag(world: World, facts: Facts, findings: Findings) -> None:
+def _check_lag(told: Sequence[tuple[int, Seen]], world: World, facts: Facts, findings: Findings) -> None:
     """See that no look lacked an epoch after a later one was seen anywhere: it was complete before that was planned."""
     first: dict[int, tuple[float, str]] = {}
-    for index, row in _told(world, facts):
+    for index, row in told:
         if row.seen_s is not None:
             first[index] = min(first.get(index, (row.seen_s, row.sink)), (row.seen_s, row.sink))
     # By the earliest moment at which anything of a later epoch was seen.
@@ -53,7 +54,7 @@ def _check_lag(world: World, facts: Facts, findings: Findings) -> None:
         found = (*first[index], index)
         soonest = found if soonest is None else min(soonest, found)
     lagging: set[tuple[str, int]] = set()
-    for index, row in _told(world, facts):
+    for index, row in told:
         if row.sink not in world.whole or row.unseen_s is None or (row.sink, index) in lagging:
             continue
         if index in later and row.unseen_s > later[index][0]:
