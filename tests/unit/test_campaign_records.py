@@ -10,7 +10,7 @@ from tests.unit.test_campaign_matrix import fold, one
 
 from onceonly.errors import ConfigurationError
 from onceonly_proof.campaign import result
-from onceonly_proof.campaign.records import FOLDER, Record, kind_of, main, read_all, records
+from onceonly_proof.campaign.records import FOLDER, Record, main, parted, read_all, records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,10 +41,13 @@ def test_a_record_says_why_it_is_not_clean() -> None:
     assert bad.why == ("round 2 of seed 7 (redis) could not be audited: the server was down",)
 
 
-def test_a_kind_of_fault_is_its_name_without_the_point() -> None:
-    assert kind_of("kill link.after_put") == "kill"
-    assert kind_of("kill driver at commit.after_handle[files]") == "kill driver"
-    assert kind_of("kill driver at a random moment") == "kill driver at a random moment"
+def test_a_fault_is_parted_into_what_is_done_and_the_point() -> None:
+    assert parted("kill link.after_put") == ("kill", "link.after_put")
+    assert parted("kill driver at commit.after_handle[files]") == (
+        "kill driver",
+        "commit.after_handle[files]",
+    )
+    assert parted("kill driver at a random moment") == ("kill driver at a random moment", "")
 
 
 def test_the_command_keeps_what_reports_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import OnceonlyError
 from onceonly_proof.campaign import ages, marks
 from onceonly_proof.campaign.folding import listed, spread
-from onceonly_proof.campaign.records import FOLDER, read_all
+from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
 
 if TYPE_CHECKING:
@@ -56,15 +57,15 @@ class Line:
 
 
 def lines(
-    result: Result | None, records: Iterable[Record], *, is_old: Callable[[Iterable[str]], bool]
+    result: Result | None, kept: Iterable[Record], *, is_old: Callable[[Iterable[str]], bool]
 ) -> tuple[Line, ...]:
-    """Return the lines of the matrix: those of the main report, then those of records of other sinks. Pure.
+    """Return the lines of the matrix: those of the main report, then those of kept records of other sinks. Pure.
 
     ``is_old`` says of some commits whether the code has gone far beyond them.
     """
-    found = [] if result is None else [_of_report(result, number) for number in range(len(result.matrix))]
+    found = [] if result is None else _of_report(result)
     there = {(each.sink, each.promise) for each in found}
-    found += [_of_record(each) for each in records if (each.sink, each.promise) not in there]
+    found += [_of_record(each) for each in kept if (each.sink, each.promise) not in there]
     return tuple(replace(each, is_old=is_old(each.commits)) for each in found)
 
 
@@ -73,10 +74,8 @@ def short(shown: Sequence[Line]) -> str:
     if not shown:
         return marks.NONE
     rows = []
-    order = sorted(shown, key=lambda each: (each.promise, each.found, each.verdict))
-    for (promise, found, verdict), group in groupby(
-        order, key=lambda each: (each.promise, each.found, each.verdict)
-    ):
+    alike = attrgetter("promise", "found", "verdict")
+    for (promise, found, verdict), group in groupby(sorted(shown, key=alike), key=alike):
         sinks = ", ".join(f"{each.sink} {each.crashes:,}" for each in group)
         rows.append(f"| {promise} | {sinks} | {found}{'' if verdict == 'clean' else f' ({verdict})'} |")
     head = "| promise | crashes survived | anomalies |\n|---|---|--:|"
@@ -112,23 +111,14 @@ def write(root: Path, result: Result | None) -> None:
         marks.write(root / page, block, name=MARKS)
 
 
-def _of_report(result: Result, number: int) -> Line:
-    row = result.matrix[number]
-    rounds = [
-        each for each in result.rounds if (each.connector, each.promise) == (row.connector, row.promise)
-    ]
-    had = f" (allowed: {listed(row.allowed)})" if sum(row.allowed.values()) else ""
-    return Line(
-        sink=row.connector,
-        promise=row.promise,
-        crashes=row.crashes,
-        fired=sum(row.faults.values()),
-        armed=sum(count for each in rounds for count in each.armed.values()),
-        rows=row.rows,
-        found=f"{listed(row.anomalies) or '0'}{had}",
-        verdict=row.verdict,
-        commits=tuple(dict.fromkeys(each.commit for each in rounds if each.commit)),
-    )
+def _of_report(result: Result) -> list[Line]:
+    """Return the lines that its records would have, with what its promises allow, which no record keeps."""
+    found = []
+    for row, record in zip(result.matrix, records(result), strict=True):
+        line = _of_record(record)
+        allowed = listed(row.allowed)
+        found.append(replace(line, found=f"{line.found} (allowed: {allowed})") if allowed else line)
+    return found
 
 
 def _of_record(record: Record) -> Line:
@@ -171,8 +161,7 @@ def _faults(result: Result) -> str:
     points: dict[str, dict[str, str]] = {}
     for name in sorted({*result.armed, *result.faults}):
         armed, fired = result.armed.get(name, 0), result.faults.get(name, 0)
-        what, _, point = name.rpartition(" ")
-        what, point = (what.removesuffix(" at"), point) if "." in point else (name, "")
+        what, point = parted(name)
         points.setdefault(point, {})[what] = f"{fired:,}" if fired == armed else f"{fired:,} of {armed:,}"
     alone = ", ".join(f"{what} {count}" for what, count in points.pop("", {}).items())
     kinds = sorted({what for found in points.values() for what in found})

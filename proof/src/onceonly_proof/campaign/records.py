@@ -85,10 +85,10 @@ def read_all(folder: Path) -> tuple[Record, ...]:
     return tuple(sorted(found, key=lambda each: (each.promise, each.sink.count("+"), each.sink)))
 
 
-def kind_of(fault: str) -> str:
-    """Return what is done, without the point at which it is. Pure."""
+def parted(fault: str) -> tuple[str, str]:
+    """Return what is done, and the point at which it is, empty where there is none. Pure."""
     what, _, point = fault.rpartition(" ")
-    return what.removesuffix(" at") if "." in point else fault
+    return (what.removesuffix(" at"), point) if "." in point else (fault, "")
 
 
 def _record(result: Result, row: Row) -> Record:
@@ -97,7 +97,7 @@ def _record(result: Result, row: Row) -> Record:
     ]
     faults: Counter[str] = Counter()
     for name, count in row.faults.items():
-        faults[kind_of(name)] += count
+        faults[parted(name)[0]] += count
     doubts = [doubt for each in rounds for doubt in each.doubts]
     return Record(
         sink=row.connector,
