@@ -33,6 +33,7 @@ from onceonly_proof.auditor import (  # fmt: skip
     watching,
 )
 from onceonly_proof.auditor.search import HITS_MAX
+from onceonly_proof.auditor.stored import StoredFilesReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,28 @@ def test_a_staged_file_that_a_recursive_pattern_takes_is_seen(tmp_path: Path) ->
     staged.parent.mkdir(parents=True)
     staged.write_text('{"key":"k","value":"a"}\n')
     assert [row.value for row in FilesReader("files", tmp_path).rows()] == [b"a"]
+
+
+def test_on_a_store_the_same_files_are_seen() -> None:
+    files = {
+        "out/part-a.json", "out/day=1/b.json", "out/_onceonly/staging/q/c.json", "out/_onceonly/staging/q/x.staged",
+        "out/_SUCCESS", "out/.hidden.json", "out/day=1/.hidden/d.json",
+    }  # fmt: skip
+
+    def names(folder: str) -> list[str]:
+        below = [
+            file.removeprefix(f"{folder}/").partition("/") for file in files if file.startswith(f"{folder}/")
+        ]
+        return sorted({name + slash for name, slash, _ in below})
+
+    reader = StoredFilesReader(
+        "files", "out", names=names, read=lambda name: f'{{"value":"{name}"}}'.encode(), left=lambda _: []
+    )
+    assert {row.place for row in reader.rows()} == {
+        "part-a.json",
+        "day=1/b.json",
+        "_onceonly/staging/q/c.json",
+    }
 
 
 def test_only_visible_files_are_read(tmp_path: Path) -> None:

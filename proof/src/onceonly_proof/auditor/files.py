@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Parse: TypeAlias = "Callable[[bytes], tuple[bytes | None, bytes]]"
 """Gives key and value of a line."""
 
+# Where JSON lines are looked for, a pattern as `**/*.json` takes them.
 _ENDING = ".json"
 # part-{epoch}-{slot}-{attempt}-{number}: the documented name of a data file. Its transaction is epoch-slot-attempt.
 NAME = re.compile(r"part-(\d+)-(\d+)-([0-9a-f]{32})-\d+\.")
@@ -104,17 +105,21 @@ class FilesReader:
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
-    """Yield what some reader of a folder sees.
+    """Yield what some reader of a folder sees, as ``is_seen`` has it."""
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] != "."]  # nothing below is seen
+        above = Path(base).relative_to(folder).parts
+        yield from (Path(base, name) for name in names if is_seen(*above, name))
+
+
+def is_seen(*path: str) -> bool:
+    """Say whether some reader of a folder sees a file: its name, after those of the folders on the way. Pure.
 
     Spark and Hive pass over what begins with a dot or ``_``, as a file or a folder on the way to it. A pattern as
     ``**/*.json`` passes over what begins with a dot only, and takes what ends so.
     """
-    for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name[0] != "."]
-        is_shown = not any(part[0] == "_" for part in Path(base).relative_to(folder).parts)
-        for name in names:
-            if name[0] != "." and ((is_shown and name[0] != "_") or name.endswith(_ENDING)):
-                yield Path(base, name)
+    begin = {name[0] for name in path}
+    return "." not in begin and ("_" not in begin or path[-1].endswith(_ENDING))
 
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceonly.errors import UnavailableError
-from onceonly_proof.auditor.files import NAME, parse_line
+from onceonly_proof.auditor.files import NAME, is_seen, parse_line
 from onceonly_proof.auditor.world import Orphan, Seen
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StoredFilesReader:
-    """Reads the lines of all objects in a folder, but for hidden ones. Fulfils ``Reader``.
+    """Reads the lines of all objects in a folder that some reader sees (``is_seen``). Fulfils ``Reader``.
 
     ``names`` lists a folder, folders with a slash behind; ``read`` gives an object, None where there is none; ``left``
     names what waits there for its commit. A name is never given to other content, so each is read once.
@@ -55,12 +55,13 @@ class StoredFilesReader:
 
     def _visible(self, below: str) -> Iterator[str]:
         for name in self._names(f"{self._folder}/{below}".rstrip("/")):
-            if name[0] in "._":
-                continue
+            path = below + name
+            if name[0] == ".":
+                continue  # nor is anything below
             if name.endswith("/"):
-                yield from self._visible(below + name)
-            else:
-                yield below + name
+                yield from self._visible(path)
+            elif is_seen(*path.split("/")):
+                yield path
 
     def _rows_of(self, name: str) -> list[Seen]:
         if name not in self._read:
