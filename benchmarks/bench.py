@@ -97,7 +97,7 @@ def _open(options: Options, planned: Sequence[Run], used: Mapping[str, Contender
     found = None if options.fresh else store.interrupted(options.path, print_of)
     if found is not None:
         return store.Store(options.path, found)
-    machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
+    machine = host.before()
     results = store.begin(
         sizes=options.sizes,
         command=options.command,

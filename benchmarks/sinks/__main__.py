@@ -74,7 +74,7 @@ def main(*, rows: int, epochs: int, rounds: int, warm: int, groups: tuple[str, .
     chosen = [group for group in GROUPS if group in (groups or GROUPS)]
     asked = [f"--rows {rows}", f"--epochs {epochs}", f"--rounds {rounds}", f"--warm {warm}"]
     asked += [f"--only {group}" for group in groups]
-    machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
+    machine = host.before()
     started, began_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="s-"))
     folder.chmod(0o755)  # a server may run as another user

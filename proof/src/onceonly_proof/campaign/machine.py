@@ -29,6 +29,11 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
+def before() -> dict[str, str | int | float]:
+    """Describe the machine as ``machine`` does, and what it has to do before a run begins: its load."""
+    return {**machine(), "load_before": round(os.getloadavg()[0], 1)}
+
+
 def system(name: str, release: str, processor: str) -> str:
     """Name a system without the suffix of its kernel's build, which says nothing to others. Pure."""
     number = re.match(r"\d+(\.\d+)?", release)

@@ -5,7 +5,6 @@ Blocks for some minutes; needs Java and PySpark.
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 import time
@@ -72,7 +71,7 @@ def run_recovery(options: RecoveryOptions, say: Callable[[str], None]) -> Recove
     """
     ensure_jars()
     # What else the machine has to do is in every time.
-    machine = {**host.machine(), "load_before": round(os.getloadavg()[0], 1)}
+    machine = host.before()
     versions = host.versions()
     draw = random.Random(options.seed)
     kills: list[Kill] = []
