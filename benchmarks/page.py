@@ -48,7 +48,6 @@ PICTURES = Path("docs/proof")
 COSTS: Mapping[Record, Path] = {record: PICTURES / f"costs-{record}.json" for record in RECORD_BYTES}
 PHASES = {rate: Path(f"docs/proof/phases-{rate}.json") for rate in (200, 5_000)}
 HISTORY = PICTURES / "benchmark-history.json"
-SINKS = PICTURES / "sinks.json"
 """Relative to the project's folder. The pictures lie beside the record."""
 README, MARKS = Path("README.md"), "costs"
 _ORDER = (ONCEONLY_EO, ONCEONLY_ALO, SPARK_TUNED, SPARK_DEFAULT, FLINK_EO, FLINK_ALO)
@@ -101,7 +100,7 @@ def published(root: Path, results: Results) -> str:
     found = {rate: recorded(root / path, phases.Phases) for rate, path in PHASES.items()}
     epochs = {rate: each for rate, each in found.items() if each is not None}
     spent = [recorded(root / path, costs.Costs) for path in COSTS.values()]
-    beside = recorded(root / SINKS, Sinks)
+    beside = recorded(root / sinks.RECORD, Sinks)
     return page(results, [each for each in spent if each is not None], epochs, past(root), beside)
 
 

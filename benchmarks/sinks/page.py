@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.sinks.values import ASKED, CONTENDERS, OURS, ROW_BYTES
@@ -11,6 +12,8 @@ from onceonly_proof.campaign import marks
 if TYPE_CHECKING:
     from benchmarks.sinks.values import Asked, Sinks
 
+RECORD = Path("docs/proof/sinks.json")
+"""Relative to the project's folder."""
 _WHAT = (
     "One Spark session writes the same epochs of rows of {} bytes, in two slots, with one contender after the other, "
     "in turns, each group on one server that waits for its disk at each commit. The first epoch of a run does not "
@@ -24,17 +27,14 @@ def section(record: Sinks | None) -> str:
     if record is None:
         return ""
     rounds = max(len(each.rows_per_s) for each in record.ran)
-    versions = ", ".join(
-        f"{name} {version}" for name, version in sorted(record.versions.items()) if name != "commit"
-    )
     missing = "".join(f"\n- `{group}` could not be run: {why}" for group, why in record.not_run.items())
     broken = [f"{each.group} {each.contender}" for each in record.ran if not each.whole]
+    where = marks.recorded_on(record.machine, [record.versions.get("commit", "")], record=RECORD)
     wrong = f"\n\n**Not whole: {', '.join(broken)}.**" if broken else ""
     return (
         f"## Sinks beside others\n\n{_WHAT.format(ROW_BYTES, rounds)}\n\n"
-        f"Recorded by `{record.command}` on {record.started[:10]} in {record.seconds / 60:.0f} minutes on "
-        f"{record.machine.get('cores')} cores, with a load of {record.machine.get('load_before')} before it began; "
-        f"{versions}, commit `{record.versions.get('commit')}`. {marks.LATER}{missing}{wrong}\n\n{table(record)}"
+        f"Recorded by `{record.command}` on {record.started[:10]} in {record.seconds / 60:.0f} minutes "
+        f"{where}{missing}{wrong}\n\n{table(record)}"
     )
 
 

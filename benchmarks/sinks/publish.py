@@ -8,14 +8,15 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.contenders.base import ROOT
-from benchmarks.page import PAGE, RECORD, SINKS, published
+from benchmarks.page import PAGE, RECORD, published
+from benchmarks.sinks import page
 from benchmarks.sinks.values import Sinks
 from benchmarks.values import decode, encode
 
 
 def write(root: Path, record: Sinks) -> None:
     """Write record and page into the project in ``root``. Any number of times."""
-    (root / SINKS).write_bytes(encode(record))
+    (root / page.RECORD).write_bytes(encode(record))
     (root / PAGE).write_text(published(root, decode((root / RECORD).read_bytes())), encoding="utf-8")
 
 

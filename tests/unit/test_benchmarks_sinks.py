@@ -28,8 +28,8 @@ def record(ours: float, theirs: float, *, whole: bool = True) -> Sinks:
     ]
     return Sinks(
         version=VERSION, command="python -m benchmarks.sinks", started="2026-11-27T20:00:00", seconds=90.0,
-        machine={"cores": 2, "load_before": 0.1}, versions={"commit": "abc", "pyspark": "4.2.0"}, epochs=4,
-        ran=tuple(ran), not_run={"redis": "there is no server"},
+        machine={"cores": 2, "memory_gib": 24, "load_before": 0.1}, epochs=4,
+        versions={"commit": "abc", "pyspark": "4.2.0"}, ran=tuple(ran), not_run={"redis": "there is no server"},
     )  # fmt: skip
 
 
@@ -39,6 +39,10 @@ def test_a_ratio_is_of_medians_and_says_whether_its_aim_is_missed(theirs: float,
     assert said in shown
     assert "| 900 | 12 |" in shown
     assert "`redis` could not be run: there is no server" in shown
+    assert (
+        "in 2 minutes on 2 cores and 24 GiB with a load of 0.1 before it began, at `abc`; `docs/proof"
+        in shown
+    )
 
 
 def test_rows_that_are_missing_are_on_the_page() -> None:
@@ -56,6 +60,6 @@ def test_each_group_has_a_world_and_each_ratio_a_contender() -> None:
 def test_a_record_is_read_as_it_was_written() -> None:
     found = record(900, 500)
     assert msgspec.json.decode(encode(found), type=Sinks) == found
-    published = Path(__file__).parents[2] / "docs/proof/sinks.json"
+    published = Path(__file__).parents[2] / page.RECORD
     if published.exists():
         assert msgspec.json.decode(published.read_bytes(), type=Sinks).version == VERSION
