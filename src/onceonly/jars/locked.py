@@ -36,7 +36,8 @@ LISTS = "onceonly.jars"
 """The group of entry points that name packages with a lock list."""
 _ATTEMPTS_MAX = 3  # repositories hiccup; a longer outage is the caller's to wait for
 _OFFLINE = ("UnknownHost", "ConnectException", "NoRouteToHost", "went silent", "Host ")
-_UNFINISHED = ".resolving-"
+UNFINISHED = ".resolving-"
+"""How the names of folders begin that are only on their way into the cache."""
 _log = logging.getLogger(__name__)
 _verified: set[Path] = set()
 
@@ -117,7 +118,7 @@ def ensure_jars(console: Console | None = None, *, used_by: str | None = None) -
     jars = _locked(used_by)
     folder = cache_folder() / "jars"
     if any(not _is_intact(folder, jar) for jar in jars):
-        with _alone_in(folder):
+        with alone_in(folder):
             # Whoever was here before us may have fetched them.
             missing = [jar for jar in jars if not _is_intact(folder, jar)]
             if missing:
@@ -176,7 +177,12 @@ def _is_intact(folder: Path, jar: Jar) -> bool:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
+    """Be the only process in a folder of the cache, which is made; clear away what others left unfinished.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
@@ -187,7 +193,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, however that ends
-        for leftover in folder.glob(f"{_UNFINISHED}*"):
+        for leftover in folder.glob(f"{UNFINISHED}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         yield
 
@@ -198,7 +204,7 @@ def _resolve(jars: Sequence[Jar], folder: Path, console: Console | None) -> None
     with _progress(console, len(jars)) as report:
         for _ in range(_ATTEMPTS_MAX):
             before = len(missing)
-            with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as name:
+            with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder) as name:
                 problems = ivy.fetch((jar.coordinates for jar in missing), Path(name), report)
                 missing = [jar for jar in missing if not _install(jar, Path(name), folder)]
             is_offline = any(sign in line for line in problems for sign in _OFFLINE)

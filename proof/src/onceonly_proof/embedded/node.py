@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import shutil
 import subprocess
 import tempfile
 from importlib import resources
 from pathlib import Path
 
 from onceonly.errors import SetupError
-from onceonly.jars.locked import cache_folder
+from onceonly.jars.locked import UNFINISHED, alone_in, cache_folder
 
 _FILES = ("package.json", "package-lock.json")
 _FETCH_S = 300.0
-_UNFINISHED = ".fetching-"
 
 
 def node() -> Path:
@@ -37,20 +34,9 @@ def ensure_packages(server: str) -> Path:
     found = folder / hashlib.sha256(lists["package-lock.json"]).hexdigest()[:16] / "node_modules"
     if found.is_dir():
         return found
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise SetupError(
-            f"The cache folder {folder} cannot be written: {error.strerror}.",
-            next_step="let ONCEONLY_CACHE name a folder that can",
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, however that ends
-        for leftover in folder.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+    with alone_in(folder):
         if not found.is_dir():
-            place = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+            place = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
             _fetch(place, lists)
             place.rename(found.parent)
     return found

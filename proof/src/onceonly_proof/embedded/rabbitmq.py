@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from onceonly.errors import SetupError
-from onceonly.jars.locked import cache_folder
+from onceonly.jars.locked import UNFINISHED, alone_in, cache_folder
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer, GuardedProcess
 
@@ -129,7 +129,7 @@ def unpacked() -> Path:
     """Return the folder that the packages are unpacked in; once into the cache, at once or not at all.
 
     Raises:
-        SetupError: this is no Linux with apt, or they could not be fetched.
+        SetupError: this is no Linux with apt, or they could not be fetched or kept.
     """
     folder = cache_folder() / "rabbitmq"
     if folder.is_dir():
@@ -139,8 +139,9 @@ def unpacked() -> Path:
             "the embedded RabbitMQ comes from Debian's packages, and there is no apt here",
             next_step="run it on Debian or Ubuntu",
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".rabbitmq-") as made:
+    with alone_in(folder.parent), tempfile.TemporaryDirectory(dir=folder.parent, prefix=UNFINISHED) as made:
+        if folder.is_dir():  # whoever was here before us has fetched them
+            return folder
         root = Path(made) / "root"
         packages = ["rabbitmq-server", *(f"erlang-{name}" for name in _ERLANG)]
         try:
