@@ -57,6 +57,13 @@ class KeyedRows:
             rows=self.rows.take(pa.array(places, pa.int64())),
         )
 
+    def too_long(self, most: int, what: str) -> Iterator[Refused]:
+        """Yield the rows whose key has more than ``most`` bytes; ``what`` is a key in the words of the target."""
+        for row, key in enumerate(self.keys):
+            if len(key) * 4 > most and len(key.encode()) > most:
+                why = f"its key has {len(key.encode())} bytes, and {what} has at most {most}"
+                yield Refused(row=row, code="KEY_TOO_LONG", why=why)
+
     @classmethod
     def read(cls, staged: pa.RecordBatch) -> KeyedRows:
         """Return those of a staged batch."""

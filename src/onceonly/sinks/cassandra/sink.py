@@ -149,10 +149,7 @@ class CassandraSink(KeyedSink):
                     )
 
     def _too_long(self, rows: KeyedRows) -> Iterator[Refused]:
-        for row, key in enumerate(rows.keys):
-            if len(key) * 4 > types.KEY_BYTES_MAX and len(key.encode()) > types.KEY_BYTES_MAX:
-                why = f"its key has {len(key.encode())} bytes, and a key has at most {types.KEY_BYTES_MAX}"
-                yield Refused(row=row, code="KEY_TOO_LONG", why=why)
+        yield from rows.too_long(types.KEY_BYTES_MAX, "a key")
         if rows.rows.nbytes <= ROW_BYTES_MAX:
             return
         for row in range(len(rows.keys)):

@@ -73,10 +73,7 @@ class OpenSearchSink(KeyedSink):
         return sorted(refused, key=lambda each: each.row), newer
 
     def unfit(self, rows: KeyedRows) -> Iterator[Refused]:
-        for row, key in enumerate(rows.keys):
-            if len(key) * 4 > KEY_BYTES_MAX and len(key.encode()) > KEY_BYTES_MAX:
-                why = f"its key has {len(key.encode())} bytes, and an id has at most {KEY_BYTES_MAX}"
-                yield Refused(row=row, code="KEY_TOO_LONG", why=why)
+        yield from rows.too_long(KEY_BYTES_MAX, "an id")
         found: dict[int, str] = {}
         for name, column in zip(rows.rows.schema.names, rows.rows.columns, strict=True):
             found |= dict.fromkeys(
