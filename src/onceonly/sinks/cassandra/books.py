@@ -97,7 +97,8 @@ class Books:
         def change(state: State) -> int:
             own = state.queries.setdefault(_who(query, sink), Query())
             if own.generation <= above:
-                # The day only helps where the books were lost: what was deleted then lies below, too.
+                # The day only helps where the books were lost: what was deleted then lies below, too. No row tells of
+                # that, and ``FIRST`` does not help, as it is in all timestamps alike.
                 state.generation = max(state.generation, above, int(time.time() // _DAY_S)) + 1
                 own.generation = state.generation
             return own.generation

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 FIRST = 1 << 62
 """What every timestamp begins with, in microseconds: behind all that clocks give, so that no row which somebody has
-written by the clock hides one of ours. A version has less than 62 bits, as generations have ``GENERATION_BITS``."""
+written by the clock hides one of ours. A version has less than 62 bits, as generations have ``GENERATION_BITS``.
+
+Versions alone are behind a clock of microseconds, too, as generations lie above the day's number (see the books); but
+only where the driver's clock was right as one was given, and not behind somebody's clock of nanoseconds."""
 ROW_BYTES_MAX = 8 * 1024**2
 """A mutation has at most half a segment of the commit log, 16 MiB by default; a row takes more there than here."""
 
