@@ -17,7 +17,7 @@ from tests.unit.loaded_bench import Bench
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, TargetBehindError, UnavailableError
-from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.model import AlreadyCommitted, Committed, Held, Lost
 from onceonly.sinks.delta import DeltaSink, target
 
 if TYPE_CHECKING:
@@ -264,7 +264,8 @@ def test_partitions_come_back_by_their_values_whatever_these_are(tmp_path: Path)
         [{"part": value, "id": place} for place, value in enumerate(values)],
         pa.schema([("part", pa.string()), ("id", pa.int32())]),
     )
-    bench.committed(batch)
+    handle = bench.committed(batch)
+    assert bench.sink().held([handle]) == Held(rows=len(values))
     table = DeltaTable(path)
     found = table.to_pyarrow_table().sort_by("id")
     assert found["part"].to_pylist() == values

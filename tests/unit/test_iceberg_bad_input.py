@@ -11,6 +11,7 @@ from tests.unit import iceberg_bench
 from tests.unit.loaded_bench import Bench
 
 from onceonly.errors import ConfigurationError, RecordRefusedError, SetupError
+from onceonly.model import Held
 from onceonly.sinks.iceberg import IcebergSink, target
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def test_values_of_partitions_come_back_as_they_were_and_readers_skip_the_others
     given = pa.RecordBatch.from_pylist(
         [{"id": place, "text": value, "x": 0.5} for place, value in enumerate(values)], SCHEMA
     )
-    bench_of(options).committed(given)
+    handle = bench_of(options).committed(given)
+    assert bench_of(options).sink().held([handle]) == Held(rows=len(values))
     found = {row["id"]: row["text"] for row in iceberg_bench.rows_of(options)}
     assert [found[place] for place in range(len(values))] == values
     table = iceberg_bench.opened(options)

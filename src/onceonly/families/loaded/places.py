@@ -11,6 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from onceonly.durable import disk
+from onceonly.durable.addresses import local_folder
 from onceonly.errors import UnavailableError
 from onceonly.families.loaded.load import epoch_of
 
@@ -36,6 +37,13 @@ def is_whole(home: Path, load: Load) -> bool:
         return False
     except OSError as error:
         raise _unavailable(folder, error) from error
+
+
+def resolved(names: Iterable[str]) -> set[Path]:
+    """Return the files that are on a file system, without links in their paths. ``names`` are paths or URIs."""
+    return {
+        local_folder(name, what="a data file").resolve() for name in names if name.startswith(("/", "file:"))
+    }
 
 
 def mark(home: Path, app: str, name: str) -> None:

@@ -35,7 +35,7 @@ from onceonly.model import (
 from onceonly.ports import Leftover, TwoPhaseCommitSink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -117,10 +117,11 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         Raises ``UnavailableError``.
         """
 
-    def files_now(self) -> Collection[str] | None:
+    def files_now(self) -> Iterable[str] | None:
         """Return the data files that a reader of the table sees now, without those of which rows are deleted.
 
-        None where the sink cannot tell. Operator; only looks. Raises ``UnavailableError``.
+        As paths or URIs of ``file:``, in which percent signs stand for themselves; None where the sink cannot tell.
+        Operator; only looks. Raises ``UnavailableError``.
         """
         return None
 
@@ -238,15 +239,16 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         )
 
     def held(self, handles: Sequence[Handle]) -> Held | None:
-        now = self.files_now()
-        if now is None:
+        seen = self.files_now()
+        if seen is None:
             return None
+        now = places.resolved(seen)
         rows = 0
         wrong: list[str] = []
         for load in map(Load.of, handles):
             for file in load.files:
                 path = self.home / load.folder / file.path
-                if str(path.resolve()) not in now:
+                if path.resolve() not in now:
                     wrong.append(
                         f"{path}: the table no longer has it: some of its {file.rows} rows were changed or removed, or "
                         "the table was compacted"

@@ -17,7 +17,7 @@ from onceonly.sinks.delta.options import DECLARED
 from onceonly.sinks.delta.types import DeltaLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -85,7 +85,7 @@ class DeltaSink(LoadedSink):
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:
         return target.read_books(self.home, app, epoch, since=since)
 
-    def files_now(self) -> Collection[str]:
+    def files_now(self) -> Sequence[str]:
         return target.files_now(self.home)
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what

@@ -10,9 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
@@ -20,6 +18,7 @@ from onceonly.families.loaded import Books, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -266,12 +265,10 @@ def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: 
         ) from error
 
 
-def files_now(path: Path) -> frozenset[str]:
-    """Return the data files of the newest version. Raises ``UnavailableError``."""
-    return frozenset(
-        str(Path(unquote(urlsplit(uri).path if "://" in uri else uri)).resolve())
-        for uri in open_table(path).file_uris()
-    )
+def files_now(path: Path) -> list[str]:
+    """Return the data files of the newest version, decoded. Raises ``UnavailableError``."""
+    found: list[str] = open_table(path).file_uris()
+    return found
 
 
 def rows(path: Path) -> int:

@@ -17,7 +17,7 @@ from onceonly.sinks.iceberg.options import DECLARED, split
 from onceonly.sinks.iceberg.types import IcebergLayout, arrow_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -96,7 +96,7 @@ class IcebergSink(LoadedSink):
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
         return target.books_of(self._open(), app)
 
-    def files_now(self) -> Collection[str]:
+    def files_now(self) -> Sequence[str]:
         return target.files_now(self._open())
 
     def held_in_all(self, context: QueryContext) -> Held:  # noqa: ARG002  a table does not say who added what

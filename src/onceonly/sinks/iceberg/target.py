@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
@@ -21,6 +20,7 @@ from onceonly.sinks.iceberg.types import record_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
@@ -228,12 +228,9 @@ def standing(table: Table, app: str) -> int | None:
     return newest(table, app)
 
 
-def files_now(table: Table) -> frozenset[str]:
+def files_now(table: Table) -> list[str]:
     """Return the data files of the current snapshot, without those of which rows are deleted by further files."""
-    from urllib.parse import unquote, urlsplit
-
-    tasks = [task for task in table.scan().plan_files() if not task.delete_files]
-    return frozenset(str(Path(unquote(urlsplit(task.file.file_path).path)).resolve()) for task in tasks)
+    return [task.file.file_path for task in table.scan().plan_files() if not task.delete_files]
 
 
 def rows(table: Table) -> int:
