@@ -582,9 +582,9 @@ DEFECTS: Final = (
         name="open-after-an-abort-is-planned",
         group=SWEEP,
         what="What an abort by hand has left open is committed by the plan that follows on it",
-        file="operations/settle.py",
-        before="        elif after.stands is not Stands.COMMITTED:\n",
-        after="        elif False:\n",
+        file="operations/against.py",
+        before="    if after.stands not in _ENDED:\n",
+        after="    if False:\n",
         tests=(
             "tests/unit/test_operations_settle.py::test_what_an_abort_leaves_open_is_not_committed_after_it",
         ),
@@ -593,7 +593,7 @@ DEFECTS: Final = (
         name="aborted-by-hand-without-a-word-of-the-target",
         group=SWEEP,
         what="A decided transaction is aborted by hand where nobody can tell whether it is committed",
-        file="operations/settle.py",
+        file="operations/against.py",
         before="    if unknown:\n",
         after="    if False:\n",
         tests=(

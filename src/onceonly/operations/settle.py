@@ -5,9 +5,7 @@ is committed; everything else that the query has open is fenced and aborted unde
 anywhere, it is run again; a run that starts meanwhile is told apart by the log, as two drivers are, and a run that
 lives after all finds links of another application and ends as superseded (docs/adr/0005-claims.md).
 
-Against the log only an abort is possible. A decided epoch has its claim already, the link that decided it: no later one
-could be put before it is settled. Its transactions are aborted and fenced, looked up once more, and then found lost by
-the plan, as what a target has dropped by itself: the next start writes their rows again.
+Against the log only an abort is possible: ``against`` has how.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ import contextlib
 import enum
 import getpass
 import secrets
-import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from onceonly import events
 from onceonly.checkpoint.passed import passed
@@ -28,19 +25,17 @@ from onceonly.errors import ConfigurationError, LogError, OnceonlyError, Unavail
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, Action, ActionFiles
 from onceonly.log.presence import Presence
-from onceonly.model import Guarantee, LinkKind, Lost, Stands, Unknown
-from onceonly.operations import look, sinks
+from onceonly.model import Guarantee, LinkKind
+from onceonly.operations import against, look, sinks
 from onceonly.operations.states import EpochState, HandleState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from onceonly.coordinator.coordinator import Participant
-    from onceonly.model import Handle, Outcome, Standing
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-    from onceonly.ports import Sink
 
 _WORDS = {
     "Committed": ("committed", "green"),
@@ -49,7 +44,6 @@ _WORDS = {
     "RetryLater": ("not taken now", "yellow"),
     "Unknown": ("in doubt", "red"),
 }
-_PAUSE_S = 0.1
 _DECIDED = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
 _SETTLED = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 
@@ -243,7 +237,11 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
         actions = ActionFiles(checkpoint.store)
         actions.put(action)
         if action.against:
-            made = _aborted(made, epoch, action, result, timeout_s)
+            try:
+                by_hand = f"aborted by hand, by {action.who}: {action.because}"
+                made = against.aborted(built, epoch, by_hand, within_s=timeout_s)
+            except UnavailableError as error:
+                result.error = error
         if result.error is None:
             _plan(checkpoint, made, application, timeout_s, result)
         result.action = replace(action, after=_ended(checkpoint, action.epoch, result))
@@ -271,96 +269,6 @@ def _ended(checkpoint: Checkpoint, number: int, result: Result) -> str:
     except OnceonlyError as error:
         told = f"unknown: {error.what}"
     return told if result.error is None else f"{told}; stopped: {result.error.what}"
-
-
-# --- against the decision -----------------------------------------------------------------------------------
-
-
-class _GivenUp:
-    """A sink some of whose transactions were aborted by hand: what its commit cannot tell of these is lost.
-
-    Only of those that the abort has fenced, and that the target then says are not committed, and never will be.
-    """
-
-    def __init__(self, sink: Sink, gone: Mapping[str, str]) -> None:
-        self._sink = sink
-        self._gone = gone
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the sink has
-        return getattr(self._sink, name)
-
-    def commit(self, handle: Handle) -> Outcome:
-        return self._told(handle, self._sink.commit(handle))
-
-    def commit_many(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
-        return list(map(self._told, handles, self._sink.commit_many(handles)))
-
-    def _told(self, handle: Handle, outcome: Outcome) -> Outcome:
-        proof = self._gone.get(handle.transaction)
-        return Lost(proof) if proof is not None and isinstance(outcome, Unknown) else outcome
-
-
-def _aborted(
-    made: Mapping[str, Participant], epoch: EpochModel, action: Action, result: Result, within_s: float
-) -> dict[str, Participant]:
-    """Abort and fence the pending transactions of a decided epoch; give the sinks as the plan shall see them.
-
-    What the target says is committed stays so. Where it cannot tell how one stands, nothing of it is touched.
-    """
-    gone: dict[str, dict[str, str]] = {}
-    by_hand = f"aborted by hand, by {action.who}: {action.because}"
-    pending = [vote for vote in epoch.chain[-1].pending if vote.handle is not None]
-    before = {
-        id(vote): sinks.standing(made.get(vote.sink), cast("Handle", vote.handle), within_s=within_s)
-        for vote in pending
-    }
-    unknown = [vote for vote in pending if before[id(vote)].stands is Stands.UNKNOWN]
-    if unknown:
-        vote = unknown[0]
-        result.error = UnavailableError(
-            f"{epoch.view.name}: the sink {vote.sink} cannot tell how transaction "
-            f"{cast('Handle', vote.handle).transaction} stands ({before[id(vote)].told}), so nobody could tell whether "
-            "its rows are there when they are written again; nothing was aborted",
-            next_step=f"see to the target and run this again; or onceonly transactions commit {epoch.view.name}",
-        )
-        return dict(made)
-    for vote in pending:
-        if vote.handle is None or before[id(vote)].stands is Stands.COMMITTED:
-            continue  # and stays so
-        try:
-            made[vote.sink].sink.abort(vote.handle)
-        except Exception as error:  # noqa: BLE001  whatever a sink lets slip; what was done before is still shown
-            result.error = UnavailableError(
-                f"{epoch.view.name}: transaction {vote.handle.transaction} of the sink {vote.sink} could not be aborted"
-                f": {error.what if isinstance(error, OnceonlyError) else f'{type(error).__name__}: {error}'}",
-                next_step="see to the target and run this again",
-            )
-            return dict(made)
-        after = _after(made[vote.sink], vote.handle, within_s=within_s)
-        if after.stands is Stands.GONE:
-            gone.setdefault(vote.sink, {})[vote.handle.transaction] = by_hand
-        elif after.stands is not Stands.COMMITTED:
-            # The plan would commit what is still open.
-            result.error = UnavailableError(
-                f"{epoch.view.name}: transaction {vote.handle.transaction} of the sink {vote.sink} was aborted, and "
-                f"its target has it as {after.stands.value} still: {after.told}",
-                next_step="see to the target and run this again",
-            )
-            return dict(made)
-    return {
-        name: replace(each, sink=cast("Sink", _GivenUp(each.sink, gone[name]))) if name in gone else each
-        for name, each in made.items()
-    }
-
-
-def _after(participant: Participant, handle: Handle, *, within_s: float) -> Standing:
-    """Ask what is left of a transaction that was aborted; a target may take a moment to end it."""
-    deadline = time.monotonic() + within_s
-    while True:
-        found = sinks.standing(participant, handle, within_s=within_s)
-        if found.stands in {Stands.GONE, Stands.COMMITTED} or time.monotonic() > deadline:
-            return found
-        time.sleep(_PAUSE_S)
 
 
 # --- in line with the log -----------------------------------------------------------------------------------
