@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
-from onceonly.cli import shared
-from onceonly.cli.transactions import agreeing, sink_options
-from onceonly.operations.given import read
+from onceonly.cli import shared, targets
 
 
 @click.command()
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @click.option(
     "--timeout", type=float, default=30.0, show_default=True, help="Seconds for each answer of a target."
 )
@@ -38,7 +36,7 @@ def audit(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import render, report
     from onceonly.operations.find import find
 
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     here = find(path)
     if export is not None and len(here.checkpoints) != 1:
         raise ConfigurationError(

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onceonly.cli import shared
-from onceonly.cli.transactions import agreeing, sink_options
-from onceonly.operations.given import read
+from onceonly.cli import shared, targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +16,7 @@ _CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "
 
 @click.command()
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @click.option(
     "--only", multiple=True, type=click.Choice(_CATEGORIES), help="Probe this category; several times."
 )
@@ -34,7 +32,7 @@ def doctor(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import render, report
     from onceonly.operations.doctor import Health
 
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     found = operation.examine(path, given, only=only, within_s=timeout)
     if as_json:
         shared.show_json({"path": path, "findings": list(map(report.probe, found))})

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onceonly.cli import shared
+from onceonly.cli import shared, targets
 from onceonly.errors import ConfigurationError, OnceonlyError
-from onceonly.operations.given import OPTIONS_FILE, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
@@ -42,32 +40,11 @@ def transactions() -> None:
     """
 
 
-def sink_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that tell how a target is reached."""
-    for option in (
-        click.option(
-            "--sink", "classes", multiple=True, metavar="SINK=CLASS",
-            help="What a sink of yours is, package.module:Class: none is imported because a checkpoint names it.",
-        ),
-        click.option(
-            "--options-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file of lines NAME=VALUE, as for --option, for what should not be on a command line. "
-            f"Default: the file that {OPTIONS_FILE} names.",
-        ),
-        click.option(
-            "--option", "options", multiple=True, metavar="[SINK:]NAME=VALUE",
-            help="An option of a sink that the log does not hold: a secret one, or one that has changed.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
 @transactions.command("list")
 @shared.path_argument
 @click.option("--all", "everything", is_flag=True, help="Committed ones too, as far as details are kept.")
 @click.option("--ask", is_flag=True, help="Ask the targets what is open there and named by no link.")
-@sink_options
+@targets.sink_options
 @shared.yes_option
 @shared.json_option
 def list_(  # noqa: PLR0913  one parameter for each option
@@ -79,7 +56,7 @@ def list_(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations.find import find
     from onceonly.operations.search import Problem
 
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     unanswered: list[Problem] = []
 
     def gather(checkpoint: Checkpoint) -> CheckpointModel:
@@ -123,7 +100,7 @@ def list_(  # noqa: PLR0913  one parameter for each option
 @transactions.command()
 @click.argument("name", metavar="TRANSACTION")
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @click.option(
     "--timeout", type=float, default=30.0, show_default=True, help="Seconds for the target's answer."
 )
@@ -141,7 +118,7 @@ def explain(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import render, report
     from onceonly.operations.find import find
 
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     found, problems = shared.each(
         find(path), lambda checkpoint: operation.explain(checkpoint, name, given, within_s=timeout)
     )
@@ -173,7 +150,7 @@ _because = click.option("--because", default="", metavar="TEXT", help="Why, for 
 @transactions.command()
 @click.argument("what", metavar="TRANSACTION|chk-N")
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @_timeout
 @_because
 @shared.yes_option
@@ -190,7 +167,7 @@ def commit(what: str, path: str, *, because: str, **given: Any) -> int:  # noqa:
 @transactions.command()
 @click.argument("what", metavar="TRANSACTION|chk-N")
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @_timeout
 @_because
 @click.option(
@@ -214,7 +191,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
     what: str, path: str, *, verb: str, because: str, against: bool, classes: tuple[str, ...],
     options: tuple[str, ...], options_file: Path | None, timeout: float, yes: bool, force: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    from onceonly.operations import look, render, report, settle
+    from onceonly.operations import report, settle
     from onceonly.operations.find import find
 
     number = shared.epoch_of(what)
@@ -222,7 +199,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
         verb=settle.Verb(verb), epoch=number, transaction="" if number is not None else what, because=because,
         against=against,
     )  # fmt: skip
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     here = find(path)
     if number is not None and len(here.checkpoints) > 1:
         raise ConfigurationError(
@@ -251,15 +228,11 @@ def _settle(  # noqa: PLR0913  one parameter for each option
         shared.show_json({
             "refused": consent.refused or None,
             "declined": consent.declined or None,
-            "checkpoints": [
-                {**report.checkpoint(look.unsettled(checkpoint)), **report.result(result)}
-                for checkpoint, result in results
-            ],
+            "checkpoints": _as_json(results),
             "problems": report.problems((*problems, *failures)),
         })  # fmt: skip
     else:
-        parts = ((render.header(look.unsettled(each)), render.done(result)) for each, result in results)
-        shared.show(*shared.blocks([part for pair in parts for part in pair]))
+        _show(results)
     status = max(status, consent.status, shared.report(failures, others=False))
     for checkpoint, result in results:
         for message in result.told:
@@ -276,7 +249,7 @@ def _settle(  # noqa: PLR0913  one parameter for each option
 @transactions.command()
 @click.argument("transaction")
 @shared.path_argument
-@sink_options
+@targets.sink_options
 @_timeout
 @shared.yes_option
 @_force
@@ -290,10 +263,10 @@ def divert(  # noqa: PLR0913  one parameter for each option
     TRANSACTION is decided and pending; the beginning of its name is enough. Which of its rows are refused is tried.
     """
     from onceonly.operations import divert as operation
-    from onceonly.operations import look, render, report, settle
+    from onceonly.operations import report, settle
     from onceonly.operations.find import find
 
-    given = read(options, options_file, classes, agree=agreeing(yes=yes))
+    given = targets.given(options, options_file, classes, yes=yes)
     found = find(path).checkpoints
     if len(found) != 1:
         raise ConfigurationError(f"{path} leads to {len(found)} checkpoints", next_step="name one of them")
@@ -314,9 +287,7 @@ def divert(  # noqa: PLR0913  one parameter for each option
             "link": diverted.link,
             "kept": diverted.kept,
             "refused": [{"row": each.row, "why": each.why} for each in diverted.refused],
-            "checkpoints": [
-                {**report.checkpoint(look.unsettled(each)), **report.result(result)} for each, result in results
-            ],
+            "checkpoints": _as_json(results),
             "problems": report.problems(failures),
         })  # fmt: skip
     else:
@@ -325,15 +296,7 @@ def divert(  # noqa: PLR0913  one parameter for each option
         shared.tell(
             f"link {diverted.link}: {len(diverted.refused)} rows are dead letters, {diverted.kept} are left to the sink"
         )
-        shared.show(
-            *shared.blocks(
-                [
-                    part
-                    for each, result in results
-                    for part in (render.header(look.unsettled(each)), render.done(result))
-                ]
-            )
-        )
+        _show(results)
     return shared.report(failures, others=False)
 
 
@@ -341,24 +304,6 @@ def _open_outside(checkpoint: Checkpoint, given: Given) -> tuple[tuple[str, str]
     from onceonly.operations.sinks import open_outside
 
     return tuple((sink, item.transaction) for sink, item in open_outside(checkpoint, given))
-
-
-def agreeing(*, yes: bool) -> Callable[[str], None]:
-    """Make what asks the operator before a secret is sent; each address once."""
-    known: set[str] = set()
-
-    def agree(what: str) -> None:
-        if what in known:
-            return
-        shared.tell(what)
-        if not shared.agreed("Shall it be sent there?", yes=yes):
-            raise ConfigurationError(
-                f"it was not agreed to: {what}",
-                next_step="give the address yourself with --option, or agree",
-            )
-        known.add(what)
-
-    return agree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,3 +368,17 @@ def _carry_out(
         if result.error is not None:
             failures.append(Problem(checkpoint.path, result.error))
     return results, failures
+
+
+def _as_json(results: list[tuple[Checkpoint, Result]]) -> list[dict[str, Any]]:
+    from onceonly.operations import look, report
+
+    return [{**report.checkpoint(look.unsettled(each)), **report.result(result)} for each, result in results]
+
+
+def _show(results: list[tuple[Checkpoint, Result]]) -> None:
+    """Show what was done, below how each query stands now."""
+    from onceonly.operations import look, render
+
+    parts = ((render.header(look.unsettled(each)), render.done(result)) for each, result in results)
+    shared.show(*shared.blocks([part for pair in parts for part in pair]))
