@@ -71,7 +71,7 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
         )
     if candidates:
         [(epoch, handle)] = exact or candidates
-        whole = look.epoch(checkpoint, epoch.view.epoch)
+        whole = look.epoch(checkpoint, epoch.view.epoch, sizes=False)
         assert handle.vote.handle is not None  # noqa: S101  only votes with one have a view
         told = sinks.look_up(checkpoint, given, [(handle.vote.sink, handle.vote.handle)], within_s=within_s)
         return of_decided(whole, handle, told[handle.vote.sink, handle.transaction])

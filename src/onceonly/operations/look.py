@@ -51,8 +51,11 @@ def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> Check
     return _model(checkpoint, found, known=count)
 
 
-def epoch(checkpoint: Checkpoint, number: int) -> CheckpointModel:
-    """Read everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it."""
+def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> CheckpointModel:
+    """Read everything that is known of an epoch. Raises ``ConfigurationError`` where the log does not know it.
+
+    ``sizes`` counts the checkpoint's files, too, of which there may be very many.
+    """
     known, barrier = checkpoint.epochs, _barrier(checkpoint)
     if number not in known and number != barrier:
         span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
@@ -61,7 +64,7 @@ def epoch(checkpoint: Checkpoint, number: int) -> CheckpointModel:
     found = (
         _in_full(checkpoint, number, chain) if chain or number not in known else _folded(checkpoint, number)
     )
-    return _model(checkpoint, [found], sizes=_sizes(checkpoint))
+    return _model(checkpoint, [found], sizes=_sizes(checkpoint) if sizes else None)
 
 
 def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> CheckpointModel:

@@ -161,7 +161,7 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
             return None
     refuse_if_alive(checkpoint, force=force)
     refuse_if_unfit(checkpoint)
-    model = look.epoch(checkpoint, number)
+    model = look.epoch(checkpoint, number, sizes=False)
     errand = Errand(model=model, epoch=model.epoch, order=replace(order, epoch=number))
     # Of the newest one, somebody may have been killed before all was swept: then it is done again.
     went_on = any(link.epoch > number and link.kind is not LinkKind.ABORT for link in sinks.links(checkpoint))
@@ -265,7 +265,7 @@ def _state(epoch: EpochModel) -> str:
 
 def _ended(checkpoint: Checkpoint, number: int, result: Result) -> str:
     try:
-        told = _state(look.epoch(checkpoint, number).epoch)
+        told = _state(look.epoch(checkpoint, number, sizes=False).epoch)
     except OnceonlyError as error:
         told = f"unknown: {error.what}"
     return told if result.error is None else f"{told}; stopped: {result.error.what}"
