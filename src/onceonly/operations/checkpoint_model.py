@@ -6,20 +6,18 @@ clock, no network and no Spark: what is not in it is not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.operations import disk, states
 from onceonly.operations.states import HandleState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onceonly.guards.known import Known
     from onceonly.log.actions import Action
     from onceonly.log.progress import Progress
     from onceonly.log.runs import Run as DriversRun
-    from onceonly.model import Link, Receipt, Standing
+    from onceonly.model import Link, Receipt
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.find import Run
     from onceonly.operations.offsets import Partition
@@ -71,9 +69,9 @@ class EpochModel:
 class CheckpointModel:
     """One checkpoint: its query, its runs, what operators did by hand, and some of its epochs; all newest first.
 
-    ``sources`` is what the newest start found out of its sources; ``known`` how many epochs there are, None where
-    nobody counted. ``standings`` is what targets have said of transactions, by sink and name, ``open_outside`` what
-    they have open that no link names, None where nobody asked.
+    ``sources`` is what the newest start found out of its sources; ``known`` how many epochs there are, and ``sizes``
+    how much room it takes, both None where nobody counted. ``open_outside`` is what targets have open that no link
+    names, by sink and name, None where nobody asked.
     """
 
     path: str
@@ -88,7 +86,6 @@ class CheckpointModel:
     known: int | None = None
     epochs: tuple[EpochModel, ...] = ()
     sizes: Sizes | None = None
-    standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     open_outside: tuple[tuple[str, str], ...] | None = None
 
     @property
