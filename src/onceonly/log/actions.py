@@ -6,24 +6,19 @@ once more when it is over: one without an end was broken off, and may have done 
 
 from __future__ import annotations
 
-import contextlib
-import re
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from onceonly.errors import LogError
-from onceonly.log import files
+from onceonly.log.dated import DatedFiles
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
 
 if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
 
 ACTIONS: Final = "actions/"
-KEEP: Final = 100
 OPERATOR: Final = "operator-"
 """What the application of a link is called that an operator's command has put: no run has such a one."""
-_NAME = re.compile(r"actions/\d{8}T\d{9}Z-[0-9a-f]{8}\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +52,13 @@ class Action:
         )
 
 
-class ActionFiles:
+class ActionFiles(DatedFiles[Action]):
     """The actions of one query, in the store of its log. Operator's process; a start and tools read."""
 
     def __init__(self, store: RewritableStore) -> None:
-        self._store = store
+        super().__init__(store, ACTIONS, kind="action", into=Action, ids="[0-9a-f]{8}")
 
     def put(self, action: Action) -> None:
         """Write down an action, or how it ended; drop what is too old. Durable. Raises ``UnavailableError``."""
         self._store.prepare((ACTIONS,))
-        at = re.sub(r"[-:.]", "", action.stamp.at)
-        self._store.replace(f"{ACTIONS}{at}-{action.id}.json", files.encode("action", action))
-        for name in self._names()[KEEP:]:
-            self._store.delete(name)
-
-    def newest(self, limit: int = KEEP) -> list[Action]:
-        """Read the newest actions, newest first; a damaged one is left out. Raises ``UnavailableError``."""
-        found: list[Action] = []
-        for name in self._names()[:limit]:
-            with contextlib.suppress(LogError):
-                action = files.read(self._store, name, kind="action", into=Action)
-                found += [action] if action is not None else []
-        return found
-
-    def _names(self) -> list[str]:
-        return sorted(filter(_NAME.fullmatch, self._store.list_names(ACTIONS)), reverse=True)
+        self._write(action.stamp, action.id, action)

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import LogError
-from onceonly.log import files
+from onceonly.log.dated import DatedFiles
 from onceonly.log.identity import FOLDER
 from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
 from onceonly.stores.folder import UnsyncedStore
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
 
 RUNS = "runs/"
-KEEP = 100
-_NAME = re.compile(r"runs/\d{8}T\d{9}Z-[A-Za-z0-9-]{1,64}\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,30 +29,13 @@ class Run:
     ended: str = ""
 
 
-class RunFiles:
+class RunFiles(DatedFiles[Run]):
     """The reports of one query's checkpoint, in its folder or the store of its log. Driver, one thread; tools read."""
 
     def __init__(self, place: Path | RewritableStore) -> None:
-        self._store: RewritableStore = UnsyncedStore(place / FOLDER) if isinstance(place, Path) else place
+        store: RewritableStore = UnsyncedStore(place / FOLDER) if isinstance(place, Path) else place
+        super().__init__(store, RUNS, kind="run", into=Run, ids="[A-Za-z0-9-]{1,64}")
 
     def put(self, run: Run) -> None:
         """Write, or write again; drop what is too old. Raises ``UnavailableError``."""
-        began = re.sub(r"[-:.]", "", run.began.at)
-        self._store.replace(f"{RUNS}{began}-{run.run}.json", files.encode("run", run))
-        for name in self._names()[KEEP:]:
-            self._store.delete(name)
-
-    def newest(self, limit: int = KEEP) -> list[Run]:
-        """Read the newest runs, newest first; a damaged report is for nobody, and is left out.
-
-        Raises ``UnavailableError``.
-        """
-        found: list[Run] = []
-        for name in self._names()[:limit]:
-            with contextlib.suppress(LogError):
-                run = files.read(self._store, name, kind="run", into=Run)
-                found += [run] if run is not None else []
-        return found
-
-    def _names(self) -> list[str]:
-        return sorted(filter(_NAME.fullmatch, self._store.list_names(RUNS)), reverse=True)
+        self._write(run.began, run.run, run)
