@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, LinkKind, Stands, handles_of, letters_of
 from onceonly.operations import disk, look, sinks
-from onceonly.operations.states import EpochState
+from onceonly.operations.states import SETTLED
 from onceonly.ports import QueryContext
 from onceonly.protocol.deciding import totals
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
-
-_SETTLED = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 
 
 class Word(enum.StrEnum):
@@ -84,7 +82,7 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
 
 def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
     """Return the handles of each sink that an epoch has committed, as far as the log keeps them."""
-    if epoch.view.state not in _SETTLED or not epoch.chain:
+    if epoch.view.state not in SETTLED or not epoch.chain:
         return {}
     last = epoch.chain[-1]
     return {} if last.guarantee is Guarantee.AT_MOST_ONCE else handles_of(last.output)
@@ -126,9 +124,7 @@ def _of_epoch(
 
 def _in_all(model: CheckpointModel, name: str, participant: Participant) -> list[Finding]:
     """Compare the rows of all epochs that the log knows with all that the target has."""
-    rows = sum(
-        epoch.view.sinks.get(name, (0, 0))[0] for epoch in model.epochs if epoch.view.state in _SETTLED
-    )
+    rows = sum(epoch.view.sinks.get(name, (0, 0))[0] for epoch in model.epochs if epoch.view.state in SETTLED)
     try:
         held = participant.sink.held_in_all(
             QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)

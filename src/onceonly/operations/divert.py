@@ -151,12 +151,11 @@ def _prepare(
 def _pending(checkpoint: Checkpoint, name: str) -> tuple[Link, Vote]:
     """Find a transaction that is decided and pending, by its name or the beginning of it."""
     found = []
-    for epoch in list(reversed(checkpoint.log.epochs()))[:2]:
-        chain = checkpoint.log.chain(epoch)
-        if chain and chain[-1].kind is LinkKind.COMMIT and checkpoint.log.receipt(epoch) is None:
+    for *_, last in sinks.chains(checkpoint):
+        if last.kind is LinkKind.COMMIT and checkpoint.log.receipt(last.epoch) is None:
             found += [
-                (chain[-1], vote)
-                for vote in chain[-1].pending
+                (last, vote)
+                for vote in last.pending
                 if vote.handle is not None and vote.handle.transaction.startswith(name)
             ]
     if len(found) != 1:

@@ -222,8 +222,8 @@ def _permissions(checkpoint: Checkpoint) -> None:
 
 def _stamps(checkpoint: Checkpoint) -> None:
     now = time.time()
-    for number in list(reversed(checkpoint.log.epochs()))[:2]:
-        for link in checkpoint.log.chain(number):
+    for chain in sinks.chains(checkpoint):
+        for link in chain:
             ahead = seconds_of(link.stamp) - now
             if link.stamp is not None and ahead > AHEAD_S_MAX:
                 raise Sick(

@@ -27,7 +27,7 @@ from onceonly.log.actions import OPERATOR, Action, ActionFiles
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, LinkKind
 from onceonly.operations import against, look, sinks
-from onceonly.operations.states import EpochState, HandleState
+from onceonly.operations.states import SETTLED, EpochState, HandleState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,6 @@ _WORDS = {
     "Unknown": ("in doubt", "red"),
 }
 _DECIDED = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
-_SETTLED = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 
 
 class Verb(enum.StrEnum):
@@ -171,7 +170,7 @@ def prepare(checkpoint: Checkpoint, order: Order, given: Given, *, force: bool) 
 def _refuse_or_done(errand: Errand, *, went_on: bool) -> bool:
     """See whether the order is in line with the log; say whether nothing is left to do, as the query ``went_on``."""
     view, order = errand.epoch.view, errand.order
-    if view.state in _SETTLED:
+    if view.state in SETTLED:
         if order.verb is Verb.COMMIT:
             return went_on
         raise ConfigurationError(

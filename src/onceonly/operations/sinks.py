@@ -34,12 +34,16 @@ _EPOCHS = 2
 _ADDRESS = re.compile(r"(servers?|hosts?|url|uri|endpoint|address|path|folder)$", re.IGNORECASE)
 
 
+def chains(checkpoint: Checkpoint) -> Iterator[tuple[Link, ...]]:
+    """Yield the chains of the newest epochs, newest first; none of one that is folded."""
+    for epoch in checkpoint.log.epochs()[::-1][:_EPOCHS]:
+        if chain := checkpoint.log.chain(epoch):
+            yield chain
+
+
 def links(checkpoint: Checkpoint) -> list[Link]:
     """Return the links of the newest epochs, newest first."""
-    found: list[Link] = []
-    for epoch in list(reversed(checkpoint.log.epochs()))[:_EPOCHS]:
-        found += reversed(checkpoint.log.chain(epoch))
-    return found
+    return [link for chain in chains(checkpoint) for link in reversed(chain)]
 
 
 def uses(checkpoint: Checkpoint, given: Given) -> dict[str, SinkUse]:

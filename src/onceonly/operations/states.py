@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceonly.log.history import by_sink
 from onceonly.model import Guarantee, LinkKind, Skip, letters_of
@@ -44,6 +44,10 @@ class EpochState(enum.StrEnum):
     """Spark has noted it and it was not decided here: it had no rows, or was taken over as it is."""
     IN_FLIGHT = "in flight"
     """The barrier is set and nothing is decided."""
+
+
+SETTLED: Final = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
+"""Everything that was decided is committed."""
 
 
 class HandleState(enum.StrEnum):
