@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceonly.errors import SetupError
 from onceonly_proof.embedded.node import ensure_packages, node
 from onceonly_proof.embedded.ports import free_ports
 from onceonly_proof.embedded.process import EmbeddedServer
@@ -54,13 +53,6 @@ class EmbeddedKinesis(EmbeddedServer):
     def url(self) -> str:
         """The address for the option ``endpoint``, the same through restarts. Known once it was started."""
         return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The server's process while it runs."""
-        if self._process is None:
-            raise SetupError("the Kinesis server does not run", next_step="start it")
-        return self._process.pid
 
     def options(self, stream: str) -> dict[str, str]:
         """Return the options of source and sink for a stream of it."""
