@@ -31,6 +31,7 @@ from benchmarks.contenders import contenders
 from benchmarks.contenders.base import Place, python_path
 from benchmarks.data import fill
 from benchmarks.jobs import spark as job
+from benchmarks.plan import turned
 from benchmarks.processes import used_s
 from benchmarks.values import (
     ONCEONLY_ALO,
@@ -271,8 +272,7 @@ def _rounds(
     admin = kafka.admin()
     for number in range(-warm, rounds):
         # Who begins moves on, so that nobody always has what another one left behind.
-        for place in range(len(SINKS)):
-            sink = SINKS[(place + number) % len(SINKS)]
+        for place, sink in enumerate(turned(SINKS, number)):
             sys.stderr.write(f"round {number + 1}: {sink}\n")
             topic = f"output-{number}-{place}"
             kafka.create_topic(topic, _PARTITIONS, {"retention.ms": "-1"})

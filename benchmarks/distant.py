@@ -29,6 +29,7 @@ from benchmarks.contenders.onceonly import Onceonly
 from benchmarks.contenders.spark import Spark
 from benchmarks.lives import Contending
 from benchmarks.load.feeding import feed
+from benchmarks.plan import turned
 from benchmarks.values import ONCEONLY_EO, SPARK_TUNED, Recorded, encode
 from onceonly.jars.locked import ensure_jars
 from onceonly.spark.configure import SETTINGS
@@ -189,7 +190,7 @@ def _measure(delays_ms: Sequence[int], rounds: int, seconds: int) -> list[Epochs
                 conf = {**s3.hadoop(), "fs.s3a.endpoint": f"http://127.0.0.1:{slowed.port}"}
                 for number in range(rounds):
                     # Who begins moves on: the servers are warmer for the next one.
-                    for contender in contenders if number % 2 else reversed(contenders):
+                    for contender in turned(contenders, number + 1):
                         run = f"{delay}-{contender.name}-{number}"
                         sys.stderr.write(f"{delay} ms, round {number + 1} of {rounds}: {contender.name}\n")
                         took[delay, contender.name] += _run(contender, Path(name) / run, kafka, conf, seconds)

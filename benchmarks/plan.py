@@ -152,7 +152,7 @@ def runs(sizes: Sizes, parts: Collection[str] = (), contenders: Collection[str] 
     found: list[Run] = []
     for group, number, part in product(groups, range(1, sizes.rounds + 1), wanted):
         alike: dict[Work, list[Run]] = {}
-        for contender in _turned(chosen, number - 1):
+        for contender in turned(chosen, number - 1):
             for work in _works(sizes, part, contender, number):
                 if work.has_few_rows not in group:
                     continue
@@ -253,6 +253,7 @@ def _interval(sizes: Sizes, contender: str) -> int:
     return sizes.flink_checkpoints_ms if contender in _FLINK else 0
 
 
-def _turned(items: Sequence[_Item], by: int) -> list[_Item]:
+def turned(items: Sequence[_Item], by: int) -> list[_Item]:
+    """Return all of them in their order, but the first ones, so many, behind the others. Pure."""
     by = by % len(items) if items else 0
     return [*items[by:], *items[:by]]

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.parts import commits
+from benchmarks.plan import turned
 from benchmarks.values import Recorded, encode
 from onceonly.sinks.kafka.wire import connections
 from onceonly_proof.campaign import machine as host
@@ -85,9 +86,8 @@ def _measure(rounds: int, connections_max: Sequence[int]) -> list[Committing]:
     times: dict[tuple[int, int], list[float]] = {}
     with EmbeddedCluster() as cluster, tempfile.TemporaryDirectory(prefix="replicas-") as folder:
         for number in range(rounds + 1):
-            for place in range(len(connections_max)):
-                # Who begins moves on: the brokers are warmer for the next one.
-                most = connections_max[(place + number) % len(connections_max)]
+            # Who begins moves on: the brokers are warmer for the next one.
+            for most in turned(connections_max, number):
                 for count in COUNTS:
                     sys.stderr.write(f"round {number} of {rounds}: {count} by {most}\n")
                     topic = uuid.uuid4().hex

@@ -19,6 +19,7 @@ from rich.console import Console
 from benchmarks import settings
 from benchmarks.contenders.base import python_path, write_session
 from benchmarks.jobs import spark as job
+from benchmarks.plan import turned
 from benchmarks.sinks import page
 from benchmarks.sinks.values import GROUPS, ROW_BYTES, SHARE, VERSION, Ran, Sinks
 from benchmarks.sinks.worlds import COLUMNS, JARS, WORLDS
@@ -167,8 +168,7 @@ def _rounds(
     source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", _SLOTS)
     for number in range(-warm, rounds):
         # Who begins moves on, so that nobody always has what another one left behind.
-        for place in range(len(contenders)):
-            contender = contenders[(place + number) % len(contenders)]
+        for contender in turned(contenders, number):
             name = f"t{uuid.uuid4().hex[:12]}"
             query = world.start(contender, source.parquet(str(input_)), name, folder / "checkpoints" / name)
             query.awaitTermination()
