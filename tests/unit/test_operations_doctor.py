@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
 
+from onceonly.cli.doctor import CATEGORIES
 from onceonly.log.actions import Action, ActionFiles
 from onceonly.log.files import encode
 from onceonly.log.place import log_store
@@ -204,6 +205,11 @@ def test_a_target_that_hangs_is_unknown_within_the_time_out(coordinator: QueryCo
     GATE.set()
     assert [(each.probe, each.health) for each in found] == [("answer", Health.UNKNOWN)]
     assert "no answer within 0.1 s" in found[0].told
+
+
+def test_each_category_can_be_asked_for_alone(coordinator: QueryCoordinator) -> None:
+    found = doctor.examine(str(coordinator.path), Given(classes={"box": BOX}), within_s=10.0)
+    assert tuple(dict.fromkeys(each.category for each in found)) == CATEGORIES
 
 
 def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinator, tmp_path: Path) -> None:

@@ -11,14 +11,15 @@ from onceonly.cli import shared, targets
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "targets")
+CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "targets")
+"""Those of the probes, which this module does not import before it is asked for one."""
 
 
 @click.command()
 @shared.path_argument
 @targets.sink_options
 @click.option(
-    "--only", multiple=True, type=click.Choice(_CATEGORIES), help="Probe this category; several times."
+    "--only", multiple=True, type=click.Choice(CATEGORIES), help="Probe this category; several times."
 )
 @click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds for each probe.")
 @shared.yes_option

@@ -63,7 +63,6 @@ _THEN_UNASKED: Final = {
     ("log", "whole"): frozenset({"log", "spark", "clocks", "transactions", "targets"}),
     ("targets", "answer"): frozenset({"targets"}),
 }
-CATEGORIES: Final = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "targets")
 
 
 def examine(location: str, given: Given, *, only: Collection[str] = (), within_s: float) -> list[Finding]:
