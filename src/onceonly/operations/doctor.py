@@ -261,15 +261,8 @@ def _targets(checkpoint: Checkpoint, given: Given) -> None:
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         for name, each in made.items():
-            try:
+            with sinks.asking(checkpoint, name):
                 each.sink.identity()
-            except OnceonlyError:
-                raise
-            except Exception as error:
-                raise Sick(
-                    f"the sink {name} could not be asked: {type(error).__name__}: {error}",
-                    "see to its target",
-                ) from error
 
 
 def _left_open(checkpoint: Checkpoint, given: Given) -> None:

@@ -120,7 +120,7 @@ def refuse_other_target(checkpoint: Checkpoint, given: Given, made: Mapping[str,
         if link is None or (_is_settled(checkpoint, link) and not _leads(given, name)):
             continue
         then = dict(link.settings[name])
-        with _asking(checkpoint, name):
+        with asking(checkpoint, name):
             now = dict(each.sink.identity())
         differ = differing(then, now)
         if differ:
@@ -145,7 +145,7 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftov
             if not each.sink.capabilities.recovers:
                 continue
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
-            with _asking(checkpoint, name):
+            with asking(checkpoint, name):
                 leftovers = [found for found in each.sink.recover(context) if found.is_open]
             found += [(name, item) for item in leftovers if item.transaction not in named]
     return found
@@ -192,7 +192,7 @@ def standing(participant: Participant | None, handle: Handle, *, within_s: float
 
 
 @contextlib.contextmanager
-def _asking(checkpoint: Checkpoint, name: str) -> Iterator[None]:
+def asking(checkpoint: Checkpoint, name: str) -> Iterator[None]:
     """Turn whatever a sink lets slip into ``UnavailableError``."""
     try:
         yield
