@@ -20,7 +20,7 @@ from onceonly.executor.dead_letters import Letters, columns_of, refuse_same_targ
 from onceonly.families.staged import StagedSink
 from onceonly.log import open_log
 from onceonly.log.presence import Presence
-from onceonly.model import LinkKind, Mode, Plan, letters_name
+from onceonly.model import LinkKind, Mode, Plan, Vote, letters_name
 from onceonly.operations import sinks
 from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
 from onceonly.ports import QueryContext, WriteContext
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceonly.coordinator.coordinator import Participant
-    from onceonly.model import Handle, Link, Vote
+    from onceonly.model import Handle, Link
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.ports import Refused
@@ -127,8 +127,6 @@ def _prepare(
     """Stage the rows that are taken, and prepare the others as letters; return the votes for both."""
     import numpy as np
     import pyarrow as pa
-
-    from onceonly.model import Vote
 
     left = np.setdiff1d(np.arange(rows.num_rows), [each.row for each in refused])
     kept = rows.take(pa.array(left))
