@@ -37,11 +37,11 @@ def run(feed: str, *, options: tuple[str, ...], options_file: Path | None) -> in
 
     A query reads the journal with the same options and receiver=outside. What is durable stays while it is down.
     """
+    from onceonly.operations.given import lines
     from onceonly.sources.asked import ask
     from onceonly.sources.journal.receiver import Receiver
 
-    lines = options_file.read_text(encoding="utf-8").splitlines() if options_file is not None else []
-    asked = ask(feed, {"receiver": "outside", **_pairs([*filter(str.strip, lines), *options])})
+    asked = ask(feed, {"receiver": "outside", **_pairs([*lines(options_file), *options])})
     if asked.inside:
         raise ConfigurationError(
             "receiver=inside is for a query, whose receiver is this command otherwise",

@@ -45,7 +45,7 @@ def read(
         file = Path(os.environ[OPTIONS_FILE])
     common: dict[str, str] = {}
     by_sink: dict[str, dict[str, str]] = {}
-    for text in (*_lines(file), *options):
+    for text in (*lines(file), *options):
         name, equals, value = text.partition("=")
         sink, colon, short = name.partition(":")
         if not equals or not (short if colon else name).strip():
@@ -66,11 +66,12 @@ def read(
     )
 
 
-def _lines(file: Path | None) -> list[str]:
+def lines(file: Path | None) -> list[str]:
+    """Return the options in a file, without empty lines and comments. Raises ``ConfigurationError``."""
     if file is None:
         return []
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        found = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}", next_step="name another file") from error
-    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return [line for line in found if line.strip() and not line.lstrip().startswith("#")]
