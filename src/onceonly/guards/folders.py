@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from onceonly.guards.source import Finding
+from onceonly.guards.source import Finding, some_of
 from onceonly.options import span
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 FILES_MAX = 100_000
 """So many files of a source are looked through for old ones; more would hold up the start."""
-_NAMED_MAX = 5
 _MAX_AGE = "7d"
 _GO_ON = "put the files back as they were, with their times (cp -p, touch -d); or do without their rows"
 
@@ -83,7 +82,7 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
     if gone:
         findings.append(
             Finding(
-                f"{len(gone)} files that chk-{epoch} reads are gone: {_named(gone)}. Spark would read them as empty",
+                f"{len(gone)} files that chk-{epoch} reads are gone: {some_of(gone)}. Spark would read them as empty",
                 next_step=_GO_ON,
                 stops=True,
             )
@@ -91,7 +90,7 @@ def changed(listed: Sequence[Entry], *, epoch: int) -> tuple[list[Finding], int]
     if other:
         findings.append(
             Finding(
-                f"{len(other)} files that chk-{epoch} reads were changed since Spark listed them: {_named(other)}. It "
+                f"{len(other)} files that chk-{epoch} reads were changed since Spark listed them: {some_of(other)}. It "
                 "would read them as they are now",
                 next_step=_GO_ON,
                 stops=True,
@@ -134,7 +133,7 @@ def ages(source: Source, seen: Iterable[Entry]) -> list[Finding]:
     return [
         Finding(
             f"{len(old)} files of the file source will never be read, as they are older than the newest by more than "
-            f"maxFileAge ({options.get('maxfileage', _MAX_AGE)}): {_named(old)}",
+            f"maxFileAge ({options.get('maxfileage', _MAX_AGE)}): {some_of(old)}",
             next_step="touch them to have them read, or raise maxFileAge",
         )
     ]
@@ -168,9 +167,3 @@ def _there(options: dict[str, str]) -> Iterator[tuple[str, float]]:
                     yield path, Path(path).stat().st_mtime_ns / 1e6
                 except OSError:
                     continue
-
-
-def _named(paths: Sequence[str]) -> str:
-    listed = sorted(paths)
-    more = f" and {len(listed) - _NAMED_MAX} more" if len(listed) > _NAMED_MAX else ""
-    return ", ".join(listed[:_NAMED_MAX]) + more

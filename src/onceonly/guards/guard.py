@@ -16,7 +16,7 @@ from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import ConfigurationError, LogError, SetupError, SourceChangedError, UnavailableError
 from onceonly.guards import folders, known
 from onceonly.guards.known import Known
-from onceonly.guards.promises import UNKNOWN, end_to_end, named
+from onceonly.guards.promises import end_to_end, named
 from onceonly.guards.source import FILES, KAFKA, Finding, Source, merged
 from onceonly.model import Guarantee
 from onceonly.settings.query import SOURCE_CHANGED, SOURCE_FORMAT, SOURCE_OPTION, GoOn
@@ -194,10 +194,11 @@ class Guard:
         # What the sinks were asked for is no news.
         level = logging.INFO if {promise} == asked else logging.WARNING
         of = ", ".join(sorted({named(each) for each in sources})) or "no source"
-        what = f"{promise} from end to end" if promise != UNKNOWN else f"{UNKNOWN} from end to end"
         log.log(
-            level, "Query %s: %s (source: %s; sinks: %s).", self._query, what, of, ", ".join(sorted(asked))
-        )
+            level,
+            "Query %s: %s from end to end (source: %s; sinks: %s).",
+            self._query, promise, of, ", ".join(sorted(asked)),
+        )  # fmt: skip
 
     def _error(self, epoch: int, findings: Sequence[Finding]) -> SourceChangedError:
         what = ". ".join(each.what for each in findings)

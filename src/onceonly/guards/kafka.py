@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
-from onceonly.guards.source import Finding
+from onceonly.guards.source import Finding, some_of
 from onceonly.sinks.kafka.checks.topic_ids import spelled_id
 from onceonly.sinks.kafka.options import KafkaOptions
 from onceonly.sinks.kafka.wire.admin import Admin
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 10.0
 _EARLIEST, _LATEST = -2, -1
-_NAMED_MAX = 5
 _NEW_CHECKPOINT = "start on a new checkpoint to read the topic from its beginning"
 
 Offsets = dict[str, dict[int, int]]
@@ -228,7 +227,7 @@ def _passed_by(source: Source, standing: Standing, earliest: Offsets, epoch: int
         go_on = "" if source.may_pass_over else ", with failOnDataLoss=false on the source"
         yield Finding(
             f"Retention has passed: chk-{epoch} begins at offsets that Kafka does not hold any more; up to "
-            f"{sum(gone.values())} rows are gone ({_named(gone)})",
+            f"{sum(gone.values())} rows are gone ({some_of(gone)})",
             next_step=f"have the rows written again from elsewhere, or do without them{go_on}",
             stops=True,
         )
@@ -244,7 +243,7 @@ def _cut_off(standing: Standing, latest: Offsets, epoch: int) -> Iterable[Findin
     ]
     if short:
         yield Finding(
-            f"Kafka holds less than the checkpoint stands on: {_named(short)}. The topic was made anew, or the "
+            f"Kafka holds less than the checkpoint stands on: {some_of(short)}. The topic was made anew, or the "
             "cluster went back",
             next_step=f"see that the cluster is the right one; or {_NEW_CHECKPOINT}",
             stops=True,
@@ -272,7 +271,7 @@ def _uncommitted(admin: Admin, topics: Mapping[str, _Topic], standing: Standing)
         return []
     return [
         Finding(
-            f"The Kafka source reads rows of transactions, also of those that were aborted: topic {_named(found)} is "
+            f"The Kafka source reads rows of transactions, also of those that were aborted: topic {some_of(found)} is "
             "written in transactions, and the source has not kafka.isolation.level=read_committed",
             next_step="set .option('kafka.isolation.level', 'read_committed') on the source",
         )
@@ -282,9 +281,3 @@ def _uncommitted(admin: Admin, topics: Mapping[str, _Topic], standing: Standing)
 def _is_transactional(producer: Any) -> bool:  # noqa: ANN401  kafka-python is untyped
     # A coordinator has ended a transaction of its, or one is open.
     return bool(producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0)
-
-
-def _named(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - _NAMED_MAX} more" if len(listed) > _NAMED_MAX else ""
-    return ", ".join(listed[:_NAMED_MAX]) + more

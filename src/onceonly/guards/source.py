@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 KAFKA = "kafka"
 KINESIS = "onceonly.kinesis"
 FILES = "files"
 """What every format of files is called here: Spark reads text, json, parquet … by one source."""
+_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +56,10 @@ def _with(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     is_cluster = any(key.startswith("kafka.") for key in given)
     kept = {key: value for key, value in options.items() if not (is_cluster and key.startswith("kafka."))}
     return {**kept, **given}
+
+
+def some_of(names: Iterable[str]) -> str:
+    """Return the first few names, and how many there are besides. Pure."""
+    listed = sorted(names)
+    more = f" and {len(listed) - _NAMED_MAX} more" if len(listed) > _NAMED_MAX else ""
+    return ", ".join(listed[:_NAMED_MAX]) + more
