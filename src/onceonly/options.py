@@ -67,6 +67,20 @@ def size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
+def some_bytes(text: str) -> int:
+    """Read a number of bytes as ``size`` does, and refuse none."""
+    if not size(text):
+        raise ValueError(text)
+    return size(text)
+
+
+def port(text: str) -> int:
+    """Read the number of a port."""
+    if not 0 < whole(text) < 1 << 16:
+        raise ValueError(text)
+    return whole(text)
+
+
 def span(text: str) -> float:
     """Read a time as Spark writes it, in seconds: ``7 days``, ``90m``, ``1 week 12 hours``, ``interval 30 seconds``.
 
@@ -89,6 +103,7 @@ _FORMS: dict[Any, str] = {
     boolean: "true or false",
     whole: "a whole number, at least 0",
     size: "a number of bytes such as 1048576, 128m or 1g",
+    port: "a whole number from 1 to 65535",
     span: "a time such as 7 days, 12 hours or 90m",
 }
 

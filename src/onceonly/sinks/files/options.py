@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError
 from onceonly.families import behind
 from onceonly.families.columns import names
-from onceonly.options import Option, boolean, size, span, whole
+from onceonly.options import Option, boolean, some_bytes, span, whole
 from onceonly.sinks.files.formats.texts import Texts
 from onceonly.sinks.files.paths import HIDDEN, RemotePath, target_path
 from onceonly.stores.address import Kind
@@ -78,14 +78,6 @@ def form_of(text: str) -> str:
             next_step="set format to parquet, which keeps the same types",
         )
     return text
-
-
-def some_bytes(text: str) -> int:
-    """Read a size of at least one byte."""
-    found = size(text)
-    if not found:
-        raise ValueError(text)
-    return found
 
 
 def separator(text: str) -> str:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from onceonly.families.appended import AppendedSink
-from onceonly.options import Option, some_time, whole
+from onceonly.options import Option, port, some_time
 
 CLOSE, ANSWER = "close", "answer"
-_PORTS = range(1, 1 << 16)
-
-
-def _port(text: str) -> int:
-    if whole(text) not in _PORTS:
-        raise ValueError(text)
-    return whole(text)
-
 
 DECLARED = (
     Option(name="host", doc="the name or address of the machine that listens", required=True),
@@ -21,8 +13,7 @@ DECLARED = (
         name="port",
         doc="the port that it listens on",
         required=True,
-        read=_port,
-        form="a whole number from 1 to 65535",
+        read=port,
     ),
     Option(
         name="timeout",

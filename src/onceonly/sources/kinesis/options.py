@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onceonly.errors import ConfigurationError
 from onceonly.families import kinesis
 from onceonly.families.kinesis import StreamOptions
-from onceonly.options import Option, boolean, read_options, size, whole
+from onceonly.options import Option, boolean, read_options, some_bytes, whole
 from onceonly.sources.kinesis.positions import LATEST, TRIM, Position
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ def _some(text: str) -> int:
     return whole(text)
 
 
-def _some_bytes(text: str) -> int:
-    if not size(text):
-        raise ValueError(text)
-    return size(text)
-
-
 DECLARED = (
     *kinesis.DECLARED,
     Option(
@@ -72,7 +66,7 @@ DECLARED = (
         name="maxBytesPerShard",
         doc="about how much an epoch reads of one shard; a task holds the records of its shards in memory",
         default="16m",
-        read=_some_bytes,
+        read=some_bytes,
         form="a number of bytes such as 16m",
     ),
     Option(
