@@ -9,26 +9,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onceonly
 from onceonly.spark.register import application
+from onceonly_proof.handover import until
 from onceonly_proof.local_session import local_session
 from onceonly_proof.parent import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_POLL_S = 0.02
 _LIFE_S = 1_500
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + _LIFE_S
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
 
 
 def main() -> None:
@@ -49,14 +42,14 @@ def main() -> None:
         return running[0]
 
     def watch() -> None:
-        wait_for(stop)
+        until(stop.exists, _LIFE_S)
         for query in running:
             query.stop()
 
     told = folder / f"{name}.ready.tmp"
     told.write_text(application(spark), encoding="utf-8")
     told.rename(folder / f"{name}.ready")
-    wait_for(folder / f"{name}.go")
+    until((folder / f"{name}.go").exists, _LIFE_S)
     threading.Thread(target=watch, daemon=True).start()
     restart = onceonly.FixedDelay(attempts=10_000, delay_s=0.2)
     try:

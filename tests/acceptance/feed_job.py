@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import rate_rows
 
-import onceonly
-
 _WAIT_S = 400.0
-_POLL_S = 0.05
 
 
 def main(feed: str, folder: Path, count: int, options: dict[str, str]) -> None:
@@ -30,17 +26,12 @@ def main(feed: str, folder: Path, count: int, options: dict[str, str]) -> None:
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start()
     )
-    deadline = time.monotonic() + _WAIT_S
-    while query.isActive and time.monotonic() < deadline:
+
+    def is_over() -> bool:
         seen = sum(1 for path in visible(folder) for _ in path.open())
-        if seen >= count or (folder / "stop").exists():
-            break
-        time.sleep(_POLL_S)
-    query.stop()
-    failure = query.exception()
-    spark.stop()
-    if failure is not None:
-        sys.exit(onceonly.explain(failure))
+        return seen >= count or (folder / "stop").exists()
+
+    rate_rows.run_until(spark, query, is_over, within_s=_WAIT_S, poll_s=0.05)
 
 
 def visible(folder: Path) -> list[Path]:

@@ -226,6 +226,25 @@ class Bench:
         return query_id(self.folder / checkpoint)
 
 
+def start(script: str, folder: Path, *told: str, failpoints: str = "") -> Run:
+    """Start a life of a job that is a script beside the tests, with crash points armed."""
+    fired = folder / f"fired-{uuid.uuid4().hex}"
+    fired.mkdir()
+    log = folder / f"{fired.name}.log"
+    environment = {
+        **os.environ,
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", script, *told],
+            stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=folder, start_new_session=True,
+        )  # fmt: skip
+    return Run(process, log, fired)
+
+
 @dataclass
 class Run:
     process: subprocess.Popen[bytes]

@@ -6,15 +6,11 @@ Run as a script by ``test_kinesis_source_queries.py``. It ends when a file ``sto
 from __future__ import annotations
 
 import json
+import math
 import sys
-import time
 from pathlib import Path
 
 import rate_rows
-
-import onceonly
-
-_POLL_S = 0.05
 
 
 def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str]) -> None:
@@ -28,13 +24,7 @@ def main(checkpoint: Path, source: dict[str, str], sink: dict[str, str]) -> None
         .option("checkpointLocation", str(checkpoint))
         .start()
     )
-    while query.isActive and not checkpoint.with_name("stop").exists():
-        time.sleep(_POLL_S)
-    query.stop()
-    failure = query.exception()
-    spark.stop()
-    if failure is not None:
-        sys.exit(onceonly.explain(failure))
+    rate_rows.run_until(spark, query, checkpoint.with_name("stop").exists, within_s=math.inf, poll_s=0.05)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 import onceonly
+from onceonly_proof.handover import until
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-
-_POLL_S = 0.01
 
 
 def session() -> SparkSession:
@@ -53,11 +51,22 @@ def run(
     ready: Callable[[], bool] = lambda: True,
 ) -> None:
     """Wait until Spark has noted this many epochs and all is ``ready``, then end. A failed query is told on exit."""
-    deadline = time.monotonic() + within_s
-    while query.isActive and time.monotonic() < deadline:
-        if ready() and len(list((checkpoint / "commits").glob("[0-9]*"))) >= epochs:
-            break
-        time.sleep(_POLL_S)
+    commits = checkpoint / "commits"
+    run_until(
+        spark, query, lambda: ready() and len(list(commits.glob("[0-9]*"))) >= epochs, within_s=within_s
+    )
+
+
+def run_until(
+    spark: SparkSession,
+    query: StreamingQuery,
+    ready: Callable[[], bool],
+    *,
+    within_s: float,
+    poll_s: float = 0.01,
+) -> None:
+    """Wait until all is ``ready``, then end. A failed query is told on exit."""
+    until(lambda: not query.isActive or ready(), within_s, poll_s=poll_s)
     query.stop()
     failure = query.exception()
     spark.stop()

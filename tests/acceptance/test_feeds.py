@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
-import time
-import uuid
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import feed_job
 import pytest
-from harness import Run
+from harness import Run, start
 
 from onceonly import failpoints
 from onceonly_proof.embedded.feeds import EmbeddedFeed
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -40,23 +37,8 @@ class Stage:
 
     def start(self, count: int, armed: str = "") -> Run:
         """Start a life of the job."""
-        fired = self.folder / f"fired-{uuid.uuid4().hex}"
-        fired.mkdir()
-        log = self.folder / f"{fired.name}.log"
         told = [self.feed, str(self.folder), str(count), json.dumps(self.options)]
-        environment = {
-            **os.environ,
-            "ONCEONLY_FAILPOINTS": armed,
-            "ONCEONLY_FAILPOINTS_DIR": str(fired),
-            "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
-        }
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(Path(feed_job.__file__)), *told],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder,
-                start_new_session=True,
-            )  # fmt: skip
-        return Run(process, log, fired)
+        return start(feed_job.__file__, self.folder, *told, failpoints=armed)
 
     def end(self, count: int) -> list[str]:
         """Run to the end, and give what is visible."""
@@ -141,10 +123,10 @@ def test_a_socket_loses_nothing_to_kills_of_the_job_while_its_receiver_lives(tmp
         stage = Stage(tmp_path, "socket", options)
         receiver = stage.receiver()
         try:
-            _until((tmp_path / "journal" / "journal").exists)
+            assert until((tmp_path / "journal" / "journal").exists, 120)
             for _ in range(4):
                 stage.killed_at(f"link.after_put=pause@{draw.randint(1, 3)}", "link.after_put")
-            _until(lambda: (server.directory / "sent").read_text() == str(total))
+            assert until(lambda: (server.directory / "sent").read_text() == str(total), 120)
             run = stage.start(10**9)
             try:
                 run.until(lambda: numbers(stage.values())[total - 1] == 1, "the last row", 400)
@@ -180,10 +162,3 @@ def test_a_socket_doubles_nothing_while_job_and_receiver_are_killed(tmp_path: Pa
     found = numbers(stage.values())
     assert max(found.values()) == 1
     assert len(found) > total / 4
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import harness
 import kinesis_job
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
-from harness import Run
 
 from onceonly_proof.embedded.kinesis import EmbeddedKinesis
 from onceonly_proof.handover import until
 from ways import spark  # noqa: F401  a fixture
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Run
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(2400)]  # a further server
@@ -102,25 +101,8 @@ class Table:
 
 def start(folder: Path, source: dict[str, str], sink: dict[str, str], failpoints: str = "") -> Run:
     """Start a life of the job."""
-    fired = folder / f"fired-{uuid.uuid4().hex}"
-    fired.mkdir()
-    log = folder / f"{fired.name}.log"
-    command = [
-        sys.executable, "-W", "ignore", str(Path(kinesis_job.__file__)), str(folder / "checkpoint"),
-        json.dumps(source), json.dumps(sink),
-    ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "ONCEONLY_FAILPOINTS": failpoints,
-        "ONCEONLY_FAILPOINTS_DIR": str(fired),
-        "SPARK_LOCAL_DIRS": str(folder / "spark"),
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
-            start_new_session=True,
-        )  # fmt: skip
-    return Run(process, log, fired)
+    told = [str(folder / "checkpoint"), json.dumps(source), json.dumps(sink)]
+    return harness.start(kinesis_job.__file__, folder, *told, failpoints=failpoints)
 
 
 def test_every_record_is_in_the_table_once_whatever_dies(tmp_path: Path) -> None:

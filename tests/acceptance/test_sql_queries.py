@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 import uuid
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import harness
 import psycopg
 import pytest
 import sql_job
-from harness import Run
 from pyspark.errors import StreamingQueryException
 
 import onceonly
@@ -23,7 +19,9 @@ from ways import WAIT_S, spark  # noqa: F401  a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from harness import Run
     from pyspark.sql import SparkSession
 
     from onceonly_proof.embedded.postgres import EmbeddedPostgres
@@ -36,25 +34,8 @@ EPOCHS = 3
 
 def start(folder: Path, sink: str, options: dict[str, str], failpoints: str = "") -> Run:
     """Start a life of the job."""
-    fired = folder / f"fired-{uuid.uuid4().hex}"
-    fired.mkdir()
-    log = folder / f"{fired.name}.log"
-    command = [
-        sys.executable, "-W", "ignore", str(Path(sql_job.__file__)), sink, str(EPOCHS), str(folder / "checkpoint"),
-        json.dumps(options),
-    ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "ONCEONLY_FAILPOINTS": failpoints,
-        "ONCEONLY_FAILPOINTS_DIR": str(fired),
-        "SPARK_LOCAL_DIRS": str(folder / "spark"),
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
-            start_new_session=True,
-        )  # fmt: skip
-    return Run(process, log, fired)
+    told = [sink, str(EPOCHS), str(folder / "checkpoint"), json.dumps(options)]
+    return harness.start(sql_job.__file__, folder, *told, failpoints=failpoints)
 
 
 def survives(

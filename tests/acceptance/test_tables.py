@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import harness
 import pytest
 import table_job
 from deltalake import DeltaTable
-from harness import Run
 from pyiceberg.catalog.sql import SqlCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from harness import Run
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -25,36 +24,8 @@ EPOCHS = 4
 
 
 def start(folder: Path, form: str, options: Mapping[str, str], failpoints: str = "") -> Run:
-    number = len(list(folder.glob("fired-*")))
-    fired, log = folder / f"fired-{number}", folder / f"job-{number}.log"
-    fired.mkdir()
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(JOB),
-        form,
-        str(EPOCHS),
-        str(folder),
-        json.dumps(dict(options)),
-    ]
-    environment = {
-        **os.environ,
-        "ONCEONLY_FAILPOINTS": failpoints,
-        "ONCEONLY_FAILPOINTS_DIR": str(fired),
-        "SPARK_LOCAL_DIRS": str(folder / "spark"),
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-    return Run(process, log, fired)
+    told = [form, str(EPOCHS), str(folder), json.dumps(dict(options))]
+    return harness.start(str(JOB), folder, *told, failpoints=failpoints)
 
 
 def run_and_kill_at(folder: Path, form: str, options: Mapping[str, str], point: str) -> None:
