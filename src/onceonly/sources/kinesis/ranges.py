@@ -96,7 +96,7 @@ class Ranges:
         for name in self._store.list_names(f"{self._reader}/"):
             number = name.rpartition("/")[2].partition(".")[0]
             if number.isdecimal() and int(number) < before:
-                self._store.delete(name if "/" in name else f"{self._reader}/{name}")
+                self._store.delete(name)
 
     def _read(self, name: str, data: bytes) -> Range:
         return decoder(Range).decode(_FORMAT.unseal(data, kind=_KIND, where=self._store.where(name)))
