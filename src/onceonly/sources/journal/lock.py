@@ -39,7 +39,7 @@ class Hold:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _await(descriptor, wait_s, refusal, next_step)
-        except BaseException:
+        except BaseException:  # an interrupt, too: it may have the lock by now
             os.close(descriptor)
             raise
         with contextlib.suppress(OSError):  # the words are for people

@@ -90,7 +90,7 @@ class Writer:
         try:
             writer = cls(journal, limits, identity, hold)
             writer._learn()
-        except BaseException:
+        except BaseException:  # an interrupt, too: this process would lock its next writer out
             hold.close()
             raise
         return writer
