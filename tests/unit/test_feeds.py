@@ -299,7 +299,7 @@ def test_a_host_that_nobody_knows_is_told(
 
 def test_what_each_feed_promises(tmp_path: Path) -> None:
     def promised(name: str, **options: str) -> str:
-        return str(ask(name, {"journal": str(tmp_path), **options}).guarantee)
+        return str(ask(name, {"journal": str(tmp_path), **options}).feed.guarantee)
 
     assert promised("socket", host="h", port="1") == "at-most-once"
     assert promised("http", url="http://h") == "at-most-once"

@@ -14,7 +14,6 @@ from onceonly.sources.known import feed_class
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceonly.model import Guarantee
     from onceonly.sources.journal.feeds import Feed
 
 
@@ -25,7 +24,6 @@ class Asked:
     feed: Feed
     journal: Journal
     limits: Limits
-    guarantee: Guarantee
     inside: bool
     rows_max: int
     tasks: int
@@ -48,7 +46,6 @@ def ask(name: str, given: Mapping[str, str]) -> Asked:
         feed=feed,
         journal=Journal.at(options["journal"]),
         limits=limits,
-        guarantee=feed.guarantee,
         inside=options["receiver"] == "inside",
         rows_max=options["maxRowsPerTrigger"],
         tasks=max(1, options["tasks"]),

@@ -183,10 +183,10 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 writer = receiver.opened()
             durable = (lambda: writer.newest) if receiver is not None else None
             self._opened = (Reader(asked.journal, durable=durable), receiver)
-            if asked.guarantee is not Guarantee.EXACTLY_ONCE:
+            if asked.feed.guarantee is not Guarantee.EXACTLY_ONCE:
                 log.warning(
                     "onceonly.%s: %s up to the journal %s, exactly once from there.",
-                    asked.feed.name, asked.guarantee.value, asked.journal.where,
+                    asked.feed.name, asked.feed.guarantee.value, asked.journal.where,
                 )  # fmt: skip
         reader, receiver = self._opened
         if receiver is not None:

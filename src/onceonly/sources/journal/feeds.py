@@ -56,6 +56,8 @@ class Feed(Protocol):
     """What it is a feed of, without secrets: the journal belongs to it."""
     guarantees: tuple[Guarantee, ...]
     """What it can keep with its options, the strongest first."""
+    guarantee: Guarantee
+    """The one of these that it keeps."""
 
     def receive(self, mark: str | None) -> Generator[Batch | None, None, None]:
         """Connect, and give rows; None where there are none for ``TICK_S``.
