@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from onceonly import background
 from onceonly.errors import LogError
 from onceonly.log import files
 
@@ -28,13 +28,20 @@ class DatedFiles(Generic[T]):
         self._name = re.compile(rf"{folder}\d{{8}}T\d{{9}}Z-{ids}\.json")
 
     def newest(self, limit: int = KEEP) -> list[T]:
-        """Read the newest ones, newest first; a damaged one is left out. Raises ``UnavailableError``."""
-        found: list[T] = []
-        for name in self._names()[:limit]:
-            with contextlib.suppress(LogError):
-                value = files.read(self._store, name, kind=self._kind, into=self._into)
-                found += [value] if value is not None else []
-        return found
+        """Read the newest ones, newest first; a damaged one is left out. Raises ``UnavailableError``.
+
+        From a store, where each file waits long, several at the same time.
+        """
+        found = background.spread(
+            "onceonly-read", self._read, self._names()[:limit], threads_max=self._store.abreast
+        )
+        return [value for value in found if value is not None]
+
+    def _read(self, name: str) -> T | None:
+        try:
+            return files.read(self._store, name, kind=self._kind, into=self._into)
+        except LogError:
+            return None
 
     def _write(self, at: Stamp, id_: str, value: T) -> None:
         """Write, or write again; drop what is too old. Raises ``UnavailableError``."""
