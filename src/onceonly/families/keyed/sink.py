@@ -257,8 +257,8 @@ class KeyedSink(StagedSink):
         origin: Origin | None = None
         for number, batch in enumerate(staged.batches()):
             origin = Origin.read(batch.schema)
-            if origin.early:
-                continue
+            if origin.early:  # as all of the attempt
+                break
             rows = KeyedRows.read(batch)
             rows = rows.without({row for row, key in enumerate(rows.keys) if last.get(key, number) != number})
             if not rows.keys:
@@ -274,9 +274,14 @@ class KeyedSink(StagedSink):
         return origin
 
     def _last(self, staged: StagedRows) -> dict[str, int]:
-        """Return of each key in which batch its last row is: the only one that counts, as all have one version."""
+        """Return of each key in which batch its last row is: the only one that counts, as all have one version.
+
+        Of rows that are in the target already, none.
+        """
         found: dict[str, int] = {}
         for number, batch in enumerate(staged.batches()):
+            if Origin.read(batch.schema).early:
+                break
             found.update(dict.fromkeys(batch.column(KEY).to_pylist(), number))
         return found
 

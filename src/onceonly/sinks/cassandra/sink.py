@@ -121,12 +121,13 @@ class CassandraSink(KeyedSink):
     def put(self, rows: KeyedRows, version: int) -> tuple[Sequence[Refused], Newer | None]:
         self._require_once_here(rows)
         names = rows.rows.schema.names
-        held, keys = self._values(rows, names), self._values(rows, self.columns.key)
+        held = dict(zip(names, self._values(rows, names), strict=True))
+        keys = [held[name] for name in self.columns.key]
         insert, delete = self._insert(names), self._delete()
         calls = [
             (delete, (FIRST + version, *(column[row] for column in keys)))
             if is_deleted
-            else (insert, (*(column[row] for column in held), FIRST + version))
+            else (insert, (*(column[row] for column in held.values()), FIRST + version))
             for row, is_deleted in enumerate(rows.deleted)
         ]
         self._target.run(calls)
