@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.unit.keyed_suite import TEXTS, KeyedSuite
 
 from onceonly.sinks.cassandra import CassandraSink
-from onceonly_proof.conformance import SinkConformance
 from onceonly_proof.embedded.cassandra import EmbeddedCassandra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 KEYSPACE = "CREATE KEYSPACE rows WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
-TEXTS = pa.schema([("key", pa.string()), ("value", pa.string())])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def server() -> Iterator[EmbeddedCassandra]:
         yield server
 
 
-class TestDecided(SinkConformance):
+class TestDecided(KeyedSuite):
     sink = CassandraSink
     every_pass = False
 
@@ -51,18 +50,6 @@ class TestDecided(SinkConformance):
             "password": "5ecret-of-the-cluster",
         }
 
-    def batch(self, numbers: list[int]) -> pa.RecordBatch:
-        rows = {
-            "key": [f"k{number}" for number in numbers],
-            "value": [f"row {number}" for number in numbers],
-        }
-        return pa.RecordBatch.from_pydict(rows, schema=TEXTS)
-
-    def samples(self) -> Mapping[str, pa.RecordBatch]:
-        texts = [" ", "0", "Ünïcödé ☃ 𝄞", "a\nb\t\"c\" 'd',\\", "x" * 10_000]
-        values = [*texts[1:], None]
-        return {"texts": pa.RecordBatch.from_pydict({"key": texts, "value": values}, schema=TEXTS)}
-
     def refusable(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"key": [None, "", "x" * 65_536], "value": ["x"] * 3}, schema=TEXTS)
 
@@ -70,9 +57,6 @@ class TestDecided(SinkConformance):
         with self.server.session() as session:
             found = session.execute(f"SELECT key, value FROM rows.{options['table']}")  # noqa: S608
             return [tuple(row) for row in found]
-
-    def orphans(self, options: Mapping[str, str]) -> list[str]:
-        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:

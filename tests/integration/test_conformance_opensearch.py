@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pytest
+from tests.unit.keyed_suite import TEXTS, KeyedSuite
 
 from onceonly.sinks.opensearch import ElasticsearchSink, OpenSearchSink
-from onceonly_proof.conformance import SinkConformance
 from onceonly_proof.embedded.opensearch import EmbeddedElasticsearch, EmbeddedOpenSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 pytestmark = pytest.mark.integration
-TEXTS = pa.schema([("key", pa.string()), ("value", pa.string())])
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,10 @@ def server() -> Iterator[EmbeddedOpenSearch]:
 
 
 @pytest.mark.long
-class TestDecided(SinkConformance):
+class TestDecided(KeyedSuite):
     sink = OpenSearchSink
     every_pass = False
+    longest = 500
 
     @pytest.fixture(autouse=True)
     def a_server(self, server: EmbeddedOpenSearch) -> None:
@@ -45,26 +45,11 @@ class TestDecided(SinkConformance):
         staging = str(folder / "staging")
         return {"url": self.server.url, "index": index, "key": "key", "staging": staging, **secrets}
 
-    def batch(self, numbers: list[int]) -> pa.RecordBatch:
-        rows = {
-            "key": [f"k{number}" for number in numbers],
-            "value": [f"row {number}" for number in numbers],
-        }
-        return pa.RecordBatch.from_pydict(rows, schema=TEXTS)
-
-    def samples(self) -> Mapping[str, pa.RecordBatch]:
-        texts = [" ", "0", "Ünïcödé ☃ 𝄞", "a\nb\t\"c\" 'd',\\", "x" * 500]
-        values = [*texts[1:], None]
-        return {"texts": pa.RecordBatch.from_pydict({"key": texts, "value": values}, schema=TEXTS)}
-
     def refusable(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"key": [None, "", "x" * 513], "value": ["x"] * 3}, schema=TEXTS)
 
     def visible(self, options: Mapping[str, str]) -> list[tuple[str | None, ...]]:
         return [(row["key"], row["value"]) for row in documents(options["url"], options["index"]).values()]
-
-    def orphans(self, options: Mapping[str, str]) -> list[str]:
-        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
 
 
 @pytest.mark.long

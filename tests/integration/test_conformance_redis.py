@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 import redis as client
+from tests.unit.keyed_suite import TEXTS, KeyedSuite
 
 from onceonly.sinks.redis import RedisSink
-from onceonly_proof.conformance import SinkConformance
 from onceonly_proof.embedded.redis import EmbeddedRedis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 PASSWORD = "5ecret-of-the-server"  # noqa: S105  of a server that lives as long as the tests
-TEXTS = pa.schema([("key", pa.string()), ("value", pa.string())])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def server() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-class TestDecided(SinkConformance):
+class TestDecided(KeyedSuite):
     sink = RedisSink
     every_pass = False
 
@@ -46,26 +45,11 @@ class TestDecided(SinkConformance):
             "staging": str(folder / "staging"),
         }
 
-    def batch(self, numbers: list[int]) -> pa.RecordBatch:
-        rows = {
-            "key": [f"k{number}" for number in numbers],
-            "value": [f"row {number}" for number in numbers],
-        }
-        return pa.RecordBatch.from_pydict(rows, schema=TEXTS)
-
-    def samples(self) -> Mapping[str, pa.RecordBatch]:
-        texts = [" ", "0", "Ünïcödé ☃ 𝄞", "a\nb\t\"c\" 'd',\\", "x" * 10_000]
-        values = [*texts[1:], None]
-        return {"texts": pa.RecordBatch.from_pydict({"key": texts, "value": values}, schema=TEXTS)}
-
     def refusable(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"key": [None, ""], "value": ["no key"] * 2}, schema=TEXTS)
 
     def visible(self, options: Mapping[str, str]) -> list[tuple[str | None, ...]]:
         return [(row.get("key"), row.get("value")) for row in hashes(options).values()]
-
-    def orphans(self, options: Mapping[str, str]) -> list[str]:
-        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:

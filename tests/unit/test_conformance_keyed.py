@@ -10,29 +10,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from tests.unit.keyed_double import TABLES, KeyedDouble
-
-from onceonly_proof.conformance import SinkConformance
+from tests.unit.keyed_suite import TEXTS, KeyedSuite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-TEXTS = pa.schema([("key", pa.string()), ("value", pa.string())])
 
-
-class TestDecided(SinkConformance):
+class TestDecided(KeyedSuite):
     sink = KeyedDouble
 
     def options(self, folder: Path) -> dict[str, str]:
         with closing(sqlite3.connect(folder / "results.db")) as db:
             db.executescript(TABLES)
         return {"database": str(folder / "results.db"), "staging": str(folder / "staging"), "key": "key"}
-
-    def batch(self, numbers: list[int]) -> pa.RecordBatch:
-        rows = {
-            "key": [f"k{number}" for number in numbers],
-            "value": [f"row {number}" for number in numbers],
-        }
-        return pa.RecordBatch.from_pydict(rows, schema=TEXTS)
 
     def samples(self) -> Mapping[str, pa.RecordBatch]:
         texts = [" ", "0", "Ünïcödé ☃ 𝄞", "a\nb\t\"c\" 'd',\\", "x" * 10_000]
@@ -47,9 +37,6 @@ class TestDecided(SinkConformance):
             return [
                 json.loads(row) for (row,) in db.execute("SELECT row FROM rows WHERE NOT deleted").fetchall()
             ]
-
-    def orphans(self, options: Mapping[str, str]) -> list[str]:
-        return [str(path) for path in Path(options["staging"]).rglob("*") if path.is_file()]
 
     @contextmanager
     def unreachable(self, options: Mapping[str, str]) -> Iterator[None]:
