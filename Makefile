@@ -191,7 +191,7 @@ format: setup
 	$(BIN)/ruff format
 
 # Keeps the versions that are locked already; UPGRADE=--upgrade takes the newest that fit.
-EXTRAS := databases demo fast feeds msk stores
+EXTRAS := databases demo fast feeds metrics msk stores traces ui
 
 lock: .venv/.installed
 	$(BIN)/uv pip compile pyproject.toml proof/pyproject.toml $(EXTRAS:%=--extra %) --group dev --universal --python-version 3.11 \
