@@ -330,8 +330,12 @@ def test_a_doctored_folder_is_named(place: Place) -> None:
     (place.files / "copy.json").write_bytes(whole)
     assert place.found() == {Anomaly.DUPLICATED: 2}
     (place.files / "copy.json").unlink()
-    put(place.files / "_onceonly/staging/q/kafka/t/part.json", "x")
+    staged = place.files / "_onceonly/staging/q/kafka/t/.00001.staged"
+    put(staged, "x")
     assert place.found() == {Anomaly.ORPHAN: 1}
+    # A name that `**/*.json` takes is a row that somebody sees, wherever it stands.
+    staged.rename(staged.with_name("part.json"))
+    assert place.found() == {Anomaly.ORPHAN: 1, Anomaly.FOREIGN: 1}
 
 
 def test_a_sink_without_a_reader_is_refused(place: Place) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from onceonly_proof.campaign import ages, marks, matrix, result
+from onceonly_proof.campaign import marks, matrix, result
 from onceonly_proof.campaign.records import FOLDER, Record, read_all, records
 from onceonly_proof.campaign.result import Result, Round
 from onceonly_proof.campaign.tables import faults_table, table
@@ -47,8 +45,8 @@ def fold(*rounds: Round) -> Result:
 
 
 def blocks(report: Result | None, records: tuple[Record, ...] = ()) -> tuple[str, str]:
-    """Return what both pages show, where nothing is old."""
-    shown = matrix.lines(report, records, is_old=lambda _: False)
+    """Return what both pages show."""
+    shown = matrix.lines(report, records)
     return matrix.short(shown), matrix.whole(report, shown)
 
 
@@ -57,55 +55,18 @@ def blocks(report: Result | None, records: tuple[Record, ...] = ()) -> tuple[str
 def test_the_page_shows_the_recorded_reports(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     report = matrix.recorded(RECORDED)
-    kept = read_all(ROOT / FOLDER)
-    # In an archive, or a checkout without history, the page is taken at its word.
-    if ages.is_old([], ROOT) is None:
-        told = text.partition("Recorded on older code")[2].partition("\n")[0]
-        named = set(re.findall(r"[\w+]+(?: early)?", told))
-        fresh = matrix.lines(report, kept, is_old=lambda _: False)
-        shown = tuple(replace(each, is_old=each.name in named) for each in fresh)
-    else:
-        shown = matrix.lines(report, kept, is_old=lambda commits: bool(ages.is_old(commits, ROOT)))
+    shown = matrix.lines(report, read_all(ROOT / FOLDER))
     block = matrix.short(shown) if page == matrix.SHORT else matrix.whole(report, shown)
     assert marks.placed(text, block, name=matrix.MARKS, where=str(page)) == text, "run `make proof-pages`"
 
 
-def git(folder: Path, *command: str) -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    done = subprocess.run(["git", "-C", folder, *who, *command], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-@pytest.mark.parametrize(("more", "old"), [(ages.BEHIND_MAX, False), (ages.BEHIND_MAX + 1, True)])
-def test_a_record_says_by_itself_that_the_code_has_gone_on(tmp_path: Path, *, more: int, old: bool) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "src").mkdir()
-
-    def commit(path: str, text: str) -> str:
-        (tmp_path / path).write_text(text, encoding="utf-8")
-        git(tmp_path, "add", ".")
-        git(tmp_path, "commit", "-q", "-m", text)
-        return git(tmp_path, "rev-parse", "--short=12", "HEAD")
-
-    first = commit("src/code.py", "first")
-    report = fold(msgspec.structs.replace(one(), commit=first))
-    for number in range(more):
-        commit("src/code.py", str(number))
-    commit("page.md", "no code")
-    assert ages.is_old([first], tmp_path) is old
-    shown = matrix.lines(report, (), is_old=lambda commits: bool(ages.is_old(commits, tmp_path)))
-    for block in (matrix.short(shown), matrix.whole(report, shown)):
-        assert ("**Recorded on older code**, more than 30 commits ago: kafka." in block) is old
-
-
-def test_a_record_of_code_that_is_in_no_history_is_old(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    assert ages.is_old(["0" * 12], tmp_path)
-
-
-def test_without_git_the_age_of_a_record_is_not_known(tmp_path: Path) -> None:
-    assert ages.is_old(["0" * 12], tmp_path) is None
+def test_both_pages_name_the_code_that_ran_and_say_that_later_code_did_not() -> None:
+    early = msgspec.structs.replace(one(), connector="redis", visible="early", commit="0123456789ab")
+    main = msgspec.structs.replace(one(), commit="abcdef012345")
+    in_short, whole = blocks(fold(main), records(fold(early)))
+    assert in_short.endswith("Recorded on `abcdef0`, `0123456`. Code that came later was not measured.")
+    assert "| clean | `0123456` |" in whole
+    assert "fired. Code that came later was not measured.\n" in whole
 
 
 def test_the_matrix_is_a_table_with_a_line_for_each_promise() -> None:
@@ -119,7 +80,7 @@ def test_the_matrix_is_a_table_with_a_line_for_each_promise() -> None:
         in whole
     )
     assert "| exactly-once | kafka 2,400 | 0 |" in in_short
-    assert in_short.endswith("3,600 crashes; of 3,600 faults that were armed, 3,600 fired.")
+    assert "\n3,600 crashes; of 3,600 faults that were armed, 3,600 fired. Recorded on ?." in in_short
 
 
 def test_records_of_other_sinks_stand_beside_the_main_report() -> None:
@@ -135,13 +96,6 @@ def test_records_of_other_sinks_stand_beside_the_main_report() -> None:
     assert "| exactly-once | redis 1,200 | 0 (inconclusive) |\n" in in_short
     assert "| exactly-once by key, seen early | redis 1,200 | 0 |\n" in in_short
     assert whole.count("| kafka |") == 1  # the main report is the word on its own sinks
-
-
-def test_what_is_old_is_named() -> None:
-    early = msgspec.structs.replace(one(), connector="redis", visible="early", commit="old")
-    shown = matrix.lines(fold(one()), records(fold(early)), is_old=lambda commits: "old" in commits)
-    assert matrix.short(shown).endswith("ago: redis early.")
-    assert "| `old` (older code) |" in matrix.whole(None, shown)
 
 
 def test_every_commit_that_was_run_is_named_by_its_first_round() -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceonly.errors import OnceonlyError
-from onceonly_proof.campaign import ages, marks
+from onceonly_proof.campaign import marks
 from onceonly_proof.campaign.folding import listed, spread
 from onceonly_proof.campaign.records import FOLDER, parted, read_all, records
 from onceonly_proof.campaign.result import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from onceonly_proof.campaign.records import Record
     from onceonly_proof.campaign.values import Result
@@ -48,29 +48,18 @@ class Line:
     """The anomalies, in words; ``0`` for none."""
     verdict: str
     commits: tuple[str, ...]
-    is_old: bool = False
-
-    @property
-    def name(self) -> str:
-        """What tells it from others."""
-        return f"{self.sink} early" if self.promise.endswith("early") else self.sink
 
 
-def lines(
-    result: Result | None, kept: Iterable[Record], *, is_old: Callable[[Iterable[str]], bool]
-) -> tuple[Line, ...]:
-    """Return the lines of the matrix: those of the main report, then those of kept records of other sinks. Pure.
-
-    ``is_old`` says of some commits whether the code has gone far beyond them.
-    """
+def lines(result: Result | None, kept: Iterable[Record]) -> tuple[Line, ...]:
+    """Return the lines of the matrix: those of the main report, then those of kept records of other sinks. Pure."""
     found = [] if result is None else _of_report(result)
     there = {(each.sink, each.promise) for each in found}
     found += [_of_record(each) for each in kept if (each.sink, each.promise) not in there]
-    return tuple(replace(each, is_old=is_old(each.commits)) for each in found)
+    return tuple(found)
 
 
 def short(shown: Sequence[Line]) -> str:
-    """Return one line for each promise, and what is old. Pure."""
+    """Return one line for each promise, and which code it was that ran. Pure."""
     if not shown:
         return marks.NONE
     rows = []
@@ -79,7 +68,7 @@ def short(shown: Sequence[Line]) -> str:
         sinks = ", ".join(f"{each.sink} {each.crashes:,}" for each in group)
         rows.append(f"| {promise} | {sinks} | {found}{'' if verdict == 'clean' else f' ({verdict})'} |")
     head = "| promise | crashes survived | anomalies |\n|---|---|--:|"
-    return "\n".join([head, *rows, "", _sum(shown), *_old(shown)])
+    return "\n".join([head, *rows, "", f"{_sum(shown)} {_recorded_on(shown)}"])
 
 
 def whole(result: Result | None, shown: Sequence[Line]) -> str:
@@ -90,7 +79,7 @@ def whole(result: Result | None, shown: Sequence[Line]) -> str:
         "| sink | promise | crashes survived | faults fired | rows checked | anomalies | verdict | commit |\n"
         "|---|---|--:|--:|--:|---|---|---|"
     )
-    parts = ["\n".join([head, *map(_row, shown)]), " ".join([_sum(shown), *_old(shown)])]
+    parts = ["\n".join([head, *map(_row, shown)]), f"{_sum(shown)} {marks.LATER}"]
     if result is not None and result.rounds:
         versions = ", ".join(f"{name} {version}" for name, version in _versions(result).items())
         parts += [_summary(result), *_doubts(result), f"Run with {versions}.", *_recovery(result)]
@@ -106,7 +95,7 @@ def recorded(path: Path) -> Result | None:
 
 def write(root: Path, result: Result | None) -> None:
     """Write the pages of the project in ``root``. Any number of times; raises ``ConfigurationError``."""
-    shown = lines(result, read_all(root / FOLDER), is_old=lambda commits: bool(ages.is_old(commits, root)))
+    shown = lines(result, read_all(root / FOLDER))
     for page, block in ((SHORT, short(shown)), (WHOLE, whole(result, shown))):
         marks.write(root / page, block, name=MARKS)
 
@@ -140,7 +129,7 @@ def _row(line: Line) -> str:
     commits = ", ".join(f"`{commit[:_COMMIT_DIGITS]}`" for commit in line.commits) or "?"
     return (
         f"| {line.sink} | {line.promise} | {line.crashes:,} | {fired} | {line.rows:,} | {line.found} | "
-        f"{line.verdict} | {commits}{' (older code)' if line.is_old else ''} |"
+        f"{line.verdict} | {commits} |"
     )
 
 
@@ -150,10 +139,12 @@ def _sum(shown: Sequence[Line]) -> str:
     return f"{crashes:,} crashes; of {armed:,} faults that were armed, {fired:,} fired."
 
 
-def _old(shown: Sequence[Line]) -> list[str]:
-    """Name what was recorded so long ago that it says little of today's code."""
-    names = ", ".join(each.name for each in shown if each.is_old)
-    return [f"**Recorded on older code**, more than {ages.BEHIND_MAX} commits ago: {names}."] if names else []
+def _recorded_on(shown: Sequence[Line]) -> str:
+    """Name the code that ran; the pages stand where they were written, however far the code goes on."""
+    commits = ", ".join(
+        dict.fromkeys(f"`{each[:_COMMIT_DIGITS]}`" for line in shown for each in line.commits)
+    )
+    return f"Recorded on {commits or '?'}. {marks.LATER}"
 
 
 def _faults(result: Result) -> str:
