@@ -49,6 +49,7 @@ LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 STARTING: Final = "tests/unit/test_spark_starting.py::"
+REGISTER: Final = "tests/unit/test_spark_register.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
 RUNNING: Final = "tests/unit/test_spark_running.py::"
@@ -2867,5 +2868,37 @@ DEFECTS: Final = (
         before='                self._id = value.decode(errors="replace")\n',
         after='                self._id = self.last = value.decode(errors="replace")\n',
         tests=(FEEDS + "test_events_go_on_after_the_last_whole_one",),
+    ),
+    Defect(
+        name="too-few-brokers-for-transactions",
+        group=KAFKA,
+        what="A cluster that can never make the topic of transactions is waited for, as if it were down",
+        file="sinks/kafka/checks/target.py",
+        before="        if name in absent and needed > len(answer.brokers):\n",
+        after="        if name in absent and needed > 99:\n",
+        tests=(CAUSES + "test_a_cluster_that_can_never_have_transactions_is_told_its_setting",),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="checkpoint-with-a-random-name",
+        group=RECOVERY,
+        what="A query without a name is started where the session puts checkpoints: its next start finds no decision",
+        file="settings/query.py",
+        before='    if not given.get("queryname"):\n',
+        after='    if not given.setdefault("queryname", "query"):\n',
+        tests=(
+            "tests/unit/test_runtime_settings.py::"
+            "test_a_query_without_a_name_is_told_that_its_checkpoint_would_never_be_found_again",
+        ),
+        says="DID NOT RAISE",
+    ),
+    Defect(
+        name="connect-taken-for-classic",
+        group=RECOVERY,
+        what="A session of Spark Connect is asked for the context that only a classic driver has",
+        file="spark/register.py",
+        before="    if connect.is_client(spark):\n        if not has_formats():\n",
+        after="    if not spark:\n        if not has_formats():\n",
+        tests=(REGISTER + "test_its_server_is_given_the_formats_with_what_it_was_told_of_stores",),
     ),
 )
