@@ -49,6 +49,7 @@ LETTERS: Final = "tests/unit/test_runtime_letters.py::"
 SYNCING: Final = "tests/unit/test_runtime_syncing.py::"
 INPUTS: Final = "tests/unit/test_runtime_inputs.py::"
 STARTING: Final = "tests/unit/test_spark_starting.py::"
+SETTINGS: Final = "tests/unit/test_runtime_settings.py::"
 REGISTER: Final = "tests/unit/test_spark_register.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
@@ -74,6 +75,7 @@ APPEND: Final = "tests/unit/test_appended.py::"
 KINESIS: Final = "tests/unit/test_kinesis_sink.py::"
 SOCKET: Final = "tests/unit/test_socket_sink.py::"
 KINESIS_SOURCE: Final = "tests/unit/test_kinesis_source.py::"
+FILE_ROWS: Final = "tests/unit/test_files_rows.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
 FILE_CRASHES: Final = "tests/unit/test_files_crashes.py::"
 FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
@@ -2887,8 +2889,7 @@ DEFECTS: Final = (
         before='    if not given.get("queryname"):\n',
         after='    if not given.setdefault("queryname", "query"):\n',
         tests=(
-            "tests/unit/test_runtime_settings.py::"
-            "test_a_query_without_a_name_is_told_that_its_checkpoint_would_never_be_found_again",
+            SETTINGS + "test_a_query_without_a_name_is_told_that_its_checkpoint_would_never_be_found_again",
         ),
         says="DID NOT RAISE",
     ),
@@ -2900,5 +2901,14 @@ DEFECTS: Final = (
         before="    if connect.is_client(spark):\n        if not has_formats():\n",
         after="    if not spark:\n        if not has_formats():\n",
         tests=(REGISTER + "test_its_server_is_given_the_formats_with_what_it_was_told_of_stores",),
+    ),
+    Defect(
+        name="files-beyond-their-rows",
+        group=FILES,
+        what="The option maxRecordsPerFile is without effect where one batch has more rows",
+        file="sinks/files/writer.py",
+        before="self.options.form, room if limit else None):",
+        after="self.options.form, None):",
+        tests=(FILE_ROWS + "test_no_file_has_more_rows_than_it_may",),
     ),
 )
