@@ -77,7 +77,11 @@ class HandleView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochView:
-    """One epoch. ``sinks`` gives rows and transactions of its decided output; ``folded`` has no more than a line."""
+    """One epoch. ``sinks`` gives rows and transactions of its decided output; ``folded`` has no more than a line.
+
+    Of such a one ``planned_s`` is how long before its decision it was planned, ``settled_s`` how long after it its
+    receipt was put; None where that is not known, and where links and receipt tell it.
+    """
 
     epoch: int
     state: EpochState
@@ -89,6 +93,8 @@ class EpochView:
     pending: int = 0
     aborts: int = 0
     folded: bool = False
+    planned_s: float | None = None
+    settled_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -142,6 +148,8 @@ def folded(line: Summary) -> EpochView:
         seconds=line.seconds,
         aborts=line.aborts,
         folded=True,
+        planned_s=line.planned_s or None,
+        settled_s=line.settled_s or None,
     )
 
 

@@ -1,0 +1,210 @@
+"""The renderer: what a model becomes, in which order, and what is said of what is not known."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit import view_bench as bench
+
+from onceonly.view import tables
+from onceonly.view.axis import Axis
+from onceonly.view.epoch import epoch as epoch_picture
+from onceonly.view.markup import tag, text
+from onceonly.view.multiples import multiples
+from onceonly.view.page import report
+from onceonly.view.story import view
+from onceonly.view.timeline import timeline
+from onceonly.view.values import Level, What
+
+if TYPE_CHECKING:
+    from onceonly.operations.checkpoint_model import EpochModel
+    from onceonly.view.markup import Markup
+
+GOLDEN = Path(__file__).parent / "golden" / "view"
+NASTY = "</script><img src=x onerror=alert(1)>\"'&\x00\ud800"
+
+
+def test_a_text_is_escaped_and_markup_stays_as_it_is() -> None:
+    made = tag("p", NASTY, tag("b", "<"), class_=NASTY)
+    assert "<img" not in made
+    assert "<b>&lt;</b>" in made
+    ET.fromstring(made)  # noqa: S314  of our own making
+    assert made.__html__() == made
+
+
+@given(st.text(), st.text())
+def test_any_text_is_well_formed_in_an_element_and_in_an_attribute(inside: str, value: str) -> None:
+    made = tag("p", inside, title=value)
+    made.encode()
+    ET.fromstring(made)  # noqa: S314  of our own making
+    # Nothing that is legal is lost.
+    assert text(inside) == inside or re.search(r"[^\w ]", inside, re.ASCII)
+
+
+def test_the_steps_of_an_epoch_are_in_the_order_of_the_log_each_with_its_file_and_checksum() -> None:
+    [epoch] = view(bench.model(bench.usual(7, 0))).epochs
+    assert [mark.what for mark in epoch.marks] == [
+        What.PLAN, What.VOTE, What.VOTE, What.DECISION, What.COMMITTED, What.COMMITTED, What.RECEIPT,
+    ]  # fmt: skip
+    slot = epoch.marks[1]
+    assert (slot.slot, slot.rows, slot.checksum) == (0, 3, "xxh3:0000000000000000")
+    assert slot.by == "process 7 on executor-0"
+    assert epoch.marks[3].file == "onceonly/links/00000000000000000007.0.json"
+    assert epoch.marks[-1].file == "onceonly/receipts/00000000000000000007.json"
+    assert [(each.name, round(each.seconds or 0, 3)) for each in epoch.phases] == [
+        ("write", 0.9), ("decide", 0.1), ("commit", 0.25),
+    ]  # fmt: skip
+    assert epoch.slow == "write took longest: 0.900 s; slot 1 of box voted last, 0.500 s after the one before"
+
+
+def test_what_is_in_doubt_is_never_drawn_as_committed() -> None:
+    shown = view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 5)))
+    doubtful = shown.epochs[1]
+    assert [mark.what for mark in doubtful.marks if mark.transaction] == [What.VOTE, What.DOUBT]
+    assert [bar.end for bar in doubtful.bars if bar.lane == "sink box"] == [None]
+    drawn = epoch_picture(doubtful)
+    assert "m doubt" in drawn
+    assert "committed" not in drawn.replace("not known to be committed", "")
+    assert shown.in_doubt == ((doubtful, doubtful.marks[-1]),)
+
+
+def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:
+    old = bench.told(
+        bench.decision(0, 1, [bench.vote(0, 0, None)]), settled=bench.receipt(0, None), noted=True
+    )
+    [epoch] = view(bench.model(old)).epochs
+    voted, committed = (
+        next(m for m in epoch.marks if m.what is what) for what in (What.VOTE, What.COMMITTED)
+    )
+    assert voted.at is committed.at is None
+    assert "vote unknown" in timeline(view(bench.model(old)))
+    assert "when is not known" in epoch_picture(epoch)
+    assert epoch.phase("write") is None
+    assert "unknown" in tables.steps(epoch)
+
+
+def test_a_clock_that_contradicts_the_log_is_marked_and_changes_no_order() -> None:
+    early = bench.told(
+        bench.decision(1, -99, [bench.vote(1, 0, -99.5)]), settled=bench.receipt(1, -98.75, commits=1)
+    )
+    shown = view(bench.model(bench.usual(0, 0), early))
+    places = [mark.place for epoch in shown.epochs for mark in epoch.marks]
+    spine = [
+        mark.place for epoch in shown.epochs for mark in epoch.marks
+        if mark.lane == "driver" and mark.place is not None
+    ]  # fmt: skip
+    assert spine == sorted(spine)
+    assert None not in places
+    assert [mark.what for mark in shown.epochs[1].marks if mark.skewed][:1] == [What.PLAN]
+    assert "contradicts the order of the log" in shown.skew[0]
+    # What it took by its own clock stays as long as it was.
+    assert shown.epochs[1].seconds == pytest.approx(1.25)
+
+
+def test_a_vote_whose_clock_is_wrong_stands_between_its_plan_and_its_decision() -> None:
+    found = bench.told(bench.decision(0, 1, [bench.vote(0, 0, 900)]), settled=bench.receipt(0, 1.25))
+    plan, voted, decided, *_ = view(bench.model(found)).epochs[0].marks
+    assert voted.skewed
+    assert plan.place is not None
+    assert voted.place is not None
+    assert decided.place is not None
+    assert plan.place <= voted.place <= decided.place
+
+
+def test_a_folded_epoch_is_one_line_and_is_said_to_be() -> None:
+    shown = view(bench.model(bench.folded(0, 1), bench.folded(1, None), bench.usual(2, 9), known=9))
+    assert [mark.what for mark in shown.epochs[0].marks] == [What.FOLDED]
+    assert shown.epochs[0].seconds == pytest.approx(1.25)
+    assert shown.epochs[1].at is None
+    assert shown.left_out == (
+        "6 of 9 epochs are not shown",
+        "2 epochs are folded into one line of history each: their votes, files and checksums are no longer there",
+    )
+
+
+def test_a_run_that_nobody_saw_end_was_cut_off_and_the_one_that_lives_was_not() -> None:
+    runs = [bench.run("a", 0, 5), bench.run("b", 6), bench.run("c", 8)]
+    shown = view(bench.model(bench.usual(0, 0), bench.usual(1, 9), alive=True, runs=runs))
+    assert [mark.what for mark in shown.marks] == [
+        What.BEGAN, What.ENDED, What.BEGAN, What.CUT, What.BEGAN,
+    ]  # fmt: skip
+    assert [bar.end is None for bar in shown.bars] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "alive", "level", "command"),
+    [
+        ([bench.usual(0, 0)], False, Level.SAFE, ""),
+        (
+            [bench.usual(0, 0), bench.in_doubt(1, 2)],
+            False,
+            Level.STUCK,
+            "onceonly transactions commit chk-1 /c",
+        ),
+        ([bench.usual(0, 0), bench.in_doubt(1, 2)], True, Level.WORKING, ""),
+        (
+            [bench.usual(0, 0), bench.in_doubt(1, 2)],
+            None,
+            Level.UNKNOWN,
+            "onceonly transactions commit chk-1 /c",
+        ),
+        ([bench.usual(0, 0), bench.told(bench.claim(1, 3))], False, Level.WAITING, ""),
+        ([], False, Level.WAITING, ""),
+    ],
+)
+def test_the_verdict_says_how_it_stands_and_what_to_type(
+    *, epochs: list[EpochModel], alive: bool | None, level: Level, command: str
+) -> None:
+    found = view(bench.model(*epochs, alive=alive)).verdict
+    assert (found.level, found.command) == (level, command)
+    assert found.level is not Level.STUCK or found.since == bench.ZERO + 3
+
+
+def test_idle_time_is_folded_and_busy_time_is_in_proportion() -> None:
+    axis = Axis([(0, 10), (1_000_000, 1_000_010)], 0, 1030)
+    assert [round(axis(t)) for t in (0, 5, 10, 1_000_000, 1_000_005, 1_000_010)] == [
+        0, 250, 500, 530, 780, 1030,
+    ]  # fmt: skip
+    assert 500 < axis(500_000) < 530
+    assert [round(fold.seconds) for fold in axis.folds] == [999_990]
+
+
+GOLDEN_PICTURES = {
+    "timeline": timeline(
+        view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 600), runs=[bench.run("a", -1)])), alone=True
+    ),
+    "epoch": epoch_picture(view(bench.model(bench.usual(0, 0))).epochs[0], alone=True),
+    "multiples": multiples(view(bench.model(bench.folded(0, 0), bench.usual(1, 5))), alone=True)[0],
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_PICTURES)
+def test_a_picture_is_as_it_was(name: str) -> None:
+    """``python -m tests.unit.test_view`` draws them anew; look at them before they are committed."""
+    assert _lines(GOLDEN_PICTURES[name]) == (GOLDEN / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def _lines(svg: Markup) -> str:
+    """An element a line, so that a change can be read."""
+    return re.sub(r"(?<=>)(?=<(?!/))", "\n", svg) + "\n"
+
+
+def test_a_page_fetches_nothing_runs_nothing_and_says_what_was_left_out() -> None:
+    page = report(view(bench.model(*(bench.usual(n, 2 * n) for n in range(70)), known=99)))
+    assert "<script" not in page
+    assert not re.search(r'(src|href)="(?!#)', page)
+    assert "default-src &#x27;none&#x27;" in page
+    assert "29 of 99 epochs are not shown" in page
+    assert "10 older epochs are not in this picture" in page
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for picture, drawn in GOLDEN_PICTURES.items():
+        (GOLDEN / f"{picture}.svg").write_text(_lines(drawn), encoding="utf-8")
