@@ -1,0 +1,136 @@
+"""A report: one HTML file that needs nothing else. Pure.
+
+Without a script, without an address to fetch anything from, and with a policy that forbids both. It stays below a size
+at which a browser opens it at once: what does not fit is left out, oldest first, and is said.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from onceonly.view import style, tables
+from onceonly.view.epoch import epoch as epoch_picture
+from onceonly.view.markup import Child, Markup, join, tag
+from onceonly.view.multiples import multiples
+from onceonly.view.story import cut
+from onceonly.view.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.view.values import Epoch, View
+
+BYTES_MAX: Final = 1_000_000
+_ROOM: Final = 60_000
+"""What is kept for what comes after tables and details, so that the whole stays below."""
+_DRAWN_MAX: Final = 60
+"""How many of the newest epochs the time line shows."""
+_DETAILS_MAX: Final = 40
+_NOTICES_MAX: Final = 200
+
+
+def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
+    """Return the page: the verdict, a time line, figures, what is in doubt, the epochs and the newest in detail."""
+    drawn = cut(view, _DRAWN_MAX)
+    detailed = _detailed(view)
+    numbers = {each.number for each in detailed}
+
+    def href(each: Epoch) -> str | None:
+        return f"#{each.name}" if each.number in numbers else None
+
+    top: list[Child] = [
+        tag("header", tag("h1", f"Query {view.query}"), tag("p", _where(view), class_="oo-note")),
+        tables.verdict(view.verdict),
+        _section("Time line", tag("div", timeline(drawn, href=href), class_="oo-scroll", tabindex="0", role="region",
+                 aria_label="Time line"), tables.legend(drawn), tables.left_out(drawn)),
+        _section("Figures", tag("div", [tag("figure", each) for each in multiples(view)], class_="oo-figures")),
+        _section("In doubt", tables.in_doubt(view)),
+        _section("Runs", tables.happenings(view)),
+    ]  # fmt: skip
+    spent = _size(top) + _ROOM
+    details: list[Markup] = []
+    for each in detailed:
+        detail = _detail(each)
+        if spent + _size(detail) > bytes_max // 2 and details:
+            break
+        details.append(detail)
+        spent += _size(detail)
+    numbers &= {each.number for each in detailed[: len(details)]}
+    lines, dropped = _list(view, href, bytes_max - spent)
+    said = (f"{dropped} older epochs are in the figures alone: their lines would not fit",) if dropped else ()
+    body = [
+        *top,
+        _section("Epochs, newest first", lines, *(tag("p", f"{each}.", class_="oo-note") for each in said)),
+        _section("The newest epochs, and those that were not as always", *details),
+    ]
+    return whole(f"onceonly: query {view.query}", join(*body))
+
+
+def whole(title: str, body: Markup) -> str:
+    """Return a page around its body, with a policy that lets it fetch nothing and run nothing."""
+    digest = base64.b64encode(hashlib.sha256(style.PAGE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        style.sheet(style.PAGE),
+    )
+    return (
+        f"<!doctype html>\n{tag('html', head, tag('body', tag('main', body), class_='oo-page'), lang='en')}\n"
+    )
+
+
+def detail(each: Epoch) -> Markup:
+    """Return everything that is known of an epoch: its picture, where its time went, its steps, what it read."""
+    return join(
+        tag("p", tables.state(each), f". {each.note}." if each.note else "."),
+        tables.phases(each),
+        tag(
+            "div", epoch_picture(each), class_="oo-scroll", tabindex="0", role="region", aria_label=each.name
+        ),
+        tables.steps(each),
+        tables.ranges(each),
+    )
+
+
+def _detail(each: Epoch) -> Markup:
+    return tag("details", tag("summary", f"{each.name}: {each.words}"), detail(each), id_=each.name)
+
+
+def _detailed(view: View) -> list[Epoch]:
+    """Return the epochs that are shown in detail, newest first: what is not as always, and the newest."""
+    told = [each for each in reversed(view.epochs) if not each.folded]
+    odd = [each for each in told if each.in_doubt or each.aborts or each.note]
+    chosen = {each.number: each for each in (*odd[:_DETAILS_MAX], *told[:_DETAILS_MAX])}
+    return sorted(chosen.values(), key=lambda each: -each.number)[:_DETAILS_MAX]
+
+
+def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[Markup, int]:
+    """Return the table of epochs, newest first, as far as there is room, and how many did not fit."""
+    newest = list(reversed(view.epochs))
+    count = len(newest)
+    while True:
+        found = tables.epochs(newest[:count], href=href)
+        size = _size(found)
+        if size <= room or count == 0:
+            return found, len(newest) - count
+        count = min(count - 1, int(count * room / size))
+
+
+def _where(view: View) -> str:
+    run = f"run {view.run}" + (f" ({view.who})" if view.who else "")
+    promise = f"; {view.promise} from end to end" if view.promise else ""
+    return f"{view.address}; {run}{promise}"
+
+
+def _section(title: str, *children: Child) -> Markup:
+    return tag("section", tag("h2", title), *children)
+
+
+def _size(*children: Child) -> int:
+    return len(join(*children).encode())

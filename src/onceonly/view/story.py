@@ -1,0 +1,140 @@
+"""Makes a ``View`` out of the model of a checkpoint. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from onceonly.log.actions import ACTIONS
+from onceonly.log.identity import FOLDER
+from onceonly.model import seconds_of
+from onceonly.operations.states import EpochState
+from onceonly.view import telling
+from onceonly.view.chapter import Chapter
+from onceonly.view.clock import Clock
+from onceonly.view.values import DRIVER, EXECUTORS, Bar, Epoch, Mark, View, What, Work, lane_of
+from onceonly.view.verdict import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onceonly.log.actions import Action
+    from onceonly.log.runs import Run
+    from onceonly.operations.checkpoint_model import CheckpointModel
+
+_UNFINISHED: Final = frozenset({EpochState.DECIDED, EpochState.REPAIRING, EpochState.IN_FLIGHT})
+
+
+def view(model: CheckpointModel, *, judged: CheckpointModel | None = None) -> View:
+    """Return what is drawn of a checkpoint: the epochs that the model has, its runs and actions.
+
+    ``judged`` is the model that the verdict is of, where the first one has older epochs only.
+    """
+    clock = Clock()
+    epochs = tuple(Chapter(each, model, clock).epoch for each in reversed(model.epochs))
+    lanes = dict.fromkeys((DRIVER, EXECUTORS))
+    lanes |= dict.fromkeys(lane_of(name) for epoch in epochs for name in epoch.sinks)
+    lanes |= dict.fromkeys(mark.lane for epoch in epochs for mark in epoch.marks)
+    return View(
+        query=model.query,
+        address=model.address,
+        path=model.path,
+        run=model.run.word,
+        who=model.run.who,
+        promise=model.sources.promise if model.sources is not None else "",
+        verdict=verdict(judged or model),
+        lanes=tuple(lanes),
+        epochs=epochs,
+        marks=tuple(_marks(model)),
+        bars=tuple(_runs(model, clock.floor)),
+        known=model.known,
+        left_out=tuple(_left_out(model, epochs)),
+        skew=clock.told,
+    )
+
+
+def _runs(model: CheckpointModel, floor: float | None) -> Iterator[Bar]:
+    """Yield the runs, oldest first. One that nobody saw end is as long as the log tells, unless another has begun."""
+    runs = list(reversed(model.runs))
+    for number, run in enumerate(runs):
+        begin = seconds_of(run.began)
+        if not begin:
+            continue
+        end = telling.seconds(run.ended)
+        following = seconds_of(runs[number + 1].began) if number + 1 < len(runs) else None
+        alive = end is None and following is None and model.run.alive
+        yield Bar(
+            work=Work.RUN,
+            lane=DRIVER,
+            told=f"run {run.run}, began {telling.moment(begin)} in {telling.by(run.began)}, {_ended(run, alive=alive)}",
+            begin=begin,
+            end=end or following or (None if alive else max(floor or begin, begin)),
+        )
+
+
+def _ended(run: Run, *, alive: bool | None) -> str:
+    if run.ended:
+        return f"ended {run.ended}"
+    if alive:
+        return "alive"
+    return "end unknown" if alive is None else "cut off: nobody noted its end"
+
+
+def _marks(model: CheckpointModel) -> Iterator[Mark]:
+    """Yield what belongs to no epoch: beginnings and ends of runs, and what operators did; in the order of clocks."""
+    found: list[Mark] = []
+    runs = list(reversed(model.runs))
+    for number, run in enumerate(runs):
+        began, ended = seconds_of(run.began) or None, telling.seconds(run.ended)
+        by = telling.by(run.began)
+        told = f"run {run.run} began in {by}"
+        found.append(Mark(what=What.BEGAN, lane=DRIVER, told=told, place=began, at=began, by=by))
+        following = runs[number + 1] if number + 1 < len(runs) else None
+        if ended is not None:
+            told = f"run {run.run} ended"
+            found.append(Mark(what=What.ENDED, lane=DRIVER, told=told, place=ended, at=ended, by=by))
+        elif following is not None or model.run.alive is False:
+            told = f"run {run.run} was cut off: nobody noted its end" + (
+                f", and run {following.run} began after it" if following is not None else ""
+            )
+            place = seconds_of(following.began) or None if following is not None else None
+            found.append(Mark(what=What.CUT, lane=DRIVER, told=told, place=place, by=by))
+    found += map(_by_hand, model.actions)
+    yield from sorted(found, key=lambda mark: mark.place or 0.0)
+
+
+def _by_hand(action: Action) -> Mark:
+    at = seconds_of(action.stamp) or None
+    return Mark(
+        what=What.BY_HAND,
+        lane=DRIVER,
+        told=action.sentence,
+        place=at,
+        at=at,
+        by=telling.by(action.stamp),
+        file=f"{FOLDER}/{ACTIONS}",
+    )
+
+
+def _left_out(model: CheckpointModel, epochs: Sequence[Epoch]) -> Iterator[str]:
+    """Say what is there and is not drawn."""
+    if model.known is not None and len(epochs) < model.known:
+        more = model.known - len(epochs)
+        yield f"{more} of {model.known} epochs are not shown"
+    folded = sum(each.folded for each in epochs)
+    if folded:
+        yield (
+            f"{folded} epochs are folded into one line of history each: their votes, files and checksums are no "
+            "longer there"
+        )
+    bare = sum(not each.folded and each.at is None and each.state not in _UNFINISHED for each in epochs)
+    if bare:
+        yield f"{bare} epochs have no times in the log: an older onceonly did not note them"
+
+
+def cut(whole: View, newest: int) -> View:
+    """Return a view of the newest epochs alone, which says so."""
+    if len(whole.epochs) <= newest:
+        return whole
+    more = f"{len(whole.epochs) - newest} older epochs are not in this picture"
+    return replace(whole, epochs=whole.epochs[-newest:], left_out=(more, *whole.left_out))

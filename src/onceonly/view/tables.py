@@ -1,0 +1,203 @@
+"""Fragments of HTML that every page is made of: the verdict, tables, the legend. Pure; everything is escaped."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from onceonly.view import shapes
+from onceonly.view.markup import Child, Markup, join, tag
+from onceonly.view.telling import moment, n, outcomes, took
+from onceonly.view.values import Epoch, View, What
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from onceonly.view.values import Mark, Verdict
+
+_RANGES_MAX: Final = 200
+_MEANINGS: Final = {
+    What.BARRIER: "barrier: end offsets, written ahead",
+    What.PLAN: "plan handed out",
+    What.VOTE: "a slot's vote to commit",
+    What.DECISION: "decision to commit, durable",
+    What.ABORT: "ABORT, durable",
+    What.SKIPPED: "noted without a decision",
+    What.COMMITTED: "transaction committed",
+    What.DOUBT: "transaction in doubt",
+    What.LOST: "transaction lost and fenced",
+    What.TRIED: "tried once, at most once",
+    What.RECEIPT: "receipt: all committed",
+    What.NOTED: "noted by Spark",
+    What.BEGAN: "a run began",
+    What.ENDED: "a run ended",
+    What.CUT: "a run was cut off",
+    What.BY_HAND: "done by hand",
+    What.FOLDED: "folded: one line of history",
+}
+
+
+def verdict(found: Verdict) -> Markup:
+    """Return how a checkpoint stands: what is safe, what is stuck and since when, who waits, what to type."""
+    since = f", since {moment(found.since)}" if found.since is not None else ""
+    return tag(
+        "div",
+        tag("p", tag("span", found.level, class_="oo-level"), f": {found.safe}."),
+        tag("p", f"{_capital(found.stuck)}{since}.") if found.stuck else None,
+        tag("p", f"Waiting for it: {found.waits}.") if found.waits else None,
+        tag("p", f"Next: {found.next_step}{':' if found.command else '.'}") if found.next_step else None,
+        tag("pre", tag("code", found.command), tabindex="0") if found.command else None,
+        class_=f"oo-verdict {found.level}",
+        role="status",
+    )
+
+
+def legend(found: View) -> Markup:
+    """Return what the marks mean that are in a view."""
+    shown = {mark.what for mark in found.marks} | {mark.what for each in found.epochs for mark in each.marks}
+    return tag(
+        "ul",
+        (tag("li", shapes.sample(what), means) for what, means in _MEANINGS.items() if what in shown),
+        tag("li", "broken lines: when is not known") if shown else None,
+        tag("li", "! a clock that contradicts the order of the log") if found.skew else None,
+        class_="oo-legend",
+    )
+
+
+def epochs(
+    found: Iterable[Epoch], *, href: Callable[[Epoch], str | None] = lambda _: None, caption: str = "Epochs"
+) -> Markup:
+    """Return a table with a line for each epoch, in the order in which they are given."""
+    heads = ("epoch", "state", "rows", "sinks", "commits", "aborts", "from plan to receipt", "last heard of")
+    return table(caption, heads, (_line(each, href(each)) for each in found), right={2, 5, 6})
+
+
+def _line(each: Epoch, href: str | None) -> list[Child]:
+    return [
+        tag("a", each.name, href=href) if href is not None else each.name,
+        state(each),
+        "" if each.rows is None else f"{each.rows:,}",
+        _sinks(each),
+        outcomes(each.outcomes),
+        each.aborts or "",
+        "" if each.seconds is None else took(each.seconds),
+        f"{moment(each.at)}{' (folded)' if each.folded else ''}",
+    ]
+
+
+def state(each: Epoch) -> Markup:
+    """Return an epoch's state; a sign besides its colour says whether it is settled."""
+    return tag("span", each.words, class_=f"oo-state {each.state.name.lower()}")
+
+
+def _sinks(each: Epoch) -> str:
+    parts = [
+        f"{name}: {n(rows, 'row')}, {n(count, 'transaction')}" for name, (rows, count) in each.sinks.items()
+    ]
+    parts += [f"{n(rows, 'row')} refused by {name}" for name, rows in each.refused.items()]
+    return "; ".join(parts)
+
+
+def steps(each: Epoch) -> Markup:
+    """Return the steps of an epoch in the log's order: each with its record, file and checksum."""
+    heads = ("step", "when", "what", "by", "record", "file", "checksum")
+    return table(f"Steps of {each.name}, in the order of the log", heads, map(_step, each.marks))
+
+
+def _step(mark: Mark) -> list[Child]:
+    when = "unknown" if mark.at is None else moment(mark.at)
+    return [
+        mark.what,
+        f"{when} (contradicts the order)" if mark.skewed else when,
+        mark.told,
+        mark.by,
+        mark.record,
+        tag("code", mark.file) if mark.file else "",
+        tag("code", mark.checksum) if mark.checksum else "",
+    ]
+
+
+def phases(each: Epoch) -> Markup:
+    """Say where the time of an epoch went."""
+    said = ", ".join(f"{phase.name} {took(phase.seconds)}" for phase in each.phases)
+    slow = f" {_capital(each.slow)}." if each.slow else ""
+    return tag("p", f"{_capital(said)}.{slow}") if said else join()
+
+
+def ranges(each: Epoch) -> Markup:
+    """Return the offsets that an epoch read of each partition: Spark's ranges, written ahead."""
+    parts = [(number, part) for number, source in enumerate(each.ranges) for part in source]
+    if not parts:
+        return join()
+    heads = ("source", "partition", "start", "barrier", "rows between")
+    lines: Iterator[list[Child]] = (
+        [number, part.partition or "-", _offset(part.start), _offset(part.end), _offset(part.span)]
+        for number, part in parts[:_RANGES_MAX]
+    )
+    more = len(parts) - _RANGES_MAX
+    left_out = tag("p", f"{more} more partitions are not shown.", class_="oo-note") if more > 0 else None
+    return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4}), left_out)
+
+
+def in_doubt(found: View) -> Markup:
+    """Return the transactions that are decided and not known to be committed, each with what to type."""
+    if not found.in_doubt:
+        return tag("p", "No transaction of what is shown is in doubt.")
+    heads = ("epoch", "sink", "slot", "rows", "transaction", "decided", "type, to be told all of it")
+    lines: Iterator[list[Child]] = (
+        [
+            each.name, mark.sink, mark.slot, mark.rows, tag("code", mark.transaction), moment(_decided(each, mark)),
+            tag("code", f"onceonly transactions explain {shlex.quote(mark.transaction)} {shlex.quote(found.path)}"),
+        ]
+        for each, mark in found.in_doubt
+    )  # fmt: skip
+    return table("Transactions in doubt", heads, lines, right={2, 3})
+
+
+def _decided(each: Epoch, mark: Mark) -> float | None:
+    return next(
+        (link.at for link in each.marks if link.what is What.DECISION and link.record == mark.record), None
+    )
+
+
+def happenings(found: View) -> Markup:
+    """Return what happened beside the epochs: runs that began, ended or were cut off, and what was done by hand."""
+    if not found.marks:
+        return tag("p", "The log tells of no run: an older onceonly, or none has begun yet.")
+    lines = ([mark.what, moment(mark.at), mark.told, mark.by] for mark in reversed(found.marks))
+    return table("Runs, and what was done by hand; newest first", ("what", "when", "told", "by"), lines)
+
+
+def left_out(found: View) -> Markup:
+    """Say what is there and is not shown, and whose clock is wrong."""
+    said = (*found.left_out, *found.skew)
+    return tag("ul", (tag("li", f"{_capital(each)}.") for each in said), class_="oo-note") if said else join()
+
+
+def table(
+    caption: str, heads: Sequence[str], lines: Iterable[Sequence[Child]], *, right: Iterable[int] = ()
+) -> Markup:
+    """Return a table; the columns that ``right`` names are numbers."""
+    numbers = frozenset(right)
+
+    def cell(name: str, place: int, child: Child) -> Markup:
+        return tag(
+            name, child, class_="num" if place in numbers else None, scope="col" if name == "th" else None
+        )
+
+    return tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", tag("tr", (cell("th", place, head) for place, head in enumerate(heads)))),
+        tag("tbody", (tag("tr", (cell("td", place, each) for place, each in enumerate(line))) for line in lines)),
+        class_="oo-table",
+    )  # fmt: skip
+
+
+def _offset(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _capital(said: str) -> str:
+    """Begin a sentence; a name stays as it is."""
+    return said if said.startswith("chk-") else said[:1].upper() + said[1:]

@@ -1,0 +1,50 @@
+"""Moments, spans and numbers as people read them. Pure: moments are UTC, as no reader's clock is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.model import Stamp, seconds_of
+from onceonly.operations.disk import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNKNOWN = "unknown"
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def moment(at: float | None) -> str:
+    """Return a moment as text, UTC with milliseconds."""
+    return iso(at) or UNKNOWN
+
+
+def seconds(text: str) -> float | None:
+    """Return a stamp's text in seconds since 1970; None where it is empty or cannot be read."""
+    return seconds_of(Stamp(at=text)) or None
+
+
+def by(stamp: Stamp | None) -> str:
+    """Name the process that noted something; empty where that is not known."""
+    return f"process {stamp.pid} on {stamp.host}" if stamp is not None and stamp.host else ""
+
+
+def took(span_s: float | None) -> str:
+    """Return a span as text: ``1.250 s``, ``3 min``, ``2.0 h``."""
+    if span_s is None:
+        return UNKNOWN
+    if span_s < _MINUTE_S:
+        return f"{span_s:.3f} s"
+    if span_s < _HOUR_S:
+        return f"{span_s / _MINUTE_S:.1f} min"
+    return f"{span_s / _HOUR_S:.1f} h" if span_s < _DAY_S else f"{span_s / _DAY_S:.1f} d"
+
+
+def n(count: int, word: str) -> str:
+    """Return a count with its word: ``1 row``, ``1,200 rows``."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def outcomes(found: Mapping[str, int]) -> str:
+    """Return what a receipt counts."""
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in found.items())
