@@ -61,6 +61,11 @@ NAMES: dict[str, str] = {
     "journal.after_fold": "receiver: ids are folded, before the segments are deleted",
     "range.before_put": "executor: a task of the Kinesis source has read, before it is fixed what",
     "range.after_put": "executor: it is fixed what a task of the Kinesis source reads, before its first row",
+    "savepoint.before_copy": "operator: a savepoint or a restored checkpoint, before one of its files is there",
+    "savepoint.after_copy": "operator: after one of its files is there (count n: n of them)",
+    "savepoint.before_manifest": "operator: all files of a savepoint are there, it has no manifest yet",
+    "savepoint.after_manifest": "operator: the manifest is durable, nobody was told",
+    "savepoint.after_undo": "operator: a savepoint that is dropped has lost its manifest, its files are there",
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))
 """Those that are passed only where rows are refused and become dead letters."""
@@ -70,8 +75,12 @@ OF_JOURNALS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("
 """Those that a receiver passes, which writes a feed into a journal."""
 OF_RANGES: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("range."))
 """Those that a source passes whose ranges are fixed by their reader."""
+OF_SAVEPOINTS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("savepoint."))
+"""Those that ``onceonly savepoint`` passes."""
 EVERYWHERE: tuple[str, ...] = tuple(
-    name for name in NAMES if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS, *OF_RANGES}
+    name
+    for name in NAMES
+    if name not in {*OF_LETTERS, *OF_OPERATOR, *OF_JOURNALS, *OF_RANGES, *OF_SAVEPOINTS}
 )
 """Those that every query passes."""
 _ENV = "ONCEONLY_FAILPOINTS"

@@ -19,7 +19,7 @@ from onceonly.errors import OnceonlyError, SetupError
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
 _EXIT_INTERRUPTED = 130
-_COMMANDS = ("audit", "checkpoints", "doctor", "files", "jars", "journal", "transactions")
+_COMMANDS = ("audit", "checkpoints", "doctor", "files", "jars", "journal", "savepoint", "transactions")
 _OF_PROOF = ("demo", "verify")
 _ENTRY_POINTS = "onceonly.commands"
 

@@ -74,9 +74,7 @@ def show(name: str, path: str, *, as_json: bool) -> int:
     from onceonly.operations import look, render, report
     from onceonly.operations.find import find
 
-    epoch = shared.epoch_of(name)
-    if epoch is None:
-        raise ConfigurationError(f"{name!r} does not name an epoch", next_step="write it as chk-7")
+    epoch = shared.epoch_named(name)
     here = find(path)
     found, problems = shared.each(here, lambda each: look.epoch(each, epoch), at_once=here.at_once)
     if as_json:

@@ -62,6 +62,14 @@ def epoch_of(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def epoch_named(name: str) -> int:
+    """Return the number of an epoch that is named chk-7 or 7. Raises ``ConfigurationError`` for another name."""
+    epoch = epoch_of(name)
+    if epoch is None:
+        raise ConfigurationError(f"{name!r} does not name an epoch", next_step="write it as chk-7")
+    return epoch
+
+
 def stdout() -> Console:
     """Return the console for data. Colours only on a terminal, and not with NO_COLOR."""
     from rich.console import Console

@@ -132,6 +132,20 @@ class LocalStore:
         except OSError as error:
             raise _unavailable(self.root / folder, "listed", error) from error
 
+    def tree(self, folder: str) -> list[str]:
+        found: list[str] = []
+        try:
+            with os.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    if not entry.name.startswith("."):
+                        path = folder + entry.name
+                        found += self.tree(f"{path}/") if entry.is_dir() else [path]
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            raise _unavailable(self.root / folder, "listed", error) from error
+        return found
+
     def replace(self, name: str, data: bytes) -> None:
         final, temporary = self.root / name, self._temporary(name)
         try:

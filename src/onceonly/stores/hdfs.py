@@ -108,6 +108,15 @@ class HdfsStore:
             if each["type"] == "DIRECTORY" and not each["pathSuffix"].startswith(".")
         ]
 
+    def tree(self, folder: str) -> list[str]:
+        found: list[str] = []
+        for each in self._entries(folder):
+            name = str(each["pathSuffix"])
+            if not name.startswith("."):
+                path = folder + name
+                found += self.tree(f"{path}/") if each["type"] == "DIRECTORY" else [path]
+        return found
+
     def delete(self, name: str) -> None:
         try:
             self._web.ask("DELETE", "DELETE", self._path(name), recursive="false")

@@ -148,6 +148,21 @@ class ObjectStore:
             raise self._refusal(error, folder, "listed") from None
         return [each.rpartition("/")[2] for each in found["common_prefixes"]]
 
+    def tree(self, folder: str) -> list[str]:
+        begin, above = self._path(folder), self._path("")
+        try:
+            paths = [
+                meta["path"]
+                for page in obstore.list(self._client, begin.rstrip("/") or None)
+                for meta in page
+            ]
+        except FileNotFoundError as error:
+            return self._nothing(error, folder)
+        except BaseError as error:
+            raise self._refusal(error, folder, "listed") from None
+        names = (path.removeprefix(above) for path in paths if path.startswith(begin) and path != begin)
+        return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+
     def entries(self, folder: str) -> list[str]:
         """Return the names of objects and folders in a folder, without it, unordered."""
         begin = self._path(folder)

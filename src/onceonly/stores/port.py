@@ -91,6 +91,10 @@ class RewritableStore(Store, Protocol):
         """Return the names of the folders in a folder (``sources/``, or nothing for the uppermost), unordered."""
         ...
 
+    def tree(self, folder: str) -> list[str]:
+        """Return the names of all that is below a folder, in however many folders, unordered; nothing hidden."""
+        ...
+
 
 def put_once(
     store: Store, name: str, data: bytes, *, before_publish: Callable[[], None] | None = None

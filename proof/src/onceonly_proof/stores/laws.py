@@ -138,6 +138,14 @@ class RewritableLaws(StoreLaws):
         assert store.list_folders("offsets/") == []
         assert store.list_folders("absent/") == []
 
+    def test_all_that_is_below_is_named_however_deep(self, store: RewritableStore) -> None:
+        for name in ("metadata", "state/0/1/2.delta", "state/0/1/.2.delta.tmp", "sources/0/0"):
+            store.replace(name, b"{}")
+        hidden = "state/0/1/.2.delta.tmp"
+        assert set(store.tree("")) - {hidden} == {"metadata", "state/0/1/2.delta", "sources/0/0"}
+        assert [name for name in store.tree("state/") if name != hidden] == ["state/0/1/2.delta"]
+        assert store.tree("absent/") == []
+
     def test_a_store_that_is_fit_is_found_fit_any_number_of_times(self, store: RewritableStore) -> None:
         put_once(store, NAME, b"kept")
         for _ in range(2):

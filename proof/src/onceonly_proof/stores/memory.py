@@ -52,6 +52,10 @@ class MemoryStore:
         below = [name.removeprefix(folder) for name in self.files if name.startswith(folder)]
         return list(dict.fromkeys(name.partition("/")[0] for name in below if "/" in name))
 
+    def tree(self, folder: str) -> list[str]:
+        self._passing("list", folder)
+        return [name for name in self.files if name.startswith(folder)]
+
     def replace(self, name: str, data: bytes) -> None:
         self._passing("replace", name)
         self.files[name] = data

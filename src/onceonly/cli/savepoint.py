@@ -1,0 +1,152 @@
+"""``onceonly savepoint``: copies of what a query needs to start again after a decided epoch."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onceonly.cli import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_place = click.argument("place")
+
+
+@click.group()
+def savepoint() -> None:
+    """Make savepoints of checkpoints, beside a running job or with it down, and start again from them.
+
+    CHECKPOINT is a checkpointLocation, PLACE where savepoints are, or one of them: a path, s3a://, gs://, abfss:// or
+    hdfs://.
+    """
+
+
+@savepoint.command()
+@click.argument("checkpoint")
+@_place
+@click.option("--epoch", metavar="chk-N", help="Of this epoch. Default: the newest that is complete.")
+@shared.hadoop_option
+@shared.json_option
+def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> int:
+    """Make a savepoint of CHECKPOINT in PLACE; the running job goes on."""
+    from onceonly import savepoints
+    from onceonly.savepoints import report
+
+    number = shared.epoch_named(epoch) if epoch is not None else None
+    with progress("copied") as told:
+        made = savepoints.create(checkpoint, place, epoch=number, told=told)
+    where = savepoints.address_in(place, made.name)
+    if as_json:
+        shared.show_json(report.savepoint(where, made))
+    else:
+        shared.show(report.sentence(where, made))
+    return 0
+
+
+@savepoint.command("list")
+@_place
+@shared.hadoop_option
+@shared.json_option
+def list_(place: str, *, as_json: bool) -> int:
+    """List the savepoints in PLACE, those of later epochs first. Exit status 1 where one is not whole."""
+    from onceonly.savepoints import place as places
+    from onceonly.savepoints import report
+
+    found = places.standing(place)
+    if as_json:
+        shared.show_json({
+            "savepoints": [
+                report.row(each.address.shown, each.savepoint) for each in found if each.savepoint is not None
+            ],
+            "not_whole": [each.address.shown for each in found if each.savepoint is None],
+        })  # fmt: skip
+    else:
+        shared.show(*report.table(found))
+    for each in found:
+        if each.savepoint is None:
+            shared.tell(
+                f"{each.address.shown} is not whole: it is being made, or its making or dropping was broken off; "
+                f"onceonly savepoint drop {each.address.shown} takes it away"
+            )
+    return shared.EXIT_ANOMALY if any(each.savepoint is None for each in found) else 0
+
+
+@savepoint.command()
+@_place
+@shared.hadoop_option
+@shared.json_option
+def show(place: str, *, as_json: bool) -> int:
+    """Show one savepoint: whose, after which epoch, its offsets, watermark, sinks and files."""
+    from onceonly.savepoints import place as places
+    from onceonly.savepoints import report
+
+    address, found = places.the_one(place)
+    if as_json:
+        shared.show_json(report.savepoint(address.shown, found))
+    else:
+        shared.show(*shared.blocks(report.detail(address.shown, found)))
+    return 0
+
+
+@savepoint.command()
+@_place
+@shared.hadoop_option
+@shared.json_option
+def verify(place: str, *, as_json: bool) -> int:
+    """Read every file of the savepoints in PLACE, and compare size and checksum. Exit status 1 where one differs."""
+    from onceonly.savepoints import place as places
+
+    found = [(each.address, each.savepoint) for each in places.standing(place) if each.savepoint is not None]
+    if not found:
+        places.the_one(place)  # says that there is none
+    wrong: dict[str, list[str]] = {}
+    for address, each in found:
+        with progress("read") as told:
+            wrong[address.shown] = places.wrong(address, each, told=told)
+    if as_json:
+        shared.show_json(
+            {"savepoints": [{"path": path, "wrong": sentences} for path, sentences in wrong.items()]}
+        )
+    else:
+        for path, sentences in wrong.items():
+            shared.show(f"{path}: {'; '.join(sentences) or 'whole'}")
+    return shared.EXIT_ANOMALY if any(wrong.values()) else 0
+
+
+@savepoint.command()
+@_place
+@shared.hadoop_option
+@shared.yes_option
+def drop(place: str, *, yes: bool) -> int:
+    """Delete one savepoint, its own files only. PLACE is its folder."""
+    from onceonly.savepoints import place as places
+
+    address = places.folder_of_one(place)
+    shared.tell(f"savepoint {address.shown}")
+    if not shared.agreed("Delete it?", yes=yes):
+        return shared.EXIT_ANOMALY
+    left = places.drop(address)
+    shared.tell("deleted")
+    for name in left:
+        shared.tell(f"left where it is, as it is not of a savepoint: {address.below(name).shown}")
+    return 0
+
+
+@contextlib.contextmanager
+def progress(verb: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Show on a terminal, on standard error, how far a copy has come; silent elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns: list[Any] = [TextColumn(verb), BarColumn(), MofNCompleteColumn(), DownloadColumn()]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(verb)
+
+        def told(done: int, total: int, _bytes: int) -> None:
+            shown.update(task, completed=done, total=total)
+
+        yield told

@@ -1,0 +1,143 @@
+"""What a savepoint of a checkpoint is to hold: read from its log and Spark's files, as they are at this moment."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly import background
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.guards import known
+from onceonly.log import files as log_files
+from onceonly.log.opening import look
+from onceonly.log.place import FOLDER
+from onceonly.savepoints import resolve
+from onceonly.stores.opened import address_of, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onceonly.log.identity import Identity
+    from onceonly.log.survey import Survey
+    from onceonly.model import Link, Receipt
+    from onceonly.stores.port import RewritableStore
+
+_IDENTITY = re.compile(rf"{FOLDER}/identity(\.\d+)?\.json")
+_ARCHIVES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One epoch, what there is of it in the log, and the names of what is to be copied.
+
+    ``own`` are the bytes of those files that were read already: what is copied has to fit to them.
+    """
+
+    epoch: int
+    names: tuple[str, ...]
+    own: dict[str, bytes]
+    identity: Identity
+    link: Link
+    receipt: Receipt
+    commit: str
+    provider: str
+
+
+def find_cut(checkpoint: str, epoch: int | None) -> Cut:
+    """Find what a savepoint of an epoch holds, or of the newest that is whole. Any process; reads only.
+
+    Raises ``ConfigurationError`` for an epoch out of reach, ``LogError`` where there is none at all,
+    ``UnavailableError``; ``MissingError`` where something went away meanwhile, and it is to be tried again.
+    """
+    log, identity = look(checkpoint)
+    store = open_store(address_of(checkpoint))
+    names = store.tree("")
+    ours = log.check()
+    complete = [at for at in resolve.candidates(names) if at > ours.covered_to and at in ours.receipts]
+    if epoch is not None and epoch not in complete:
+        raise _out_of_reach(epoch, complete, "")
+    why: resolve.MissingError | None = None
+    for at in complete[::-1] if epoch is None else [epoch]:
+        link, receipt = log.chain(at)[-1:], log.receipt(at)
+        barrier, commit = store.get(f"offsets/{at}"), store.get(f"commits/{at}")
+        if not link or receipt is None or barrier is None or commit is None:
+            why = resolve.MissingError(f"what is noted of chk-{at}")
+            continue
+        try:
+            found = resolve.needed(names, at, barrier=barrier.decode(), commit=commit.decode())
+            archives = _archives(store, found.archives)
+        except resolve.MissingError as error:
+            why = error
+            continue
+        listed = [name for archive, data in archives.items() for name in _listed(archive, data)]
+        return Cut(
+            epoch=at,
+            names=tuple(dict.fromkeys([*found.names, *listed, *_of_log(names, ours, at)])),
+            own={**archives, f"offsets/{at}": barrier, f"commits/{at}": commit},
+            identity=identity,
+            link=link[0],
+            receipt=receipt,
+            commit=commit.decode(),
+            provider=resolve.provider(names),
+        )
+    if why is None:
+        raise LogError(
+            f"no epoch of query {identity.query} is complete, so there is nothing to make a savepoint of",
+            next_step="wait until onceonly checkpoints list shows one as complete",
+        )
+    if epoch is not None:
+        raise _out_of_reach(epoch, [at for at in complete if _is_whole(store, names, at)], f": {why}")
+    raise why
+
+
+def _of_log(names: Iterable[str], ours: Survey, epoch: int) -> list[str]:
+    """Return what our own folder has up to an epoch: the log, and what the guards know of the sources."""
+    log = [log_files.segment(*each) for each in ours.segments]
+    for at, count in ours.chains.items():
+        if at <= epoch:
+            log += [*(log_files.link(at, index) for index in range(count)), log_files.receipt(at)]
+    beside = [name for name in names if name == known.NAME or _IDENTITY.fullmatch(name)]
+    return [*beside, *(f"{FOLDER}/{name}" for name in log)]
+
+
+def _archives(store: RewritableStore, names: Sequence[str]) -> dict[str, bytes]:
+    found = background.spread(
+        "onceonly-read", store.get, names, threads_max=min(store.abreast, _ARCHIVES_AT_ONCE)
+    )
+    for name, data in zip(names, found, strict=True):
+        if data is None:
+            raise resolve.MissingError(name)
+    return {name: data for name, data in zip(names, found, strict=True) if data is not None}
+
+
+def _listed(name: str, data: bytes) -> tuple[str, ...]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return resolve.of_archive(name, archive.read("metadata").decode())
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise LogError(
+            f"{name} is no archive of state as RocksDB's provider writes it: damaged ({error})",
+            next_step="make a savepoint of another epoch with --epoch",
+        ) from error
+
+
+def _is_whole(store: RewritableStore, names: Sequence[str], epoch: int) -> bool:
+    try:
+        barrier, commit = store.get(f"offsets/{epoch}"), store.get(f"commits/{epoch}")
+        resolve.needed(names, epoch, barrier=(barrier or b"").decode(), commit=(commit or b"").decode())
+    except resolve.MissingError:
+        return False
+    return True
+
+
+def _out_of_reach(epoch: int, complete: Sequence[int], why: str) -> ConfigurationError:
+    span = (
+        f"name one from {complete[0]} to {complete[-1]}" if complete else "there is none yet that it could be"
+    )
+    return ConfigurationError(
+        f"no savepoint can be made of chk-{epoch}{why or ', of which Spark or the log no longer has, or not yet, all'}",
+        next_step=f"{span}, or none for the newest; spark.sql.streaming.minBatchesToRetain says how many Spark keeps",
+    )

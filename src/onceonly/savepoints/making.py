@@ -1,0 +1,120 @@
+"""Making a savepoint: the files of a decided epoch, beside a running job or with it down; the manifest last.
+
+What is listed may be gone when it is copied: a running query takes old files away. Then all is listed anew, and the
+newest epoch is a later one. Killed anywhere, it leaves a folder without a manifest, which ``drop`` takes away.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from onceonly import events, failpoints
+from onceonly.errors import SetupError, UnavailableError
+from onceonly.jars.installed import installed
+from onceonly.log.history import by_sink
+from onceonly.model import handles_of
+from onceonly.savepoints import manifest, resolve
+from onceonly.savepoints.copying import Copier, unheard
+from onceonly.savepoints.cutting import find_cut
+from onceonly.savepoints.manifest import Output, Savepoint
+from onceonly.stores.opened import address_of
+from onceonly.stores.port import put_once
+
+if TYPE_CHECKING:
+    from onceonly.model import Link, Receipt
+    from onceonly.savepoints.copying import Told
+
+_TRIES: Final = 10
+
+
+def create(
+    checkpoint: str, place: str, *, epoch: int | None = None, told: Told = unheard, name: str = ""
+) -> Savepoint:
+    """Make a savepoint of a checkpoint in a place: of an epoch, or of the newest that is decided and complete.
+
+    Any process, with the job up or down; it changes nothing in the checkpoint. ``told`` hears how far it has come, from
+    any thread. ``name`` is that of the savepoint's folder, drawn where it is empty. When it returns, all is durable.
+
+    Raises ``ConfigurationError`` where the epoch is out of reach (it names the range), ``LogError`` where there is no
+    decision log, ``UnavailableError``.
+    """
+    source, into = address_of(checkpoint), address_of(place, what="the place of savepoints")
+    why = ""
+    for _ in range(_TRIES):
+        try:
+            cut = find_cut(source.location, epoch)
+        except resolve.MissingError as error:
+            why = f"{error} is not there any more"
+            continue
+        called = name or _called(cut.epoch)
+        copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
+        folder = Copier(source, into.below(called))
+        folder.put(manifest.BEGUN, b'{"onceonly":"a savepoint that is not whole yet"}\n')
+        copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
+        if not gone:
+            break
+        why = f"{gone[0]} was taken away while it was copied"
+        # Another try begins with an empty folder: what is left in it would be taken for a part of it.
+        for each in copied:
+            copier.target.delete(each.name)
+        folder.target.delete(manifest.BEGUN)
+    else:
+        raise UnavailableError(
+            f"no savepoint of {checkpoint} could be made in {_TRIES} tries: {why}",
+            next_step="raise spark.sql.streaming.minBatchesToRetain: Spark takes files away too soon",
+        )
+    found = Savepoint(
+        name=called,
+        query=cut.identity.query,
+        log=cut.identity.log,
+        home=cut.identity.address,
+        epoch=cut.epoch,
+        made=events.stamp(),
+        barrier=cut.link.barrier,
+        watermark_ms=manifest.watermark_of(cut.commit),
+        provider=cut.provider,
+        spark=_spark(),
+        sinks=_outputs(cut.link, cut.receipt),
+        files=tuple(sorted(copied, key=lambda each: each.name)),
+    )
+    failpoints.hit("savepoint.before_manifest")
+    put_once(folder.target, manifest.NAME, manifest.encode(found))
+    failpoints.hit("savepoint.after_manifest")
+    return found
+
+
+def address_in(place: str, name: str) -> str:
+    """Return the address of a savepoint, as people write it. Pure, but for Hadoop's settings."""
+    return address_of(place, what="the place of savepoints").below(name).shown
+
+
+def _called(epoch: int) -> str:
+    """Draw the name of a savepoint's folder: its epoch, when it is made, and a word that makes it the only one."""
+    moment = re.sub(r"[-:.]", "", events.stamp().at)
+    return f"chk-{epoch}-{moment}-{secrets.token_hex(3)}"
+
+
+def _outputs(link: Link, receipt: Receipt) -> tuple[Output, ...]:
+    handles = handles_of(link.output)
+    rows = by_sink(link)
+    alone = len(handles) == 1
+    return tuple(
+        Output(
+            sink=sink,
+            target=link.settings.get(sink, {}),
+            rows=rows.get(sink, (0, 0))[0],
+            transactions=tuple(each.transaction for each in handles.get(sink, ())),
+            # A receipt counts those of all sinks together.
+            outcomes=receipt.outcomes if alone else {"settled": len(handles.get(sink, ()))},
+        )
+        for sink in sorted({*link.settings, *handles})
+    )
+
+
+def _spark() -> str:
+    try:
+        return installed().version
+    except SetupError:
+        return ""

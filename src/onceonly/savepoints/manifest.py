@@ -1,0 +1,95 @@
+"""What a savepoint says of itself: ``savepoint.json``, put last. Values and their form on disk; no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping  # noqa: TC003  the codec reads the annotations at run time
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from onceonly.durable.sealed import UNREADABLE, Format, decoder
+from onceonly.model import Stamp  # noqa: TC001  the codec reads the annotations at run time
+
+NAME: Final = "savepoint.json"
+BEGUN: Final = "begun.json"
+"""What says of a folder without a manifest that it is ours: put first, taken away last."""
+FILES: Final = "files/"
+"""Where the files are, under the names that they have in a checkpoint."""
+_KIND = "savepoint"
+_FORMAT = Format(
+    name="onceonly",
+    version=1,
+    restore="restore another savepoint: onceonly savepoint list PLACE shows which there are",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file, by its name in a checkpoint. ``checksum`` is ``sha256:`` and hex digits."""
+
+    name: str
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What the epoch gave to one sink: its target, its transactions, and what became of them, by the outcome's name."""
+
+    sink: str
+    target: Mapping[str, str | int] = field(default_factory=dict)
+    rows: int = 0
+    transactions: tuple[str, ...] = ()
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savepoint:
+    """One savepoint. ``query`` and ``log`` say whose, ``home`` where that was at home, ``epoch`` after which it starts.
+
+    ``barrier`` are the end offsets of the epoch, a text a source; ``watermark_ms`` is that of the next epoch, in
+    milliseconds since 1970, 0 where the query has none. ``provider`` is in words, empty where there is no state;
+    ``spark`` the version that was installed where it was made, empty where none was.
+    """
+
+    name: str
+    query: str
+    log: str
+    home: str
+    epoch: int
+    made: Stamp
+    barrier: tuple[str, ...] = ()
+    watermark_ms: int = 0
+    provider: str = ""
+    spark: str = ""
+    sinks: tuple[Output, ...] = ()
+    files: tuple[File, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of all of its files."""
+        return sum(each.bytes for each in self.files)
+
+
+def encode(savepoint: Savepoint) -> bytes:
+    """Return what the manifest holds."""
+    return _FORMAT.seal(_KIND, msgspec.json.encode(savepoint, order="deterministic"))
+
+
+def decode(data: bytes, *, where: str) -> Savepoint:
+    """Read a manifest; ``where`` is its full address. Raises ``LogError`` for one that is damaged."""
+    body = _FORMAT.unseal(data, kind=_KIND, where=where)
+    try:
+        return decoder(Savepoint).decode(body)
+    except UNREADABLE as error:
+        raise _FORMAT.refuse(f"{where} is no valid manifest of a savepoint: {error}") from None
+
+
+def watermark_of(commit: str) -> int:
+    """Return the watermark that the next epoch has, by the text of ``commits/N``; 0 where none is told."""
+    try:
+        return int(json.loads(commit.partition("\n")[2])["nextBatchWatermarkMs"])
+    except (ValueError, LookupError, TypeError):
+        return 0

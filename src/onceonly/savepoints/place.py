@@ -1,0 +1,141 @@
+"""The savepoints in a place: found, read, verified, dropped. Any process."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly import background, failpoints
+from onceonly.errors import ConfigurationError
+from onceonly.savepoints import manifest
+from onceonly.savepoints.copying import digest, unheard
+from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint
+from onceonly.stores.opened import address_of, folder_of, open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.savepoints.copying import Told
+    from onceonly.savepoints.manifest import File
+    from onceonly.stores.address import Address
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One savepoint's folder. ``savepoint`` is None where its manifest is not there: begun, or half dropped."""
+
+    address: Address
+    savepoint: Savepoint | None
+
+    @property
+    def name(self) -> str:
+        return self.address.path.rpartition("/")[2]
+
+
+def standing(place: str) -> list[Standing]:
+    """Return the savepoints in a place, or the one that it is; those of later epochs first.
+
+    Raises ``LogError`` for a damaged manifest, ``UnavailableError``.
+    """
+    root = address_of(place, what="the place of savepoints")
+    own = _look(root)
+    if own is not None:
+        return [own]
+    folders = sorted(open_store(root).list_folders(""))
+    found = background.spread(
+        "onceonly-look", lambda name: _look(root.below(name)), folders, threads_max=_AT_ONCE
+    )
+    return sorted(
+        (each for each in found if each is not None),
+        key=lambda each: (each.savepoint.epoch, each.name) if each.savepoint else (-1, each.name),
+        reverse=True,
+    )
+
+
+def the_one(place: str) -> tuple[Address, Savepoint]:
+    """Return the one savepoint that a place is, or holds. Raises ``ConfigurationError`` where it is not one."""
+    found = standing(place)
+    whole = [(each.address, each.savepoint) for each in found if each.savepoint is not None]
+    if len(whole) == 1:
+        return whole[0]
+    if not whole:
+        begun = f", but {len(found)} that are not whole" if found else ""
+        raise ConfigurationError(
+            f"there is no savepoint in {place}{begun}",
+            next_step="name the place, or the folder, of a savepoint",
+        )
+    raise ConfigurationError(
+        f"there are {len(whole)} savepoints in {place}",
+        next_step=f"name one of them, such as {whole[0][0].shown}; onceonly savepoint list shows all",
+    )
+
+
+def folder_of_one(place: str) -> Address:
+    """Return the folder of one savepoint, whole or not. Raises ``ConfigurationError`` where it is none."""
+    address = address_of(place, what="the savepoint")
+    if _look(address) is None:
+        raise ConfigurationError(
+            f"{place} is not the folder of a savepoint",
+            next_step="name one that onceonly savepoint list shows",
+        )
+    return address
+
+
+def wrong(address: Address, savepoint: Savepoint, *, told: Told = unheard) -> list[str]:
+    """Read every file of a savepoint; say in a sentence of each what is wrong with it. Raises ``UnavailableError``."""
+    store = open_store(address)
+    done: list[int] = []
+
+    def one(file: File) -> str:
+        data = store.get(FILES + file.name)
+        done.append(file.bytes)
+        told(len(done), len(savepoint.files), sum(done))
+        return differs(file, data)
+
+    found = background.spread("onceonly-read", one, savepoint.files, threads_max=min(store.abreast, _AT_ONCE))
+    return [each for each in found if each]
+
+
+def differs(file: File, data: bytes | None) -> str:
+    """Say in what bytes are not those of a file; empty where they are."""
+    if data is None:
+        return f"{file.name} is missing"
+    if len(data) != file.bytes:
+        return f"{file.name} has {len(data)} bytes, and had {file.bytes}"
+    return "" if digest(data) == file.checksum else f"{file.name} has other bytes than it had"
+
+
+def drop(address: Address) -> list[str]:
+    """Delete a savepoint, its own files only; give the names of what others have put beside them. Idempotent.
+
+    The manifest goes first: from then on it is no savepoint. Raises ``UnavailableError``.
+    """
+    store = open_store(address)
+    store.delete(NAME)
+    failpoints.hit("savepoint.after_undo")
+    names = [name for name in store.tree("") if name.startswith(FILES)]
+    background.spread("onceonly-drop", store.delete, names, threads_max=min(store.abreast, _AT_ONCE))
+    store.delete(BEGUN)
+    folder = folder_of(address)
+    if folder is not None:
+        _drop_folders(folder)
+    return store.tree("")
+
+
+def _drop_folders(folder: Path) -> None:
+    """Remove folders that are empty by now."""
+    for below in [*sorted((each for each in folder.rglob("*") if each.is_dir()), reverse=True), folder]:
+        with contextlib.suppress(OSError):
+            below.rmdir()
+
+
+def _look(address: Address) -> Standing | None:
+    store = open_store(address)
+    data = store.get(NAME)
+    if data is not None:
+        savepoint = manifest.decode(data, where=store.where(NAME))
+        return Standing(address=address, savepoint=savepoint)
+    return Standing(address=address, savepoint=None) if store.get(BEGUN) is not None else None

@@ -1,0 +1,162 @@
+"""Savepoints by the command line: a checkpoint whose Spark files are by hand, and its log by the log's own code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QueryCoordinator, run
+
+from onceonly import savepoints
+from onceonly.savepoints import cutting, place
+from onceonly.stores.folder import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> QueryCoordinator:
+    made = QueryCoordinator(tmp_path / "query")
+    made.complete(0, 1, 2, 3)
+    return made
+
+
+def put(query: QueryCoordinator, name: str, data: bytes = b"state") -> None:
+    path = query.path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_savepoint_is_of_the_newest_complete_epoch_and_holds_nothing_above_it(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    query.decide(4)
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert (made.epoch, made.query, made.barrier) == (3, query.query, (query.barrier(3),))
+    assert made.sinks[0].transactions == ("t3-0", "t3-1")
+    assert dict(made.sinks[0].outcomes) == {"committed": 2}
+    there = names(tmp_path / "place" / made.name / "files")
+    assert there == {each.name for each in made.files}
+    assert {"offsets/3", "commits/3", "metadata", "onceonly/identity.json"} <= there
+    assert not {name for name in there if "4" in name.rpartition("/")[2]}
+
+
+def test_an_epoch_that_is_asked_for_and_out_of_reach_is_told_with_the_range(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    (query.path / "offsets" / "0").unlink()
+    (query.path / "commits" / "0").unlink()
+    assert run("savepoint", "create", query.path, tmp_path / "place", "--epoch", "chk-2").returncode == 0
+    for epoch in (0, 1, 4):
+        refused = run("savepoint", "create", query.path, tmp_path / "place", "--epoch", f"{epoch}")
+        assert refused.returncode == 64
+        assert "from 2 to 3" in refused.stderr
+    assert len(place.standing(str(tmp_path / "place"))) == 1
+
+
+def test_what_a_savepoint_says_of_itself_is_shown(query: QueryCoordinator, tmp_path: Path) -> None:
+    made = run("savepoint", "create", query.path, tmp_path / "place", "--json")
+    told = json.loads(made.stdout)
+    assert (told["epoch"], told["query"], told["files"] > 0) == (3, query.query, True)
+    (row,) = json.loads(run("savepoint", "list", tmp_path / "place", "--json").stdout)["savepoints"]
+    assert row == {key: told[key] for key in row}
+    assert json.loads(run("savepoint", "show", tmp_path / "place", "--json").stdout) == told
+    shown = run("savepoint", "show", told["path"]).stdout
+    assert all(word in shown for word in ("chk-3", query.query, "2 committed", "events"))
+    assert told["name"] in run("savepoint", "list", tmp_path / "place").stdout
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+def test_one_flipped_byte_is_found(query: QueryCoordinator, tmp_path: Path, damage: str) -> None:
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert run("savepoint", "verify", tmp_path / "place").returncode == 0
+    path = tmp_path / "place" / made.name / "files" / "onceonly" / "identity.json"
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(data[:-1] + (bytes([data[-1] ^ 1]) if damage == "flip" else b""))
+    found = run("savepoint", "verify", tmp_path / "place")
+    assert found.returncode == 1
+    assert "identity.json" in found.stdout
+
+
+def test_a_damaged_manifest_is_refused(query: QueryCoordinator, tmp_path: Path) -> None:
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    path = tmp_path / "place" / made.name / "savepoint.json"
+    path.write_bytes(path.read_bytes().replace(b'"epoch":3', b'"epoch":2'))
+    assert run("savepoint", "verify", tmp_path / "place").returncode == 2
+
+
+def test_what_is_dropped_are_its_own_files(query: QueryCoordinator, tmp_path: Path) -> None:
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    other = savepoints.create(str(query.path), str(tmp_path / "place"))
+    folder = tmp_path / "place" / made.name
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    assert run("savepoint", "drop", tmp_path / "place", "--yes").returncode == 64
+    dropped = run("savepoint", "drop", folder, "--yes")
+    assert dropped.returncode == 0
+    assert "notes.txt" in dropped.stderr
+    assert names(folder) == {"notes.txt"}
+    assert [each.name for each in place.standing(str(tmp_path / "place"))] == [other.name]
+    assert run("savepoint", "verify", tmp_path / "place").returncode == 0
+
+
+def test_the_original_is_untouched_and_its_state_is_linked(query: QueryCoordinator, tmp_path: Path) -> None:
+    put(query, "state/0/0/4.snapshot")
+    before = {name: (query.path / name).read_bytes() for name in names(query.path)}
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert {name: (query.path / name).read_bytes() for name in names(query.path)} == before
+    copy = tmp_path / "place" / made.name / "files" / "state" / "0" / "0" / "4.snapshot"
+    assert copy.samefile(query.path / "state" / "0" / "0" / "4.snapshot")
+
+
+def test_a_file_that_is_taken_away_meanwhile_is_no_failure(
+    query: QueryCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(1, 5):
+        put(query, f"state/0/0/{version}.delta")
+    find = cutting.find_cut
+    tries: list[int] = []
+
+    def busy(checkpoint: str, epoch: int | None) -> cutting.Cut:
+        cut = find(checkpoint, epoch)
+        if not tries:
+            # The query goes on, and takes away what it no longer needs.
+            query.complete(4)
+            put(query, "state/0/0/5.snapshot")
+            for version in range(1, 4):
+                (query.path / f"state/0/0/{version}.delta").unlink()
+        tries.append(cut.epoch)
+        return cut
+
+    monkeypatch.setattr("onceonly.savepoints.making.find_cut", busy)
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert (tries, made.epoch) == ([3, 4], 4)
+    (standing,) = place.standing(str(tmp_path / "place"))
+    assert standing.name == made.name
+    assert set(LocalStore(tmp_path / "place" / made.name / "files").tree("")) == {
+        each.name for each in made.files
+    }
+
+
+def test_without_its_manifest_a_savepoint_is_not_there(query: QueryCoordinator, tmp_path: Path) -> None:
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    folder = tmp_path / "place" / made.name
+    (folder / "savepoint.json").unlink()
+    listed = run("savepoint", "list", tmp_path / "place")
+    assert (listed.returncode, listed.stdout) == (1, "")
+    assert "not whole" in listed.stderr
+    assert run("savepoint", "show", tmp_path / "place").returncode == 64
+    assert run("savepoint", "drop", folder, "--yes").returncode == 0
+    assert not folder.exists()
+
+
+def test_a_folder_without_a_decision_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    assert run("savepoint", "create", tmp_path, tmp_path / "place").returncode == 2
