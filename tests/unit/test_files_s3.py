@@ -272,8 +272,11 @@ def test_a_completion_without_an_answer_is_looked_up(
     double.refuses_own = refuses_own
     handle = bench.prepared(rows(1, 2))
     double.fault("COMPLETE", Fault(cut=True, done=True), Fault(status=500, code="InternalError", done=True))
-    assert isinstance(bench.sink().commit(handle), RetryLater)
-    assert bench.sink().commit(handle) == AlreadyCommitted()
+    # Uploads are completed beside one another, and what follows on a failure is left for the next call: each fault
+    # strikes once, in the first call or the second.
+    answers = [bench.sink().commit(handle) for _ in range(3)]
+    assert isinstance(answers[0], RetryLater)
+    assert answers[2] == AlreadyCommitted()
     assert bench.ids() == [1, 2]
 
 
