@@ -42,6 +42,11 @@ def step(state: s.State, event: m.Event) -> Move:
     return row(state, event)
 
 
+def moves() -> frozenset[tuple[type[Any], type[Any]]]:
+    """Return the rows of the table: which event is legal in which state. Pure."""
+    return frozenset(_TABLE)
+
+
 _TABLE: dict[tuple[type[Any], type[Any]], Callable[[Any, Any], Move]] = {
     (s.Reading, m.ChainRead): planning.chain_read,
     (s.Skipping, m.LinkPersisted): skipping.skip_put,
