@@ -46,9 +46,9 @@ setup: machine .venv/.installed .venv/.jars
 demo: setup
 	$(BIN)/onceonly demo
 
-# One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
+# The site is built by a test of it. One pytest for each kind: the quick ones fail first, and no client's thread outlives its kind.
 # Files go to the two processes in the order of their names, those with few long tests first: none of them is left for the end.
-test: setup lint types imports docs
+test: setup lint types imports
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "integration and not long"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" --durations=25
@@ -127,7 +127,8 @@ proof-pages: setup
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long" --ignore tests/mutation
 
-# Known defects, put into a copy of the code one at a time: each must turn its tests red. `make test` does it, too.
+# Known defects, put into a copy of the code one at a time: each must turn its tests red. `make test` does one of
+# each group, and sees that all still apply.
 mutants: setup
 	$(BIN)/python -m tests.mutation.mutate
 

@@ -1,9 +1,13 @@
-"""Every known defect, put into a copy of the code, is caught by the tests named for it."""
+"""Every known defect, put into a copy of the code, is caught by the tests named for it; daily one of each group."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shutil
+from functools import cache
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +15,11 @@ from tests.mutation import mutate
 from tests.mutation.defects import DEFECTS, GROUPS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.mutation.defects import Defect
 
+DAILY = {defect.group: defect.name for defect in reversed(DEFECTS) if not defect.needs_broker}.values()
 EACH = [
-    pytest.param(defect, id=defect.name, marks=[pytest.mark.integration] if defect.needs_broker else [])
+    pytest.param(defect, id=defect.name, marks=[] if defect.name in DAILY else [pytest.mark.long])
     for defect in DEFECTS
 ]
 
@@ -27,6 +30,33 @@ def test_a_defect_is_caught(defect: Defect) -> None:
     assert not verdict.why, verdict.why
 
 
+def test_every_defect_applies_and_its_tests_are_there(tmp_path: Path) -> None:
+    shutil.copytree(mutate.ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for defect in DEFECTS:
+        changed = tmp_path / "src" / mutate.PACKAGE / defect.file
+        text = changed.read_text(encoding="utf-8")
+        mutate.put_in(defect, tmp_path / "src")
+        changed.write_text(text, encoding="utf-8")
+        gone = [test for test in defect.tests if not is_there(test)]
+        assert not gone, f"{defect.name}: {gone}"
+
+
+def is_there(node: str) -> bool:
+    """Tell whether a test of that name is written down: its function may be a base class's, in another file."""
+    file, *_, name = node.partition("[")[0].split("::")
+    return name in functions(file) or ("::Test" in node and any(name in functions(each) for each in SUITES))
+
+
+SUITES = [str(path) for path in Path(mutate.ROOT, "proof/src/onceonly_proof/conformance").glob("*.py")]
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    tree = ast.parse(Path(mutate.ROOT, file).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.long
 def test_the_tests_that_catch_are_green_on_the_unchanged_copy() -> None:
     # Those that need a broker run with their own kind.
     verdict = mutate.try_unchanged(defect for defect in DEFECTS if not defect.needs_broker)
