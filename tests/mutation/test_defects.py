@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-from functools import cache
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
