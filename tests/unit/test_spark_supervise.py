@@ -15,7 +15,8 @@ from onceonly.errors import (
     UnavailableError,
 )
 from onceonly.log import open_log
-from onceonly.model import Link, LinkKind, Receipt
+from onceonly.log.stops import Stop
+from onceonly.model import Link, LinkKind, Receipt, Stamp
 from onceonly.settings.restart import FixedDelay, NoRestart
 from onceonly.spark import supervise as supervising
 from onceonly.spark.supervise import explain, supervise
@@ -244,3 +245,23 @@ def test_explain_names_the_nearest_format_where_spark_has_found_none() -> None:
     assert "there is no sink named 'onceonly.kafak'" in explain(RuntimeError(said.format("onceonly.kafak")))
     assert "onceonly.register(spark)" in explain(RuntimeError(said.format("onceonly.kafka")))
     assert explain(RuntimeError(said.format("kafak"))) == said.format("kafak")
+
+
+@pytest.mark.parametrize("when", ["at the failure", "between two starts"])
+def test_a_query_that_fails_after_it_was_asked_to_end_is_not_started_again(
+    when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp(at="now", host="here"))
+    looks = iter([None] if when == "between two starts" else [])
+    monkeypatch.setattr(supervising, "asked_to_end", lambda _query: next(looks, asked))
+    builder = Builder(FakeQuery(failure=DELAYED), FakeQuery())
+    run(builder, restart=FixedDelay(attempts=2, delay_s=10))
+    assert len(builder.built) == 1
+    assert "Not started again: run one was asked to end at now by ann on here." in caplog.text
+
+
+def test_what_no_start_heals_is_raised_though_it_was_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Stop(run="one", began=Stamp(), who="ann", stamp=Stamp())
+    monkeypatch.setattr(supervising, "asked_to_end", lambda _query: asked)
+    with pytest.raises(InDoubtError):
+        run(Builder(FakeQuery(failure=DOUBT)))

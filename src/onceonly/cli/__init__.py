@@ -19,7 +19,17 @@ from onceonly.errors import OnceonlyError, SetupError
 __all__ = ["EXIT_ANOMALY", "EXIT_CANNOT_TELL", "EXIT_USAGE", "cli", "main", "run"]
 
 _EXIT_INTERRUPTED = 130
-_COMMANDS = ("audit", "checkpoints", "doctor", "files", "jars", "journal", "savepoint", "transactions")
+_COMMANDS = (
+    "audit",
+    "checkpoints",
+    "doctor",
+    "files",
+    "jars",
+    "journal",
+    "savepoint",
+    "stop",
+    "transactions",
+)
 _OF_PROOF = ("demo", "verify")
 _ENTRY_POINTS = "onceonly.commands"
 

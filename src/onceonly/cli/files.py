@@ -8,7 +8,6 @@ import click
 
 from onceonly.cli import shared
 from onceonly.errors import OnceonlyError
-from onceonly.options import span
 
 if TYPE_CHECKING:
     from onceonly.operations.expire import Place
@@ -19,15 +18,6 @@ _WORDS = {
     "waiting": "has left the manifests; its files stay for the grace time",
     "removed": "its files are deleted",
 }
-
-
-def _span(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
-    """Read a time as Spark writes it."""
-    try:
-        return span(text)
-    except ValueError as error:
-        message = f"{text!r} is no time such as '7 days', '12 hours' or 90m"
-        raise click.BadParameter(message) from error
 
 
 @click.group()
@@ -42,7 +32,7 @@ def files() -> None:
     "--older-than",
     "older_s",
     metavar="TIME",
-    callback=_span,
+    callback=shared.span_option,
     required=True,
     help="How old an epoch has to be: '7 days', 90m.",
 )
@@ -50,7 +40,7 @@ def files() -> None:
     "--grace",
     "grace_s",
     metavar="TIME",
-    callback=_span,
+    callback=shared.span_option,
     default="1 hour",
     show_default=True,
     help="How long files stay once their epochs have left the manifests, for those who read them.",

@@ -56,6 +56,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON t
 yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
 
 
+def span_option(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
+    """Read a time as Spark writes it."""
+    from onceonly.options import span
+
+    try:
+        return span(text)
+    except ValueError as error:
+        message = f"{text!r} is no time such as '7 days', '12 hours' or 90m"
+        raise click.BadParameter(message) from error
+
+
 def epoch_of(name: str) -> int | None:
     """Return the number of an epoch that is named chk-7 or 7; None for another name."""
     match = _EPOCH.fullmatch(name)

@@ -6,6 +6,7 @@ once more when it is over: one without an end was broken off, and may have done 
 
 from __future__ import annotations
 
+import getpass
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 ACTIONS: Final = "actions/"
 OPERATOR: Final = "operator-"
 """What the application of a link is called that an operator's command has put: no run has such a one."""
+
+
+def user() -> str:
+    """Return who acts, for the record: the user's name on this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user on this machine
+        return "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,12 +43,19 @@ class DatedFiles(Generic[T]):
         except LogError:
             return None
 
+    def _get(self, at: Stamp, id_: str) -> T | None:
+        """Read one, None where there is none. Raises ``LogError``, ``UnavailableError``."""
+        return files.read(self._store, self._name_of(at, id_), kind=self._kind, into=self._into)
+
     def _write(self, at: Stamp, id_: str, value: T) -> None:
         """Write, or write again; drop what is too old. Raises ``UnavailableError``."""
-        moment = re.sub(r"[-:.]", "", at.at)
-        self._store.replace(f"{self._folder}{moment}-{id_}.json", files.encode(self._kind, value))
+        self._store.replace(self._name_of(at, id_), files.encode(self._kind, value))
         for name in self._names()[KEEP:]:
             self._store.delete(name)
+
+    def _name_of(self, at: Stamp, id_: str) -> str:
+        moment = re.sub(r"[-:.]", "", at.at)
+        return f"{self._folder}{moment}-{id_}.json"
 
     def _names(self) -> list[str]:
         return sorted(filter(self._name.fullmatch, self._store.list_names(self._folder)), reverse=True)

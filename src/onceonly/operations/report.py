@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onceonly.operations.search import Problem
     from onceonly.operations.settle import Result
     from onceonly.operations.states import EpochView, HandleView
+    from onceonly.operations.stop import Outcome
 
 
 def checkpoint(found: CheckpointModel) -> dict[str, Any]:
@@ -57,6 +58,24 @@ def action(found: Action) -> dict[str, Any]:
         "before": found.before,
         "after": found.after or None,
     }
+
+
+def stopped(found: Outcome) -> dict[str, Any]:
+    """Return what became of a request to end."""
+    stop, run = found.stop, found.run
+    return {
+        "ended": found.ended.value,
+        "down": found.is_down,
+        "settled": found.is_settled,
+        "told": found.sentence,
+        "next_step": found.next_step or None,
+        "who": found.who or None,
+        "epoch": row(found.newest) if found.newest else None,
+        "run": run and {"run": run.run, **_stamp(run.began, at="began"), "ended": run.ended or None},
+        "request": stop and {
+            "who": stop.who, **_stamp(stop.stamp), "because": stop.because, "seen": stop.seen or None,
+        },
+    }  # fmt: skip
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, Any]]:

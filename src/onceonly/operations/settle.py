@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import getpass
 import secrets
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +22,7 @@ from onceonly.checkpoint.passed import passed
 from onceonly.coordinator.coordinator import Coordinator
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.log import open_log
-from onceonly.log.actions import OPERATOR, Action, ActionFiles
+from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, LinkKind
 from onceonly.operations import against, look, sinks
@@ -226,7 +225,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
         action = Action(
             command=order.verb.value,
             epoch=epoch.view.epoch,
-            who=_user(),
+            who=user(),
             stamp=events.stamp(),
             plan=application,
             because=order.because,
@@ -246,13 +245,6 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
         result.action = replace(action, after=_ended(checkpoint, action.epoch, result))
         actions.put(result.action)
     return result
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user on this machine
-        return "unknown"
 
 
 def _state(epoch: EpochModel) -> str:

@@ -16,6 +16,7 @@ from concurrent.futures import TimeoutError as WaitTimeoutError
 from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -29,8 +30,9 @@ from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.log.progress import OperatorReport, Progress, SourceReport
 from onceonly.log.runs import Run, RunFiles
+from onceonly.log.stops import StopFiles
 from onceonly.log.stored_progress import progress_in
-from onceonly.spark import spans
+from onceonly.spark import spans, stopping
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def install(spark: SparkSession) -> None:
         listener = _Listener(spark)
         spark.streams.addListener(listener)
         spans.asked.append(listener.asked)
+        stopping.install()
         _installed.add(spark)
     except Exception as error:  # noqa: BLE001  only the view of the operator is poorer
         log.debug("No streaming listener: %s", error)
@@ -67,7 +70,9 @@ def install(spark: SparkSession) -> None:
 class _Watched:
     """One run of one query."""
 
-    def __init__(self, location: str, run: str, query: str = "") -> None:
+    def __init__(
+        self, location: str, run: str, query: str = "", end: Callable[..., None] = lambda _note: None
+    ) -> None:
         self.location = location
         self.query = query
         self.checkpoint = files_of(location)
@@ -77,6 +82,9 @@ class _Watched:
         self.presence: Presence | Heartbeat | None = None
         self.run = Run(run=run, began=events.stamp())
         self._runs = RunFiles(place)
+        self._stops = StopFiles(place)
+        self._end = end
+        self._over = threading.Event()
         self._said: Future[None] | None = None
         self._lock = threading.Lock()
 
@@ -91,10 +99,17 @@ class _Watched:
             if self.presence is None and self.checkpoint.text(f"{FOLDER}/{NAME}") is not None:
                 self.presence = Presence.hold(self.location, actor="driver")
                 self._note(self.run)
+                background.begin("onceonly-stop", self._hear)
             return self.presence is not None
+
+    def _hear(self) -> None:
+        every_s = stopping.EVERY_S if self.path is not None else stopping.EVERY_STORED_S
+        if stopping.heard(self._stops, self.run, self._over, every_s):
+            self._end(self.close)
 
     def close(self) -> None:
         """The run is over, also one that made the log since it was looked for last."""
+        self._over.set()
         if self.is_ours() and self.presence is not None:
             self.presence.close()
             self._note(replace(self.run, ended=events.stamp().at))
@@ -143,7 +158,8 @@ class _Listener(StreamingQueryListener):
         query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
         location = str(query.streamingQuery().resolvedCheckpointRoot())
         run = str(jevent.runId().toString())
-        watched = _Watched(location, run, str(jevent.id().toString()))
+        end = partial(stopping.end, query.streamingQuery(), spark)
+        watched = _Watched(location, run, str(jevent.id().toString()), end)
         why = _may_differ(query)
         with self._lock:
             self._runs[run] = watched

@@ -24,6 +24,7 @@ from onceonly.log.actions import OPERATOR
 from onceonly.settings.registry import find
 from onceonly.settings.restart import ExponentialDelay
 from onceonly.spark.register import application
+from onceonly.spark.stopping import asked_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -54,7 +55,8 @@ def supervise(
     of its own: one fails and restarts while the others go on. A builder that returns several queries makes them
     one group: when one fails, all are stopped and built again.
 
-    Returns when all queries have ended by themselves (``stop()``, ``availableNow``). A failure that no restart
+    Returns when all queries have ended by themselves (``stop()``, ``availableNow``, ``onceonly stop``). One that fails
+    after ``onceonly stop`` has asked it to end is not started again. A failure that no restart
     can heal (configuration, in doubt, superseded, a damaged log, a record that is refused, …) stops all of
     them and is raised as its typed error, without Spark's stack trace. Every other failure is answered by
     ``restart`` (default ``ExponentialDelay()``); when it gives up, the last failure is raised in the same way,
@@ -85,6 +87,7 @@ class _Job:
         self._clock = clock
         self._queries: tuple[StreamingQuery, ...] = ()
         self._failures: list[float] = []
+        self._failed: tuple[StreamingQuery, ...] = ()
         self._due: float | None = None
 
     def start(self) -> None:
@@ -102,6 +105,8 @@ class _Job:
             if self._clock.monotonic() < self._due:
                 return True
             self._due = None
+            if self._shall_end(self._failed):
+                return False
             try:
                 self.start()
             except Exception as error:  # noqa: BLE001  Spark has many; all of them are failures to answer
@@ -121,9 +126,13 @@ class _Job:
         known = _known(failure)
         # What another driver fences, overwrites or goes on after looks like many things: an older checkpoint, too.
         known = next(filter(None, map(superseded, queries)), known)
+        healable = known is None or known.restartable
+        if healable and self._shall_end(queries):
+            log.warning("It had failed before it ended: %s", _first_line(known or failure))
+            return
         now = self._clock.monotonic()
         self._failures.append(now)
-        healable = known is None or known.restartable
+        self._failed = queries
         # Jitter keeps queries apart; nobody gains from guessing it.
         delay = self._restart.next_delay(self._failures, draw=random.random()) if healable else None  # noqa: S311
         if delay is None:
@@ -132,6 +141,13 @@ class _Job:
             "Restart %d in %.1f s after: %s", len(self._failures), delay, _first_line(known or failure)
         )
         self._due = now + delay
+
+    def _shall_end(self, queries: Sequence[StreamingQuery]) -> bool:
+        """Say whether an operator has asked one of these to end: then none is started again."""
+        stop = next(filter(None, map(asked_to_end, queries)), None)
+        if stop is not None:
+            log.warning("Not started again: %s.", stop.sentence)
+        return stop is not None
 
 
 def superseded(query: StreamingQuery) -> SupersededError | None:

@@ -1,0 +1,190 @@
+"""``onceonly stop``: a run ends in order, after the epoch in flight, whichever machine it is on.
+
+The request is a small file beside the log, which the run's driver looks for; what became of it is read in the words
+that the run leaves of itself, and in the log. Nothing here reaches the driver, and nothing waits for it for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from onceonly import events
+from onceonly.log.actions import user
+from onceonly.log.runs import RunFiles
+from onceonly.log.stops import Stop, StopFiles
+from onceonly.operations import look
+from onceonly.operations.states import SETTLED, EpochState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.log.runs import Run
+    from onceonly.operations.checkpoint_model import EpochModel
+    from onceonly.operations.find import Checkpoint
+    from onceonly.ports import Clock
+
+_POLL_S: Final = 0.5
+_POLL_STORED_S: Final = 2.0
+_NOTED_S: Final = 6.0
+"""How long a run that is seen alive no more may take to write down that it has ended: on a store it does so beside."""
+_RUNS_MAX: Final = 5
+_QUIET: Final = SETTLED | {EpochState.SKIPPED}
+
+
+class Ended(enum.StrEnum):
+    """What became of a request."""
+
+    STOPPED = "stopped"
+    """The run has ended in order since it was asked to."""
+    DOWN = "down"
+    """No run was alive that could be asked."""
+    DIED = "died"
+    """The run ended without a word, as one does that is killed."""
+    UNHEARD = "unheard"
+    """In the time given, no driver has seen the request."""
+    RUNNING = "running"
+    """The driver has seen it, and the epoch in flight has not ended in the time given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a request; ``newest`` is the newest epoch, None before the first.
+
+    ``who`` says who works on the checkpoint, empty where nobody does.
+    """
+
+    ended: Ended
+    stop: Stop | None = None
+    run: Run | None = None
+    newest: EpochModel | None = None
+    who: str = ""
+
+    @property
+    def is_down(self) -> bool:
+        return self.ended in {Ended.STOPPED, Ended.DOWN} or (self.ended is Ended.DIED and not self.who)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left of the newest epoch for a start to do."""
+        return self.newest is None or self.newest.view.state in _QUIET
+
+    @property
+    def sentence(self) -> str:
+        """Say what happened, or what stands in the way, without its full stop."""
+        run = f"run {self.run.run}" if self.run else "a run"
+        view = self.newest.view if self.newest else None
+        where = f"{view.name} is {view.state.value}" if view else "there was no epoch yet"
+        another = f"; another has begun since: {self.who}" if self.who else ""
+        return {
+            Ended.STOPPED: f"{run} has ended; {where}",
+            Ended.DOWN: f"no driver is alive here, so there was nothing to stop; {where}",
+            Ended.DIED: f"{run} ended without a word, as one that is killed; {where}{another}",
+            Ended.UNHEARD: f"nobody has heard the request: {self.who or 'no driver has left word of its run'}",
+            Ended.RUNNING: f"{run} has heard it, and goes on with the epoch in flight: {where}",
+        }[self.ended]
+
+    @property
+    def next_step(self) -> str:
+        """Say what there is to do; empty where there is nothing."""
+        if self.ended is Ended.UNHEARD:
+            return (
+                "ask again with a longer --wait if the driver is starting or busy; a session of Spark Connect, or one "
+                "without onceonly.register, hears of nothing: call query.stop() in its program"
+            )
+        if self.ended is Ended.RUNNING:
+            return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
+        if not self.is_settled and self.newest is not None:
+            return f"start the query, or: onceonly transactions commit|abort {self.newest.view.name}"
+        return ""
+
+
+def stop(
+    checkpoint: Checkpoint,
+    *,
+    because: str = "",
+    within_s: float,
+    tell: Callable[[str], None] = lambda _text: None,
+    clock: Clock = time,
+) -> Outcome:
+    """Ask the run that is alive to end, and wait so long until it has. Operator's process; idempotent.
+
+    Whoever asked a run first stays in the record. Where no run is alive, the newest one is asked all the same: a
+    supervisor that is about to start the query again does not, then. Raises ``UnavailableError``, ``LogError``.
+    """
+    request = _Request(checkpoint, because, tell)
+    deadline = clock.monotonic() + within_s
+    silent_s = 0.0
+    poll_s = _POLL_S if checkpoint.folder is not None else _POLL_STORED_S
+    while True:
+        ended = request.look()
+        if ended is Ended.DIED and silent_s < _NOTED_S:
+            silent_s += poll_s
+        elif ended is not None:
+            return request.outcome(ended)
+        elif clock.monotonic() > deadline:
+            return request.outcome(Ended.RUNNING if request.is_heard() else Ended.UNHEARD)
+        clock.sleep(poll_s)
+
+
+class _Request:
+    """The request to one run, and what was seen of that run since."""
+
+    def __init__(self, checkpoint: Checkpoint, because: str, tell: Callable[[str], None]) -> None:
+        self._checkpoint = checkpoint
+        self._stops = StopFiles(checkpoint.store)
+        self._because = because
+        self._tell = tell
+        self._stop: Stop | None = None
+        self._run: Run | None = None
+        self._lived = False
+        self._who = ""
+
+    def look(self) -> Ended | None:
+        """Look once, and ask the run where it was not asked; None while it goes on, or one is about to begin."""
+        # Who is alive is looked at first: a run that has begun leaves word of itself while it is.
+        alive = self._checkpoint.run
+        self._who = alive.who
+        runs = RunFiles(self._checkpoint.store).newest(_RUNS_MAX)
+        if runs and not self._lived and (self._run is None or self._run.run != runs[0].run):
+            self._ask(runs[0])
+        self._run = next((each for each in runs if self._run and each.run == self._run.run), self._run)
+        has_ended = self._run is not None and bool(self._run.ended)
+        self._lived = self._lived or (alive.alive is not False and self._run is not None and not has_ended)
+        if self._lived and (has_ended or (alive.alive is False and self._has_gone_in_order())):
+            return Ended.STOPPED
+        if self._lived and (alive.alive is False or (runs and runs[0].run != self._stop_run)):
+            return Ended.DIED
+        return Ended.DOWN if alive.alive is False else None
+
+    def is_heard(self) -> bool:
+        """Say whether the driver has seen the request."""
+        self._stop = (self._stops.of(self._run) if self._run else None) or self._stop
+        return self._stop is not None and bool(self._stop.seen)
+
+    def _has_gone_in_order(self) -> bool:
+        """Say whether a run that is gone had heard the request, and left nothing: its process may end at once then."""
+        return self.is_heard() and self.outcome(Ended.STOPPED).is_settled
+
+    def outcome(self, ended: Ended) -> Outcome:
+        """Say what became of it."""
+        self.is_heard()
+        epochs = look.newest(self._checkpoint, limit=1, history=False).epochs
+        newest = epochs[0] if epochs else None
+        return Outcome(ended=ended, stop=self._stop, run=self._run, newest=newest, who=self._who)
+
+    @property
+    def _stop_run(self) -> str:
+        return self._stop.run if self._stop else ""
+
+    def _ask(self, run: Run) -> None:
+        self._run = run
+        self._stop = self._stops.of(run)
+        if self._stop is None:
+            self._stop = Stop(
+                run=run.run, began=run.began, who=user(), stamp=events.stamp(), because=self._because
+            )
+            self._stops.put(self._stop)
+        self._tell(self._stop.sentence)

@@ -1,0 +1,142 @@
+"""Ending a query in order when an operator has asked for it: after the epoch in flight, which goes to its end.
+
+Spark's ``stop()`` breaks an epoch off. Where an ``availableNow`` query has read all, Spark only writes down that the
+query is over, and looks at that between two epochs; the same is done here, from a thread of the driver's Python. Then
+Spark calls a query ended whose last epoch is still running, so PySpark's ``isActive`` and ``awaitTermination`` are
+wrapped: they wait until that has ended, so that no program goes on before. On Spark Connect nobody of ours is where the
+driver is.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from onceonly import events
+from onceonly.errors import OnceonlyError
+from onceonly.log.place import log_store
+from onceonly.log.stops import StopFiles
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from onceonly.log.runs import Run
+    from onceonly.log.stops import Stop
+
+log = logging.getLogger("onceonly")
+
+EVERY_S: Final = 1.0
+EVERY_STORED_S: Final = 4.0
+"""How often a request is looked for, in a folder and on a store, which takes its price for each look."""
+_POLL_S: Final = 0.1
+_NOTED_S: Final = 2.0
+"""How long a program that has waited for the end of its query waits more until that is written down."""
+_STATES: Final = (
+    "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$",  # from 4.1 on
+    "org.apache.spark.sql.execution.streaming.TERMINATED$",
+)
+
+_ending: set[str] = set()
+"""The runs whose last epoch is being waited for."""
+
+
+def install() -> None:
+    """Let a query be active until its last epoch has ended. Driver, once a process; never fails."""
+    try:
+        _wrap()
+    except Exception as error:  # noqa: BLE001  a PySpark of another make: only this help is missing
+        log.debug("Queries that are asked to end are inactive too early: %s", error)
+
+
+@functools.cache
+def _wrap() -> None:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    is_active: Any = vars(StreamingQuery)["isActive"].fget
+    await_end: Any = StreamingQuery.awaitTermination
+
+    @functools.wraps(is_active)
+    def active(self: Any) -> bool:  # noqa: ANN401  PySpark's own
+        return bool(is_active(self)) or _is_ending(self)
+
+    @functools.wraps(await_end)
+    def awaited(self: Any, timeout: float | None = None) -> bool | None:  # noqa: ANN401  PySpark's own
+        deadline = time.monotonic() + (_NOTED_S if timeout is None else timeout)
+        done: bool | None = await_end(self, timeout)
+        while done is not False and _is_ending(self):
+            if time.monotonic() > deadline:
+                return None if timeout is None else False
+            time.sleep(_POLL_S)
+        return done
+
+    StreamingQuery.isActive = property(active)  # type: ignore[method-assign,assignment]
+    StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign]
+
+
+def _is_ending(query: Any) -> bool:  # noqa: ANN401  PySpark's own
+    return bool(_ending) and str(query.runId) in _ending
+
+
+def heard(stops: StopFiles, run: Run, over: threading.Event, every_s: float) -> bool:
+    """Look for a request until there is one, or the run is ``over``; say which. A thread of the driver's."""
+    while not over.wait(every_s):
+        try:
+            stop = stops.of(run)
+            if stop is not None:
+                log.warning("%s; it ends after the epoch in flight.", stop.sentence.capitalize())
+                stops.put(replace(stop, seen=events.stamp().at))
+                return True
+        except OnceonlyError as error:  # a store that is away now
+            log.debug("Whether run %s shall end is not known: %s", run.run, error)
+    return False
+
+
+def asked_to_end(query: StreamingQuery) -> Stop | None:
+    """Look whether a query's run was asked to end. Driver; only looks. None where it cannot be told, too."""
+    try:
+        location = str(query._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001
+        return StopFiles(log_store(location)).of_id(str(query.runId))
+    except Exception as error:  # noqa: BLE001  a look more than is needed
+        log.debug("Whether the query was asked to end is not known: %s", error)
+        return None
+
+
+def end(query: Any, session: SparkSession, note: Callable[[], None]) -> None:  # noqa: ANN401  a Java object
+    """Let the epoch in flight end, begin none after it, and return when the query is over. Driver, any thread.
+
+    ``note`` is called then, before anybody here sees that the query is over and ends the process. Where Spark is of
+    another make, it is stopped between two epochs, as soon as it is seen there.
+    """
+    run = str(query.runId().toString())
+    _ending.add(run)
+    try:
+        _mark(query, session._jvm)  # noqa: SLF001
+        was_idle = False
+        thread = query.queryExecutionThread()
+        while thread.isAlive():
+            # Twice: a trigger may just begin that found the query active.
+            is_idle = not query.status().isTriggerActive()
+            if is_idle and was_idle:
+                query.stop()  # wakes it where it waits for its trigger
+            was_idle = is_idle
+            time.sleep(_POLL_S)
+        note()
+    finally:
+        _ending.discard(run)
+
+
+def _mark(query: Any, jvm: Any) -> None:  # noqa: ANN401
+    for name in _STATES:
+        try:
+            query.state().set(getattr(getattr(jvm, name), "MODULE$"))
+        except Exception as error:  # noqa: BLE001  Py4J's, where there is no such class
+            log.debug("No %s: %s", name, error)
+        else:
+            return

@@ -1,0 +1,167 @@
+"""``onceonly stop``: what it asks, of which run, and what it says became of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QueryCoordinator, here
+
+from onceonly.log.presence import Presence
+from onceonly.log.runs import Run, RunFiles
+from onceonly.log.stops import StopFiles
+from onceonly.model import Stamp
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.stop import Ended, Outcome, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from onceonly.log.heartbeat import Heartbeat
+
+
+class World:
+    """A checkpoint whose driver is played by steps, one each time that the command waits, as is its clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.coordinator = QueryCoordinator(folder / "cp")
+        self.coordinator.complete(0)
+        self.path = self.coordinator.path
+        self.runs, self.stops = RunFiles(self.path), StopFiles(self.path)
+        self.now = 0.0
+        self.steps: list[Callable[[], object]] = []
+        self.presence: Presence | Heartbeat | None = None
+
+    def begin(self, name: str, *, minute: int = 0, alive: bool = True) -> Run:
+        run = Run(run=name, began=Stamp(at=f"2026-11-26T20:{minute:02}:00.000Z", host="spark-1", pid=7))
+        self.runs.put(run)
+        if alive and self.presence is None:
+            self.presence = Presence.hold(str(self.path))
+        return run
+
+    def let_go(self) -> None:
+        if self.presence is not None:
+            self.presence.close()
+            self.presence = None
+
+    def end(self, run: Run) -> None:
+        self.let_go()
+        self.runs.put(Run(run=run.run, began=run.began, ended="2026-11-26T21:00:00.000Z"))
+
+    def see(self, run: Run) -> None:
+        found = self.stops.of(run)
+        assert found is not None
+        self.stops.put(replace(found, seen="now"))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.steps:
+            self.steps.pop(0)()
+
+    def stop(self, because: str = "", within_s: float = 30) -> Outcome:
+        return stop(open_checkpoint(self.path), because=because, within_s=within_s, clock=self)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_the_run_that_is_alive_is_asked_and_its_end_is_told(world: World) -> None:
+    run = world.begin("one")
+    world.steps += [lambda: world.see(run), lambda: world.end(run)]
+    outcome = world.stop("an upgrade")
+    assert (outcome.ended, outcome.is_down, outcome.is_settled) == (Ended.STOPPED, True, True)
+    assert outcome.sentence == "run one has ended; chk-0 is complete"
+    (asked,) = world.stops.newest()
+    assert (asked.run, asked.because, asked.seen) == ("one", "an upgrade", "now")
+
+
+def test_a_process_that_ends_at_once_when_its_query_has_is_no_crash(world: World) -> None:
+    run = world.begin("one")
+    world.steps += [lambda: world.see(run), world.let_go]
+    assert world.stop().ended is Ended.STOPPED
+
+
+def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None:
+    assert world.stop().ended is Ended.DOWN
+    world.begin("one", alive=False)
+    world.coordinator.set_barrier(1)
+    world.coordinator.decide(1)
+    outcome = world.stop()
+    assert (outcome.ended, outcome.is_settled) == (Ended.DOWN, False)
+    assert "chk-1 is decided" in outcome.sentence
+    assert "onceonly transactions commit|abort chk-1" in outcome.next_step
+
+
+def test_a_run_that_is_killed_meanwhile_is_told(world: World) -> None:
+    world.begin("one")
+    world.steps += [world.let_go]
+    outcome = world.stop()
+    assert (outcome.ended, outcome.is_down) == (Ended.DIED, True)
+
+
+def test_a_run_that_took_the_place_of_the_one_asked_is_not_asked(world: World) -> None:
+    world.begin("one")
+    world.steps += [lambda: world.begin("two", minute=1)]
+    outcome = world.stop()
+    assert (outcome.ended, outcome.is_down) == (Ended.DIED, False)
+    assert [each.run for each in world.stops.newest()] == ["one"]
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_one_that_goes_on_is_told_with_what_stands_in_the_way(world: World, is_seen: bool) -> None:  # noqa: FBT001
+    run = world.begin("one")
+    world.steps += [lambda: world.see(run)] if is_seen else []
+    outcome = world.stop(within_s=5)
+    assert (outcome.ended, outcome.is_down) == (Ended.RUNNING if is_seen else Ended.UNHEARD, False)
+    assert outcome.next_step
+    world.let_go()
+
+
+def test_a_driver_that_is_about_to_start_its_query_is_waited_for_and_asked(world: World) -> None:
+    first = world.begin("one")
+    world.end(first)
+    world.presence = Presence.hold(str(world.path))
+    begun: list[Run] = []
+    world.steps += [
+        lambda: begun.append(world.begin("two", minute=1)),
+        lambda: None,
+        lambda: world.see(begun[0]),
+        lambda: world.end(begun[0]),
+    ]
+    outcome = world.stop()
+    assert (outcome.ended, outcome.run and outcome.run.run) == (Ended.STOPPED, "two")
+
+
+def test_who_asked_first_stays_in_the_record(world: World) -> None:
+    run = world.begin("one")
+    world.stop("first", within_s=1)
+    world.stop("second", within_s=1)
+    found = world.stops.of(run)
+    assert found is not None
+    assert found.because == "first"
+    world.let_go()
+
+
+def test_the_command_says_it_in_words_and_by_its_exit_status(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.begin("one")
+    assert here("stop", str(world.path), "--wait", "1s") == 2
+    told = capsys.readouterr()
+    assert (told.out, "nobody has heard" in told.err) == ("", True)
+    world.let_go()
+    assert here("stop", str(world.path)) == 0
+    assert "no driver is alive" in capsys.readouterr().out
+    world.coordinator.set_barrier(1)
+    assert here("stop", str(world.path), "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ended"], found["down"], found["settled"]) == ("down", True, False)
+    assert found["request"]["seen"] is None

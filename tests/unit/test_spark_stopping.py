@@ -1,0 +1,100 @@
+"""A query that is asked to end is left alone until its epoch is over, and is not over for anybody before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from onceonly import events
+from onceonly.log.runs import Run
+from onceonly.log.stops import Stop, StopFiles
+from onceonly.spark import stopping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+JVM = {stopping._STATES[0]: SimpleNamespace(**{"MODULE$": "over"})}
+
+
+class Query:
+    """Spark's, seen from Java: an epoch in flight for some looks, then idle; ends when stopped, or by itself."""
+
+    def __init__(self, busy: int, *, ends_alone: bool = False) -> None:
+        self.busy, self.ends_alone = busy, ends_alone
+        self.marked: list[str] = []
+        self.broken_off: bool | None = None
+        self.is_alive = True
+
+    def runId(self) -> Any:  # noqa: ANN401, N802  Spark's name
+        return SimpleNamespace(toString=lambda: "run-1")
+
+    def state(self) -> Any:  # noqa: ANN401
+        return SimpleNamespace(set=self.marked.append)
+
+    def queryExecutionThread(self) -> Any:  # noqa: ANN401, N802
+        return SimpleNamespace(isAlive=lambda: self.is_alive)
+
+    def status(self) -> Any:  # noqa: ANN401
+        self.busy -= 1
+        if self.ends_alone and self.busy <= 0:
+            self.is_alive = False
+        return SimpleNamespace(isTriggerActive=lambda: self.busy > 0)
+
+    def stop(self) -> None:
+        self.broken_off = self.busy > 0
+        self.is_alive = False
+
+    def end(self) -> list[str]:
+        told: list[str] = []
+        session: Any = SimpleNamespace(_jvm=SimpleNamespace(**JVM))
+        stopping.end(self, session, lambda: told.append("noted"))
+        return told
+
+
+def test_an_idle_query_is_woken_and_a_busy_one_is_never_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_POLL_S", 0.001)
+    for busy in (0, 5):
+        query = Query(busy)
+        assert query.end() == ["noted"]
+        assert (query.marked, query.broken_off) == (["over"], False)
+    alone = Query(3, ends_alone=True)
+    assert alone.end() == ["noted"]
+    assert alone.broken_off is None
+
+
+def test_it_is_active_until_its_last_epoch_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_ending", {"run-1"})
+    stopping.install()
+    run = SimpleNamespace(toString=lambda: "run-1")
+    java = SimpleNamespace(
+        isActive=lambda: False, awaitTermination=lambda *_: True, runId=lambda: run, id=lambda: run
+    )
+    query: Any = StreamingQuery(java)
+    assert query.isActive
+    assert query.awaitTermination(0.2) is False
+    threading.Timer(0.2, stopping._ending.clear).start()
+    assert query.awaitTermination(30) is True
+    assert not query.isActive
+
+
+def test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when(tmp_path: Path) -> None:
+    stops = StopFiles(tmp_path)
+    (tmp_path / "onceonly").mkdir()
+    run = Run(run="one", began=events.stamp())
+    other = Run(run="two", began=events.stamp())
+    stops.put(Stop(run="one", began=run.began, who="ann", stamp=events.stamp()))
+    over = threading.Event()
+    threading.Timer(0.2, over.set).start()
+    began = time.monotonic()
+    assert not stopping.heard(stops, other, over, 0.01)
+    assert time.monotonic() - began >= 0.1
+    assert stopping.heard(stops, run, threading.Event(), 0.01)
+    found = stops.of(run)
+    assert found is not None
+    assert found.seen
