@@ -29,6 +29,7 @@ _COMMANDS = (
     "savepoint",
     "stop",
     "transactions",
+    "ui",
 )
 _OF_PROOF = ("demo", "verify")
 _ENTRY_POINTS = "onceonly.commands"

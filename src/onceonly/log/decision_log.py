@@ -167,9 +167,9 @@ class FileDecisionLog:
         self._saw(newest)
         return newest
 
-    def history(self) -> Iterator[Summary]:
-        """Return the lines of the epochs that are folded, oldest first. Tools; any number of times."""
-        return self._fold.history()
+    def history(self, first: int | None = None) -> Iterator[Summary]:
+        """Return the lines of the epochs that are folded, from ``first`` on. Tools; any number of times."""
+        return self._fold.history(first)
 
     def epochs(self) -> range:
         """Return all epochs that the log knows. Tools."""

@@ -59,9 +59,12 @@ class Fold:
         self._store.drop_leftovers(lambda name: _is_void(name, found.covered_to))
         self.learn(replace(found, leftovers=()) if cleared else found)
 
-    def history(self) -> Iterator[Summary]:
-        """Yield all lines, oldest first. A segment that is merged meanwhile is found again in the wider one."""
-        position: int | None = None
+    def history(self, first: int | None = None) -> Iterator[Summary]:
+        """Yield all lines from ``first`` on, oldest first; segments before it are not read.
+
+        A segment that is merged meanwhile is found again in the wider one.
+        """
+        position = first
         missed = 0
         while True:
             chosen, _ = segments(self._store)

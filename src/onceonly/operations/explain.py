@@ -51,6 +51,22 @@ class Explanation:
     command: str
     opposite: str
 
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Heading and text of each part, in the order of reading."""
+        return (
+            ("is", self.what),
+            ("rows", self.rows),
+            ("decided", self.decided),
+            ("target", f"{self.standing}: {self.target}"),
+            ("blocks", self.blocks),
+            ("lives", self.until),
+            ("beside it", "\n".join(self.others) or "nothing"),
+            ("next start", self.next_start),
+            ("type", self.command or "nothing"),
+            ("opposite", self.opposite),
+        )
+
 
 def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float = 30.0) -> Explanation | None:
     """Explain a transaction of a checkpoint, by its name or the beginning of it; None where it is not of this one.

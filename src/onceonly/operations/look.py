@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onceonly import background
@@ -18,6 +18,7 @@ from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
 from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 from onceonly.operations.search import AT_ONCE
+from onceonly.operations.states import EpochState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,6 +92,46 @@ def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> Checkpoint
     return _model(checkpoint, found)
 
 
+def tail(
+    checkpoint: Checkpoint, known: range, before: CheckpointModel | None, *, limit: int, votes_max: int
+) -> CheckpointModel:
+    """Read the newest epochs with their steps, for who looks again and again; ``known`` are those of the log.
+
+    Of settled epochs, what ``before`` has is not read again; what is folded meanwhile stays as it was. At most
+    ``limit`` epochs, and fewer where they have more than ``votes_max`` votes together.
+    """
+    noted, barrier = _noted_to(checkpoint), _barrier(checkpoint)
+    had = {each.view.epoch: each for each in before.epochs if each.receipt is not None} if before else {}
+    wanted = known[::-1][:limit]
+    read = {each.epoch: each for each in _read(checkpoint, [epoch for epoch in wanted if epoch not in had])}
+    found: list[EpochModel] = []
+    if barrier is not None and barrier not in known:
+        found.append(_with_steps(checkpoint, _Read(barrier, ()), noted))
+    votes = 0
+    for epoch in wanted:
+        each = _noted(had[epoch], noted) if epoch in had else _with_steps(checkpoint, read[epoch], noted)
+        votes += sum(len(link.votes) for link in each.chain)
+        if not each.chain or (found and votes > votes_max):
+            break  # from here on, all are folded; or it would be too much
+        found.append(each)
+    return _model(checkpoint, found, known=len(known) + (barrier is not None and barrier not in known))
+
+
+def between(checkpoint: Checkpoint, first: int, last: int) -> tuple[EpochModel, ...]:
+    """Read the epochs from ``first`` to ``last``, newest first: of those that are folded, their lines."""
+    noted = _noted_to(checkpoint)
+    found = {
+        each.epoch: _with_steps(checkpoint, each, noted)
+        for each in _read(checkpoint, range(first, last + 1))
+        if each.chain
+    }
+    # What was folded since is in a line by now.
+    for line in itertools.takewhile(lambda line: line.epoch <= last, checkpoint.log.history(first)):
+        if line.epoch not in found:
+            found[line.epoch] = EpochModel(view=states.folded(line), at=line.at or None)
+    return tuple(found[epoch] for epoch in sorted(found, reverse=True))
+
+
 def _model(
     checkpoint: Checkpoint,
     epochs: Iterable[EpochModel],
@@ -160,8 +201,8 @@ def _in_full(checkpoint: Checkpoint, number: int, chain: tuple[Link, ...]) -> Ep
 
 
 def _folded(checkpoint: Checkpoint, number: int) -> EpochModel:
-    line = next((line for line in checkpoint.log.history() if line.epoch == number), None)
-    if line is None:
+    line = next(iter(checkpoint.log.history(number)), None)
+    if line is None or line.epoch != number:
         raise LogError(
             f"chk-{number} is neither among the links nor in the history of {checkpoint.path}",
             next_step="run the command again, as a run may just have folded it; else start the query: it names "
@@ -176,6 +217,24 @@ def _folded(checkpoint: Checkpoint, number: int) -> EpochModel:
 
 def _view(found: _Read, noted: int) -> states.EpochView:
     return states.describe(found.epoch, found.chain, found.receipt, noted=found.epoch <= noted)
+
+
+def _with_steps(checkpoint: Checkpoint, found: _Read, noted: int) -> EpochModel:
+    return EpochModel(
+        view=_view(found, noted),
+        at=_when(checkpoint, found),
+        chain=found.chain,
+        receipt=found.receipt,
+        steps=tuple(_steps(checkpoint, found)),
+    )
+
+
+def _noted(epoch: EpochModel, noted: int) -> EpochModel:
+    """Return an epoch that was seen before as it is now that Spark has noted more."""
+    if epoch.view.state is not EpochState.COMMITTED or epoch.view.epoch > noted:
+        return epoch
+    view = states.describe(epoch.view.epoch, epoch.chain, epoch.receipt, noted=True)
+    return replace(epoch, view=view)
 
 
 def _read(checkpoint: Checkpoint, epochs: Sequence[int]) -> Iterator[_Read]:

@@ -164,25 +164,9 @@ def explanation(query: str, found: Explanation) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for heading, text in _lines_of(found):
+    for heading, text in found.lines:
         table.add_row(heading, Text(text))
     return Group(Text.assemble((found.transaction, "bold"), "\n", ("query ", "dim"), query), table)
-
-
-def _lines_of(found: Explanation) -> Sequence[tuple[str, str]]:
-    """Return heading and text of each part, in the order of reading."""
-    return [
-        ("is", found.what),
-        ("rows", found.rows),
-        ("decided", found.decided),
-        ("target", f"{found.standing}: {found.target}"),
-        ("blocks", found.blocks),
-        ("lives", found.until),
-        ("beside it", "\n".join(found.others) or "nothing"),
-        ("next start", found.next_start),
-        ("type", found.command or "nothing"),
-        ("opposite", found.opposite),
-    ]
 
 
 def findings(found: Sequence[Finding]) -> RenderableType:

@@ -1,0 +1,135 @@
+"""The addresses of the page server: pages, what they need, and the stream of each checkpoint."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.ui import records
+from onceonly.ui.pages import Pages, sheet
+from onceonly.ui.watcher import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.ui.stream import Streams
+
+_STATIC: Final = Path(__file__).with_name("static")
+_NOT_FOUND, _CANNOT_TELL = 404, 503
+_EPOCH: Final = re.compile("(?:chk-)?([0-9]{1,18})")
+
+
+def application(checkpoints: Sequence[Checkpoint], streams: Streams, *, prefix: str = "") -> Starlette:
+    """Return the application of some checkpoints. It lets everybody in: ``gate`` stands before it."""
+    return _Answers(_by_key(checkpoints), streams, prefix).application()
+
+
+class _Answers:
+    """What is answered at each address. Those that read a checkpoint are in threads of the server's pool."""
+
+    def __init__(self, watchers: Mapping[str, Watcher], streams: Streams, prefix: str) -> None:
+        self._watchers = watchers
+        self._streams = streams
+        self._prefix = prefix
+        self._pages = Pages(watchers, base=prefix)
+
+    def application(self) -> Starlette:
+        """Return the application."""
+        pages = self._pages
+        return Starlette(
+            routes=[
+                Route("/", self._front),
+                Route("/page.js", lambda _: _file("page.js", "text/javascript")),
+                Route("/page.css", lambda _: Response(sheet(), media_type="text/css")),
+                Route("/icon.svg", lambda _: _file("icon.svg", "image/svg+xml")),
+                Route("/{key}/events", self._events),
+                Route("/{key}/now", self._page(lambda of, _: pages.now(of))),
+                Route(
+                    "/{key}/timeline", self._page(lambda of, asked: pages.timeline(of, _number(asked, "to")))
+                ),
+                Route("/{key}/epoch", self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch")))),
+                Route(
+                    "/{key}/epoch/{epoch}",
+                    self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch"))),
+                ),
+                Route("/{key}/doubt", self._page(lambda of, _: pages.doubt(of))),
+                Route(
+                    "/{key}/latency", self._page(lambda of, asked: pages.latency(of, _number(asked, "to")))
+                ),
+            ],
+            exception_handlers={_NOT_FOUND: self._nowhere},
+        )
+
+    def _page(self, make: Callable[[Watcher, Request], str]) -> Callable[[Request], Response]:
+        def page(request: Request) -> Response:
+            key = request.path_params["key"]
+            watcher = self._watchers.get(key)
+            if watcher is None:
+                return self._failed(f"there is no query {key} here", "choose one of the list", _NOT_FOUND)
+            try:
+                return HTMLResponse(make(watcher, request))
+            except ConfigurationError as error:
+                return self._failed(error.what, error.next_step, _NOT_FOUND)
+            except OnceonlyError as error:
+                return self._failed(error.what, error.next_step, _CANNOT_TELL)
+
+        return page
+
+    def _events(self, request: Request) -> Response:
+        watcher = self._watchers.get(request.path_params["key"])
+        if watcher is None:
+            return PlainTextResponse("There is no such query here.", _NOT_FOUND)
+        # The browser's own word is newer than that of the page, where it has come back by itself.
+        said = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        return StreamingResponse(
+            self._streams.follow(watcher, records.parse(said)),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},  # a proxy that collects it would be late
+        )
+
+    def _front(self, _request: Request) -> Response:
+        if len(self._watchers) == 1:
+            return RedirectResponse(f"{self._prefix}/{next(iter(self._watchers))}/now", 303)
+        return HTMLResponse(self._pages.overview())
+
+    def _nowhere(self, _request: Request, _error: Exception) -> Response:
+        return self._failed("there is no such page", "choose one of the list", _NOT_FOUND)
+
+    def _failed(self, what: str, next_step: str, status: int) -> Response:
+        return HTMLResponse(self._pages.failed(what, next_step), status)
+
+
+def _by_key(checkpoints: Sequence[Checkpoint]) -> dict[str, Watcher]:
+    """Name each checkpoint by its query, so that a link to it stays; of two with one query, the second has a number."""
+    found: dict[str, Watcher] = {}
+    for each in checkpoints:
+        name = re.sub(r"[^A-Za-z0-9-]+", "-", each.query) or "query"
+        key, number = name, 2
+        while key in found:
+            key, number = f"{name}-{number}", number + 1
+        found[key] = Watcher(each)
+    return found
+
+
+def _file(name: str, media_type: str) -> Response:
+    return Response((_STATIC / name).read_bytes(), media_type=media_type)
+
+
+def _number(request: Request, name: str) -> int | None:
+    """Return the epoch that is asked for, in the path or by the field of a form; None where none is."""
+    text = str({**request.query_params, **request.path_params}.get(name, "")).strip()
+    if not text:
+        return None
+    match = _EPOCH.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"{text!r} does not name an epoch", next_step="write it as 7 or chk-7")
+    return int(match[1])

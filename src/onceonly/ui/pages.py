@@ -1,0 +1,217 @@
+"""The pages: what the watcher has seen, drawn by the one renderer, in a frame of the server's own."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from onceonly.errors import OnceonlyError
+from onceonly.model import Standing, Stands
+from onceonly.operations import explain
+from onceonly.ui import records
+from onceonly.view import page, style, tables
+from onceonly.view.multiples import multiples
+from onceonly.view.story import cut, view
+from onceonly.view.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onceonly.operations.checkpoint_model import CheckpointModel
+    from onceonly.ui.records import Position
+    from onceonly.ui.watcher import Watcher
+    from onceonly.view.values import Epoch, View
+
+TABS: Final = (
+    ("now", "Now"),
+    ("timeline", "Time line"),
+    ("epoch", "Epoch"),
+    ("doubt", "In doubt"),
+    ("latency", "Lag and latency"),
+)
+DRAWN: Final = 60
+"""How many epochs a time line has."""
+MEASURED: Final = 200
+"""How many epochs the figures have."""
+_LISTED: Final = 20
+_RECORDS_MAX: Final = 30
+_EXPLAINED_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What every page of a checkpoint has: where its pages are, how it stands, how far the log had come."""
+
+    home: str
+    view: View
+    position: Position
+    trouble: OnceonlyError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The epochs of a page, both ends included, and what the links to its neighbours say; None where there is none."""
+
+    first: int
+    last: int
+    older: int | None
+    newer: int | None
+
+    @classmethod
+    def of(cls, known: range, to: int | None, size: int) -> Window:
+        """Return the window that ends with ``to``, or with the newest epoch. Pure."""
+        newest, oldest = max(known.stop - 1, known.start), known.start
+        last = newest if to is None else min(max(to, oldest), newest)
+        first = max(last - size + 1, oldest)
+        return cls(
+            first=first,
+            last=last,
+            older=first - 1 if first > oldest else None,
+            newer=min(last + size, newest) if last < newest else None,
+        )
+
+
+class Pages:
+    """The pages of a server: ``base`` is the path below which they are. Any thread."""
+
+    def __init__(self, watchers: Mapping[str, Watcher], *, base: str) -> None:
+        self._watchers = watchers
+        self._homes = {id(watcher): f"{base}/{key}" for key, watcher in watchers.items()}
+        self._base = base
+
+    def overview(self) -> str:
+        """Return the list of queries, each with how it stands."""
+        lines: list[tuple[str, View | None, OnceonlyError | None]] = []
+        for watcher in self._watchers.values():
+            home = self._homes[id(watcher)]
+            try:
+                lines.append((home, view(watcher.model()), None))
+            except OnceonlyError as error:
+                lines.append((home, None, error))
+        return self._fill("overview", "All queries", lines=lines)
+
+    def now(self, watcher: Watcher) -> str:
+        """Return how it stands: the verdict, the newest epochs, what has come into the log."""
+        model = watcher.model()
+        place = self._place(watcher, model)
+        told = records.after(model.epochs[:_RECORDS_MAX], records.START)[: -_RECORDS_MAX - 1 : -1]
+        newest = [*reversed(place.view.epochs)][:_LISTED]
+        return self._fill(
+            "now", "Now", place,
+            verdict=tables.verdict(place.view.verdict),
+            epochs=tables.epochs(newest, href=self._href(watcher), caption="The newest epochs"),
+            happenings=tables.happenings(place.view), records=told, records_max=_RECORDS_MAX,
+        )  # fmt: skip
+
+    def timeline(self, watcher: Watcher, to: int | None) -> str:
+        """Return the lanes of a window of epochs."""
+        place, window, found = self._windowed(watcher, to, DRAWN)
+        href = self._href(watcher)
+        return self._fill(
+            "timeline", "Time line", place, window=window,
+            picture=timeline(found, href=href), legend=tables.legend(found), left_out=tables.left_out(found),
+            epochs=tables.epochs(reversed(found.epochs), href=href, caption="The same as a table"),
+        )  # fmt: skip
+
+    def epoch(self, watcher: Watcher, number: int | None) -> str:
+        """Return one epoch in full; the newest where none is named. Raises ``ConfigurationError``."""
+        model = watcher.model()
+        place = self._place(watcher, model)
+        known = watcher.epochs()
+        if not known:
+            return self._fill("epoch", "Epoch", place, each=None)
+        chosen = known[-1] if number is None else number
+        found = view(watcher.epoch(chosen))
+        each = found.epochs[0]
+        return self._fill(
+            "epoch", f"Epoch {each.name}", place, each=each, detail=page.detail(each), legend=tables.legend(found),
+            left_out=tables.left_out(found),
+            older=chosen - 1 if chosen > known[0] else None, newer=chosen + 1 if chosen < known[-1] else None,
+        )  # fmt: skip
+
+    def doubt(self, watcher: Watcher) -> str:
+        """Return the transactions that are decided and not known to be committed, each in words."""
+        model = watcher.model()
+        place = self._place(watcher, model)
+        nobody_asked = Standing(
+            stands=Stands.UNKNOWN,
+            told="this page asks no target; transactions explain does",
+        )
+        shown = model.in_doubt[:_EXPLAINED_MAX]
+        whole = {
+            number: watcher.epoch(number) for number in dict.fromkeys(each.view.epoch for each, _ in shown)
+        }
+        explained = [
+            explain.of_decided(whole[each.view.epoch], handle, nobody_asked) for each, handle in shown
+        ]
+        return self._fill(
+            "doubt", "In doubt", place, verdict=tables.verdict(place.view.verdict), table=tables.in_doubt(place.view),
+            explained=explained, more=len(model.in_doubt) - len(shown),
+        )  # fmt: skip
+
+    def latency(self, watcher: Watcher, to: int | None) -> str:
+        """Return small multiples of a window of epochs."""
+        place, window, found = self._windowed(watcher, to, MEASURED)
+        return self._fill(
+            "latency", "Lag and latency", place, window=window, figures=multiples(found),
+            epochs=tables.epochs(reversed(found.epochs), href=self._href(watcher), caption="The same as a table"),
+        )  # fmt: skip
+
+    def failed(self, what: str, next_step: str) -> str:
+        """Return a page that says what is wrong, and the next step."""
+        return self._fill("failed", "This cannot be shown", what=what, next_step=next_step)
+
+    def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window, View]:
+        model = watcher.model()
+        place = self._place(watcher, model)
+        window = Window.of(watcher.epochs(), to, size)
+        return place, window, view(watcher.window(window.first, window.last))
+
+    def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
+        return Place(
+            home=self._homes[id(watcher)],
+            view=cut(view(model), _LISTED),
+            # Of the very model that is shown: what comes after it is told by the stream.
+            position=records.newest(model.epochs),
+            trouble=watcher.trouble,
+        )
+
+    def _href(self, watcher: Watcher) -> Callable[[Epoch], str | None]:
+        home = self._homes[id(watcher)]
+        return lambda each: f"{home}/epoch/{each.number}"
+
+    def _fill(self, name: str, title: str, place: Place | None = None, **values: object) -> str:
+        template = _templates().get_template(f"{name}.html.jinja")
+        several = len(self._watchers) > 1
+        return template.render(
+            base=self._base,
+            several=several,
+            tabs=TABS,
+            tab=name,
+            title=title,
+            heading=title,
+            place=place,
+            **values,
+        )
+
+
+@functools.cache
+def _templates() -> Environment:
+    """Return what fills the templates: whatever is put into one is escaped, unless the renderer has made it."""
+    return Environment(
+        loader=PackageLoader("onceonly.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@functools.cache
+def sheet() -> str:
+    """Return the one style sheet: the renderer's, then what the frame adds."""
+    return f"{style.PAGE}\n{(Path(__file__).parent / 'static' / 'page.css').read_text(encoding='utf-8')}"

@@ -1,0 +1,112 @@
+"""What is new, told to the tabs that look: server-sent events, each record of the log with its position as ``id``.
+
+A browser that comes back says which position it has seen last, and is told what has come since: nothing is lost and
+nothing is told twice. One look at the log serves all streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from starlette.concurrency import run_in_threadpool
+
+from onceonly.errors import OnceonlyError
+from onceonly.ui import records
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from onceonly.ui.records import Position, Record
+    from onceonly.ui.watcher import Watcher
+
+STREAMS_MAX: Final = 5
+"""How many tabs are told at once: a browser has six connections to a server, and one must be left for its pages."""
+BEAT_S: Final = 15.0
+"""How often a stream says that it is alive, so that proxies keep it."""
+RETRY_MS: Final = 1_000
+
+
+class Streams:
+    """The open streams of a server. In its event loop."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[object, asyncio.Event] = OrderedDict()
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def close(self) -> None:
+        """End all streams, and let no other begin. Idempotent."""
+        self._closing = True
+        for ended in self._open.values():
+            ended.set()
+
+    async def follow(self, watcher: Watcher, last: Position | None) -> AsyncIterator[str]:
+        """Yield what comes into a log after ``last``, until the server ends or newer streams need the place."""
+        me, ended = object(), asyncio.Event()
+        self._open[me] = ended
+        if self._closing:
+            ended.set()
+        while len(self._open) > STREAMS_MAX:
+            self._open.popitem(last=False)[1].set()
+        try:
+            async for each in _told(watcher, last, ended):
+                yield each
+            yield event({}, name="ended" if self._closing else "crowded")
+        finally:
+            self._open.pop(me, None)
+
+
+async def _told(watcher: Watcher, last: Position | None, ended: asyncio.Event) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n\n"
+    state: tuple[str, ...] = ()
+    quiet_s = 0.0
+    while not ended.is_set():
+        new, last, now = await run_in_threadpool(_look, watcher, last)
+        parts = [event({}, name="gap")] if new is None else []
+        parts += [event(_record(each), name="record", at=each.position) for each in new or ()]
+        if now != state:
+            parts.append(event({"run": now[0], "trouble": now[-1]}, name="state"))
+            state = now
+        if parts:
+            quiet_s = 0.0
+            yield "".join(parts)
+        elif quiet_s >= BEAT_S:
+            quiet_s = 0.0
+            yield ": beat\n\n"
+        try:
+            await asyncio.wait_for(ended.wait(), watcher.every_s)
+        except TimeoutError:
+            quiet_s += watcher.every_s
+
+
+def _look(
+    watcher: Watcher, last: Position | None
+) -> tuple[list[Record] | None, Position | None, tuple[str, ...]]:
+    """Return what is new, how far it goes, and what stands beside the log: run, newest barrier, what is unreadable."""
+    try:
+        new = watcher.since(last)
+        model = watcher.model()
+    except OnceonlyError as error:
+        return [], last, ("unknown", "", error.what)
+    if new:
+        last = new[-1].position
+    elif new is None or last is None:
+        last = records.newest(model.epochs)
+    stands = f"{model.epochs[0].view.name} {model.epochs[0].view.state}" if model.epochs else ""
+    trouble = watcher.trouble
+    return new, last, (model.run.word, stands, trouble.what if trouble is not None else "")
+
+
+def _record(found: Record) -> dict[str, str]:
+    return {"position": str(found.position), "name": found.name, "what": found.what, "at": found.at}
+
+
+def event(data: Mapping[str, str], *, name: str, at: Position | None = None) -> str:
+    """Return an event as it is sent. Pure; JSON has no end of line in it, so that no text can end the event."""
+    id_ = f"id: {at}\n" if at is not None else ""
+    return f"{id_}event: {name}\ndata: {json.dumps(data)}\n\n"

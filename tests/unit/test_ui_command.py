@@ -1,0 +1,147 @@
+"""``onceonly ui`` as it is typed: its address, its end, and how little it takes."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from tests.unit.long_log import long_log
+from tests.unit.operator_bench import QueryCoordinator, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EPOCHS = 100_000
+
+
+@contextmanager
+def ui(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the command; give its process and the line that it has written."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onceonly", "ui", "--no-browser", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().rstrip("\n")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Browser:
+    """Keeps a cookie and follows where it is led."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.host, self.port = str(parts.hostname), parts.port
+        self.cookie = ""
+        self.home = self.open(f"{parts.path}?{parts.query}").rpartition("/")[0]
+
+    def ask(self, path: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=20)
+        connection.request("GET", path, headers={"Cookie": self.cookie} if self.cookie else {})
+        return connection, connection.getresponse()
+
+    def open(self, path: str) -> str:
+        """Open a page; give where it led."""
+        connection, answer = self.ask(path)
+        answer.read()
+        connection.close()
+        self.cookie = answer.headers.get("set-cookie", self.cookie).partition(";")[0]
+        if answer.status == 303:
+            return self.open(answer.headers["location"])
+        assert answer.status == 200, path
+        return path
+
+
+def test_its_address_stands_alone_on_a_line_of_standard_output(tmp_path: Path) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    with ui(tmp_path) as (process, line):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", line)
+        Browser(line)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (0, "", "this page only reads; Ctrl-C ends it\n")
+
+
+def test_ctrl_c_ends_it_within_three_seconds_with_open_tabs(tmp_path: Path) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    with ui(tmp_path) as (process, line):
+        browser = Browser(line)
+        tabs = [browser.ask(f"{browser.home}/events") for _ in range(4)]
+        for _, answer in tabs:
+            assert answer.readline()
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+        assert time.monotonic() - began < 3
+        for connection, answer in tabs:
+            assert b"event: ended" in answer.read()
+            connection.close()
+
+
+def test_a_hundred_thousand_epochs_open_in_two_seconds_and_little_memory(tmp_path: Path) -> None:
+    """In seconds of the processor, its start included: the machine may be busy otherwise."""
+    long_log(tmp_path / "cp", EPOCHS)
+    began = time.monotonic()
+    with ui(tmp_path / "cp") as (process, line):
+        browser = Browser(line)
+        opened = time.monotonic() - began
+        busy = sum(psutil.Process(process.pid).cpu_times()[:2])
+        for page in ("timeline", "epoch/50000", "timeline?to=50", "timeline?to=45678", "latency?to=9999"):
+            browser.open(f"{browser.home}/{page}")
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:  # noqa: PTH123  a file of the kernel's
+            most = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    told = f"opened in {opened:.2f} s, {busy:.2f} s of the processor; {most / 1024:.0f} MiB at most"
+    sys.stdout.write(f"{told}\n")
+    assert busy < 2.0, told
+    assert most < 150 * 1024, told
+
+
+def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    for name in [name for name in sys.modules if name.startswith("onceonly.ui")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = run("ui", tmp_path, "--no-browser")
+    assert done.returncode == 2
+    assert "onceonly ui needs the package uvicorn" in done.stderr
+    assert "pip install 'onceonly[ui]'" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/no/such/folder"], "there is no folder /no/such/folder"),
+        ([], "Missing argument"),
+        (["{}", "--prefix", "proxy"], "neither a path nor an address"),
+        (["{}", "--prefix", "ftp://lab/proxy"], "neither a path nor an address"),
+        (["{}", "--prefix", "https://lab.example/p?token=x"], "neither a path nor an address"),
+    ],
+)
+def test_a_wrong_call_is_said(tmp_path: Path, arguments: list[str], words: str) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    done = run("ui", *(each.format(tmp_path) for each in arguments), "--no-browser")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert words in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    QueryCoordinator(tmp_path / "cp").complete(0)
+    with ui(tmp_path) as (_, line):
+        port = str(urlsplit(line).port)
+        done = run("ui", tmp_path, "--port", port, "--no-browser")
+    assert done.returncode == 64
+    assert f"port {port} of 127.0.0.1 cannot be taken" in done.stderr
