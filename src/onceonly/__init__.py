@@ -54,6 +54,7 @@ __all__ = [
     "epoch",
     "explain",
     "files",
+    "look",
     "packages",
     "register",
     "sink",
@@ -64,6 +65,7 @@ __all__ = [
 _HOMES: dict[str, tuple[str, ...]] = {
     "onceonly.families.staged": ("StagedRows", "StagedSink"),
     "onceonly.jars.locked": ("packages", "spark_jars"),
+    "onceonly.looking": ("look",),
     "onceonly.model": (
         "AlreadyCommitted",
         "Capabilities",

@@ -22,6 +22,7 @@ from onceonly.families.staged import StagedRows as StagedRows
 from onceonly.families.staged import StagedSink as StagedSink
 from onceonly.jars.locked import packages as packages
 from onceonly.jars.locked import spark_jars as spark_jars
+from onceonly.looking import look as look
 from onceonly.model import AlreadyCommitted as AlreadyCommitted
 from onceonly.model import Capabilities as Capabilities
 from onceonly.model import Committed as Committed

@@ -558,6 +558,23 @@ class InDoubt(OneOrder):
         assert self.rows() == 20
 
 
+class SeeARun(OneOrder):
+    failpoints = "link.after_put=raise@2"
+
+    def names(self) -> Names:
+        failpoints._counts.clear()
+        self.checks = {"report": self.is_whole, "notebook": self.is_shown}
+        return super().names()
+
+    def is_whole(self, names: Names) -> None:
+        page = (self.folder / "run.html").read_text(encoding="utf-8")
+        assert page.endswith("</html>\n")
+        assert "chk-1 is decided" in page
+
+    def is_shown(self, names: Names) -> None:
+        assert "2 transactions in doubt" in names["seen"]._repr_html_()
+
+
 class Move(OneOrder):
     def names(self) -> Names:
         (self.folder / "archive").mkdir()
@@ -651,6 +668,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/read-http.md": ReadHttp,
     "docs/how-to/read-rabbitmq.md": ReadRabbitMq,
+    "docs/how-to/see-a-run.md": SeeARun,
     "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/ship-a-job.md": Ship,
     "docs/how-to/short-epochs.md": ShortEpochs,

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit import view_bench as bench
 
+from onceonly.operations import look
+from onceonly.operations.find import open_checkpoint
 from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from onceonly.view.markup import Markup
 
 GOLDEN = Path(__file__).parent / "golden" / "view"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 NASTY = "</script><img src=x onerror=alert(1)>\"'&\x00\ud800"
 
 
@@ -190,6 +193,17 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     assert _lines(GOLDEN_PICTURES[name]) == (GOLDEN / f"{name}.svg").read_text(encoding="utf-8")
 
 
+def drawn_for_the_docs() -> str:
+    """The run of the golden folder that died between a decision and its commits."""
+    died = open_checkpoint(GOLDEN.parent / "midway-2-decided" / "checkpoint")
+    shown = view(look.newest(died, limit=12, history=True))
+    return _lines(timeline(shown, alone=True))
+
+
+def test_the_picture_in_the_docs_is_drawn_from_a_run() -> None:
+    assert (DOCS / "see-a-run.svg").read_text(encoding="utf-8") == drawn_for_the_docs()
+
+
 def _lines(svg: Markup) -> str:
     """An element a line, so that a change can be read."""
     return re.sub(r"(?<=>)(?=<(?!/))", "\n", svg) + "\n"
@@ -201,10 +215,11 @@ def test_a_page_fetches_nothing_runs_nothing_and_says_what_was_left_out() -> Non
     assert not re.search(r'(src|href)="(?!#)', page)
     assert "default-src &#x27;none&#x27;" in page
     assert "29 of 99 epochs are not shown" in page
-    assert "10 older epochs are not in this picture" in page
+    assert "30 older epochs are not in this picture" in page
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
     for picture, drawn in GOLDEN_PICTURES.items():
         (GOLDEN / f"{picture}.svg").write_text(_lines(drawn), encoding="utf-8")
+    (DOCS / "see-a-run.svg").write_text(drawn_for_the_docs(), encoding="utf-8")

@@ -26,10 +26,12 @@ _COMMANDS = (
     "files",
     "jars",
     "journal",
+    "report",
     "savepoint",
     "stop",
     "transactions",
     "ui",
+    "watch",
 )
 _OF_PROOF = ("demo", "verify")
 _ENTRY_POINTS = "onceonly.commands"

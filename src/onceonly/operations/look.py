@@ -43,22 +43,12 @@ class _Read:
     receipt: Receipt | None = None
 
 
-def newest(
-    checkpoint: Checkpoint, *, limit: int | None, history: bool, last: int | None = None
-) -> CheckpointModel:
-    """Read the newest epochs, at most ``limit``; those that are folded with ``history``, or where more are wanted.
-
-    ``last`` is the newest one that is wanted: what came after it is not read, so that such a model does not tell what
-    is in doubt.
-    """
+def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> CheckpointModel:
+    """Read the newest epochs, at most ``limit``; those that are folded with ``history``, or where more are wanted."""
     known, barrier = checkpoint.epochs, _barrier(checkpoint)
     count = len(known) + (barrier is not None and barrier not in known)
     history = history or (limit is not None and limit > count)
-    if barrier is None or barrier in known or (last is not None and last < barrier):
-        barrier = None
-    wanted = known if last is None else range(known.start, min(known.stop, last + 1))
-    whole = _newest(checkpoint, wanted, barrier, known[-1:], history=history, limit=limit)
-    found = itertools.islice(whole, limit)
+    found = itertools.islice(_newest(checkpoint, known, barrier, history=history, limit=limit), limit)
     return _model(checkpoint, found, known=count)
 
 
@@ -156,31 +146,24 @@ def _model(
 
 
 def _newest(
-    checkpoint: Checkpoint,
-    wanted: range,
-    barrier: int | None,
-    open_: range,
-    *,
-    history: bool,
-    limit: int | None,
+    checkpoint: Checkpoint, known: range, barrier: int | None, *, history: bool, limit: int | None
 ) -> Iterator[EpochModel]:
     noted = _noted_to(checkpoint)
     shown = 0
-    if barrier is not None:
+    if barrier is not None and barrier not in known:
         view = states.describe(barrier, (), None, noted=False)
         yield EpochModel(view=view, at=_when(checkpoint, _Read(barrier, ())))
         shown += 1
-    for found in _read(checkpoint, wanted[::-1][:limit]):
+    for found in _read(checkpoint, known[::-1][:limit]):
         # Where there is no chain, it is folded; where there is no receipt, it is just being folded by a run.
-        if not found.chain or (found.receipt is None and found.epoch not in open_):
+        if not found.chain or (found.receipt is None and found.epoch != known[-1]):
             break  # from here on, all are folded
         yield EpochModel(
             view=_view(found, noted), at=_when(checkpoint, found), chain=found.chain, receipt=found.receipt
         )
         shown += 1
     if history:
-        older = (line for line in checkpoint.log.history() if line.epoch in wanted)
-        lines = deque(older, maxlen=None if limit is None else max(limit - shown, 0))
+        lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
         yield from (EpochModel(view=states.folded(line), at=line.at or None) for line in reversed(lines))
 
 

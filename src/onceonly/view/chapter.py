@@ -9,7 +9,20 @@ from onceonly.log.identity import FOLDER
 from onceonly.model import LinkKind, seconds_of
 from onceonly.operations.states import EpochState, HandleState, meaning
 from onceonly.view.telling import by, moment, n, outcomes, took
-from onceonly.view.values import DRIVER, EXECUTORS, Bar, Epoch, Mark, Phase, What, Work, lane_of
+from onceonly.view.values import (
+    COMMIT,
+    DECIDE,
+    DRIVER,
+    EXECUTORS,
+    WRITE,
+    Bar,
+    Epoch,
+    Mark,
+    Phase,
+    What,
+    Work,
+    lane_of,
+)
 
 if TYPE_CHECKING:
     from onceonly.model import Link, Stamp
@@ -17,13 +30,6 @@ if TYPE_CHECKING:
     from onceonly.operations.states import EpochView, HandleView
     from onceonly.view.clock import Clock, Placed
 
-WRITE, DECIDE, COMMIT = "write", "decide", "commit"
-PHASES: Final = {
-    WRITE: "from the plan to the last vote: rows are written and prepared",
-    DECIDE: "from the last vote to the decision",
-    COMMIT: "from the decision to the receipt: transactions are committed",
-}
-"""What an epoch's time goes into."""
 _ENDS: Final = {
     LinkKind.COMMIT: What.DECISION,
     LinkKind.ABORT: What.ABORT,

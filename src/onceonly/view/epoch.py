@@ -87,7 +87,7 @@ class _Picture:
                 yield shapes.bar(bar.work.name.lower(), left, y, right - left, _ROW - 16, bar.told)
 
     def _marks(self) -> Iterator[Child]:
-        x, above = self._axis.left, ""
+        x, free = self._axis.left, 0.0
         for mark in self._found.marks:
             key = (mark.sink, mark.slot)
             if key not in self._rows:
@@ -102,10 +102,10 @@ class _Picture:
                 skewed=mark.skewed,
             )
             if mark.slot is None and mark.what is not What.NOTED:
-                name = f"{mark.what} {mark.record.rpartition(' ')[2]}"
-                if name != above:
+                name = f"{mark.what} {mark.record.rpartition(' ')[2]}".strip()
+                if x >= free:
                     yield shapes.label(name, x, _TOP - 6, "mid small")
-                above = name
+                    free = x + shapes.CHARACTER * (len(name) + 1)
 
     def _place(self, mark: Mark, before: float) -> float:
         if mark.place is not None:

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceonly.view import shapes
-from onceonly.view.chapter import COMMIT, DECIDE, WRITE
 from onceonly.view.telling import n
+from onceonly.view.values import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
     """Return a picture for each figure of which anything is known."""
     figures: list[tuple[str, str, Callable[[Epoch], float | None]]] = [
         ("rows of each epoch", "", lambda each: each.rows),
-        ("seconds from plan to decision", " s", _decided_s),
+        ("seconds from plan to decision", " s", lambda each: each.decided_s),
         ("seconds from decision to receipt", " s", lambda each: each.phase(COMMIT)),
         ("aborts of each epoch", "", lambda each: float(each.aborts)),
     ]
@@ -46,13 +46,6 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
         for title, unit, value in figures
         if (columns := _columns(view.epochs, value)) and any(any(column.values) for column in columns)
     ]
-
-
-def _decided_s(epoch: Epoch) -> float | None:
-    if epoch.folded:
-        return epoch.phase(f"{WRITE} and {DECIDE}")
-    parts = [epoch.phase(WRITE), epoch.phase(DECIDE)]
-    return sum(part for part in parts if part is not None) if None not in parts else None
 
 
 def _columns(epochs: Sequence[Epoch], value: Callable[[Epoch], float | None]) -> list[_Column]:
@@ -98,7 +91,7 @@ def _bars(columns: Sequence[_Column], most: float, unit: str) -> Iterator[Child]
         said = f"{name}: {_short(high)}{unit}"
         if not alone:
             said = f"{name}: {_short(low)} to {_short(high)}{unit}, median {_short(middle)}{unit}"
-        for kind, value in (("run", high), ("writing", middle)):
+        for kind, value in (("high", high), ("low", middle)):
             height = value * unit_y
             yield shapes.bar(kind, x, _HEIGHT - 20 - height, max(width - 1, 0.8), height, said)
 

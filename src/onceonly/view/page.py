@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 BYTES_MAX: Final = 1_000_000
 _ROOM: Final = 60_000
 """What is kept for what comes after tables and details, so that the whole stays below."""
-_DRAWN_MAX: Final = 60
+_DRAWN_MAX: Final = 40
 """How many of the newest epochs the time line shows."""
 _DETAILS_MAX: Final = 40
-_NOTICES_MAX: Final = 200
+_LINE_MIN: Final = 100
+"""So many bytes has the line of an epoch at least."""
+_LISTED_MAX: Final = 10
+"""How many of the newest epochs a notebook lists."""
 
 
 def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
@@ -85,6 +88,32 @@ def whole(title: str, body: Markup) -> str:
     )
 
 
+def summary(view: View) -> str:
+    """Return in plain sentences how a checkpoint stands."""
+    found = view.verdict
+    parts = [f"{found.level}: {found.safe}", found.stuck, found.next_step, found.command]
+    return f"query {view.query}, run {view.run}; " + "; ".join(filter(None, parts))
+
+
+def fragment(body: Markup) -> str:
+    """Return a piece of a page that brings its style: for a notebook, which has its own page around it."""
+    return tag("div", style.sheet(style.PAGE), body, class_="oo-page")
+
+
+def progress(view: View) -> Markup:
+    """Return a query's progress in short: how it stands, its time line, its figures, its newest epochs."""
+    drawn = cut(view, _DRAWN_MAX)
+    return join(
+        tag("p", _where(view), class_="oo-note"),
+        tables.verdict(view.verdict),
+        tag("div", timeline(drawn), class_="oo-scroll"),
+        tables.legend(drawn),
+        tables.left_out(drawn),
+        tag("div", [tag("figure", each) for each in multiples(view)], class_="oo-figures"),
+        tables.epochs(list(reversed(view.epochs))[:_LISTED_MAX], caption="The newest epochs"),
+    )
+
+
 def detail(each: Epoch) -> Markup:
     """Return everything that is known of an epoch: its picture, where its time went, its steps, what it read."""
     return join(
@@ -113,7 +142,7 @@ def _detailed(view: View) -> list[Epoch]:
 def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[Markup, int]:
     """Return the table of epochs, newest first, as far as there is room, and how many did not fit."""
     newest = list(reversed(view.epochs))
-    count = len(newest)
+    count = min(len(newest), room // _LINE_MIN)
     while True:
         found = tables.epochs(newest[:count], href=href)
         size = _size(found)

@@ -38,6 +38,7 @@ svg.oo{display:block;width:100%;height:auto;font:12px system-ui,"Segoe UI","Noto
 .oo rect.run{fill:var(--oo-soft);stroke:none}
 .oo rect.writing{fill:var(--oo-sky)}.oo rect.committing{fill:var(--oo-green)}.oo rect.folded{fill:var(--oo-line)}
 .oo rect.doubt{fill:none;stroke:var(--oo-red);stroke-width:1.6;stroke-dasharray:5 3}
+.oo rect.low{fill:var(--oo-blue);stroke:none}.oo rect.high{fill:var(--oo-sky);stroke:none}
 .oo rect.range{fill:var(--oo-sky)}.oo .arrow{fill:none;stroke:var(--oo-dim);stroke-width:1.4}
 .oo .arrow.lost,.oo .arrow.doubt{stroke:var(--oo-red);stroke-dasharray:4 3}.oo .head{fill:var(--oo-dim);stroke:none}
 .oo .line{fill:none;stroke:var(--oo-blue);stroke-width:1.5}.oo .area{fill:var(--oo-soft);stroke:none}
@@ -62,6 +63,7 @@ overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;fon
 .oo-table th{text-align:left;color:var(--oo-dim);font-weight:600}
 .oo-table td,.oo-table th{border-bottom:1px solid var(--oo-line);padding:3px 10px 3px 0;vertical-align:top}
 .oo-table .num{text-align:right;font-variant-numeric:tabular-nums}.oo-table td{overflow-wrap:anywhere}
+.oo-table td:first-child{white-space:nowrap}
 .oo-state::before{content:"\\25cb\\a0"}.oo-state.complete::before,.oo-state.committed::before{content:"\\25cf\\a0"}
 .oo-state.decided::before,.oo-state.repairing::before{content:"?\\a0"}.oo-state.decided,.oo-state.repairing{
 color:var(--oo-red);font-weight:600}.oo-state.aborted::before{content:"\\2715\\a0"}

@@ -21,7 +21,7 @@ _TOP: Final = 24.0
 _DRIVER_HEIGHT: Final = 58.0
 _LANE_HEIGHT: Final = 34.0
 _TICKS_APART: Final = 110.0
-_EPOCHS_MAX: Final = 60
+_EPOCHS_MAX: Final = 30
 """With more epochs than that, only marks are drawn that say that something was not as always."""
 _NOTABLE: Final = frozenset({
     What.ABORT, What.SKIPPED, What.DOUBT, What.LOST, What.TRIED, What.BEGAN, What.ENDED, What.CUT, What.BY_HAND,
@@ -61,6 +61,7 @@ class _Timeline:
         # What belongs to no epoch does not stretch the picture: runs are seen as far as epochs are.
         self._axis = Axis(_busy(view), left, width - _RIGHT)
         self._is_dense = len(view.epochs) > _EPOCHS_MAX
+        self._free = left  # from where on a name does not stand in another one
         self._rows: dict[str, float] = {}
         y = _TOP
         for lane in view.lanes:
@@ -121,8 +122,9 @@ class _Timeline:
             shown = [mark for mark in shown if mark.what in _NOTABLE]
         yield from self._marks(shown, 38)
         begin = _begin(epoch)
-        if begin is not None and not self._is_dense:
+        if begin is not None and self._axis(begin) >= self._free:
             yield shapes.label(epoch.name, self._axis(begin) - 4, self._rows[DRIVER] + 56, "small dim")
+            self._free = self._axis(begin) + shapes.CHARACTER * (len(epoch.name) + 1)
 
     def _marks(self, marks: Iterable[Mark], height: float) -> Iterator[Child]:
         """Draw marks; those of the driver at a height of its lane, votes in the row of their slots."""

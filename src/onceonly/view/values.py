@@ -22,6 +22,10 @@ EXECUTORS: Final = "executors"
 """The lane of slots."""
 
 
+WRITE, DECIDE, COMMIT = "write", "decide", "commit"
+"""The phases of an epoch: plan to last vote, to decision, to receipt."""
+
+
 def lane_of(sink: str) -> str:
     """Name the lane of a sink, which no sink's name can be."""
     return f"sink {sink}"
@@ -162,10 +166,18 @@ class Epoch:
         return next((each.seconds for each in self.phases if each.name == name), None)
 
     @property
+    def decided_s(self) -> float | None:
+        """Return the seconds from plan to decision; None where a part of them is not known."""
+        return _sum([each.seconds for each in self.phases if each.name != COMMIT])
+
+    @property
     def seconds(self) -> float | None:
         """Return the seconds from plan to receipt; None where a part of them is not known."""
-        found = [each.seconds for each in self.phases]
-        return sum(each for each in found if each is not None) if found and None not in found else None
+        return _sum([each.seconds for each in self.phases])
+
+
+def _sum(seconds: list[float | None]) -> float | None:
+    return sum(each for each in seconds if each is not None) if seconds and None not in seconds else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

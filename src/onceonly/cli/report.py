@@ -1,0 +1,66 @@
+"""``onceonly report``: a run as one file to keep, to send, and to open without a network. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from onceonly.cli import shared
+from onceonly.errors import ConfigurationError
+
+EXPORTS = ("perfetto", "shiviz")
+"""Those of ``view.exports``, which this module does not import before it is asked for one."""
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@shared.path_argument
+@click.option("--out", type=_file, metavar="FILE", help="Write the report there: one HTML file.")
+@click.option(
+    "--export", "exports", multiple=True, metavar="FORMAT FILE", type=(click.Choice(EXPORTS), _file),
+    help="Write a file for another viewer, too: perfetto (ui.perfetto.dev) or shiviz.",
+)  # fmt: skip
+@click.option(
+    "--events", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+    help="The event log of the run, which ONCEONLY_EVENTS named: for --export.",
+)  # fmt: skip
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="How many of the newest epochs.",
+)
+def report(
+    path: str, *, out: Path | None, exports: tuple[tuple[str, Path], ...], events: Path | None, limit: int
+) -> int:
+    """Write a report of a checkpoint: how it stands, its time line, figures, and its epochs, in one HTML file.
+
+    The file needs no network, no script and no server. The job may be up or down. Exit status 1: something is stuck.
+    """
+    from onceonly import events as event_log
+    from onceonly.looking import seen, write
+    from onceonly.operations.find import find
+    from onceonly.view.exports import Export, export
+    from onceonly.view.page import report as page
+    from onceonly.view.values import Level
+
+    if out is None and not exports:
+        raise ConfigurationError("nothing was asked for", next_step="say where to: --out run.html")
+    found = find(path)
+    if len(found.checkpoints) != 1:
+        status = shared.report(found.problems, others=False)
+        if not found.checkpoints:
+            return status
+        raise ConfigurationError(
+            f"{path} leads to {len(found.checkpoints)} checkpoints, and a report is of one",
+            next_step="name the checkpointLocation of one query",
+        )
+    view = seen(found.checkpoints[0], epochs=limit)
+    if out is not None:
+        shared.tell(f"wrote {write(out, page(view))}")
+    lines = list(event_log.read(events)) if events is not None else []
+    for form, file in exports:
+        shared.tell(f"wrote {write(file, export(Export(form), view, lines))}")
+    return shared.EXIT_ANOMALY if view.verdict.level is Level.STUCK else 0

@@ -1,0 +1,88 @@
+"""``onceonly watch``: a checkpoint in the terminal, live, for those who come by ssh. Reads only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from onceonly.cli import shared
+
+if TYPE_CHECKING:
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.search import Problem
+    from onceonly.view.values import View
+
+_EVERY_S = 2.0
+_EPOCHS = 15
+
+
+@click.command()
+@shared.path_argument
+@click.option("--once", is_flag=True, help="Show it once, as without a terminal.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.2),
+    default=_EVERY_S,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=_EPOCHS, show_default=True, help="How many epochs."
+)
+def watch(path: str, *, once: bool, every: float, limit: int) -> int:
+    """Watch a checkpoint: how it stands, what is in doubt, the newest epochs, rows per second. Ctrl-C ends it.
+
+    Without a terminal, or with --once, it is shown once; the exit status is then 1 where something is stuck.
+    """
+    from onceonly.operations.find import find
+
+    found = find(path)
+    if once or not sys.stdout.isatty():
+        views, problems = _views(found.checkpoints, limit)
+        from onceonly.view import terminal
+
+        shared.show(*shared.blocks(list(map(terminal.screen, views))))
+        return max(shared.report((*found.problems, *problems), others=bool(views)), _status(views))
+    shared.report(found.problems, others=bool(found.checkpoints))
+    return _live(found.checkpoints, every_s=every, limit=limit)
+
+
+def _live(checkpoints: tuple[Checkpoint, ...], *, every_s: float, limit: int) -> int:
+    """Show it anew now and then, until somebody ends it. What cannot be read is said, and is read again."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from onceonly.view import terminal
+
+    with Live(console=shared.stdout(), screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                views, problems = _views(checkpoints, limit)
+                told = [Text(f"{each.path}: {each.error.what}", style="red") for each in problems]
+                hint = Text(f"every {every_s:g} s; Ctrl-C ends it", style="dim")
+                live.update(Group(*shared.blocks([*map(terminal.screen, views), *told, hint])), refresh=True)
+                time.sleep(every_s)
+        except KeyboardInterrupt:
+            return 0
+
+
+def _views(checkpoints: tuple[Checkpoint, ...], limit: int) -> tuple[list[View], tuple[Problem, ...]]:
+    from onceonly.operations import look
+    from onceonly.operations.find import Found
+    from onceonly.view import story
+
+    done, problems = shared.each(
+        Found(checkpoints, ()),
+        lambda each: story.view(look.newest(each, limit=limit, history=False)),
+    )
+    return [view for _, view in done], problems
+
+
+def _status(views: list[View]) -> int:
+    from onceonly.view.values import Level
+
+    return shared.EXIT_ANOMALY if any(view.verdict.level is Level.STUCK for view in views) else 0

@@ -1,0 +1,109 @@
+"""A view as files for other people's viewers: Perfetto's time line, and ShiViz's who-knew-what. Pure.
+
+Both are projections of the same steps: of the log, and of the event log where it is given (``ONCEONLY_EVENTS``).
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from onceonly.view.causes import of_events, of_view
+from onceonly.view.telling import moment
+from onceonly.view.values import EXECUTORS, Bar, Mark, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onceonly.view.values import View
+
+_QUERY, _EVENTS = 1, 2
+"""The processes of a trace: what the log tells, and what the event log does."""
+_SHIVIZ: Final = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+
+
+class Export(enum.StrEnum):
+    """Whose file."""
+
+    PERFETTO = "perfetto"
+    SHIVIZ = "shiviz"
+
+
+def export(to: Export, view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return the file. ``events`` are lines of the event log, of any query: those of others are left out."""
+    own = [line for line in events if line.get("query") == view.query]
+    return perfetto(view, own) if to is Export.PERFETTO else shiviz(view, own)
+
+
+def perfetto(view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return a trace in Chrome's JSON, which ui.perfetto.dev opens: a track for each lane, one for each slot."""
+    tracks = _Tracks(_QUERY, f"query {view.query}")
+    bars = (*view.bars, *(bar for each in view.epochs for bar in each.bars))
+    found = [_slice(bar, tracks.of(_track(bar))) for bar in bars]
+    for name, mark in _marks(view):
+        if mark.place is not None:
+            told = {"told": mark.told, "at": moment(mark.at), "by": mark.by}
+            told |= {"file": mark.file, "checksum": mark.checksum}
+            found.append(_instant(name, tracks.of(_track(mark)), mark.place, told))
+    happened = _Tracks(_EVENTS, "event log")
+    for line in events:
+        track = happened.of(f"{line['actor']} {line['incarnation']}")
+        name = f"{line['kind']} chk-{line['epoch']}" if int(line["epoch"]) >= 0 else str(line["kind"])
+        found.append(_instant(name, track, float(line["t"]), dict(line)))
+    return json.dumps({"traceEvents": [*tracks.named, *(happened.named if events else ()), *found]})
+
+
+def shiviz(view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return a log with vector clocks: its first line is ShiViz's regular expression, its second an empty delimiter."""
+    steps = of_events(events) if events else of_view(view)
+    lines = [f"{step.told}\n{step.process} {json.dumps(step.clock)}" for step in steps]
+    return "\n".join([_SHIVIZ, "", *lines, ""])
+
+
+class _Tracks:
+    """The numbers of a process's tracks, by their names."""
+
+    def __init__(self, process: int, name: str) -> None:
+        self._process = process
+        self._numbers: dict[str, int] = {}
+        self.named = [_named("process_name", process, 0, name)]
+
+    def of(self, track: str) -> tuple[int, int]:
+        """Return process and track."""
+        if track not in self._numbers:
+            self._numbers[track] = len(self._numbers) + 1
+            self.named.append(_named("thread_name", self._process, self._numbers[track], track))
+        return self._process, self._numbers[track]
+
+
+def _marks(view: View) -> Iterator[tuple[str, Mark]]:
+    for mark in view.marks:
+        yield mark.what.value, mark
+    for epoch in view.epochs:
+        for mark in epoch.marks:
+            yield f"{mark.what} {epoch.name}", mark
+
+
+def _track(of: Mark | Bar) -> str:
+    if isinstance(of, Bar) and of.work is Work.RUN:
+        return "runs"
+    return f"{of.lane}, slot {of.slot}" if of.lane == EXECUTORS and of.slot is not None else of.lane
+
+
+def _slice(bar: Bar, track: tuple[int, int]) -> dict[str, Any]:
+    """Return a slice; one that nobody has seen end is begun, and never ended."""
+    begin = {"name": bar.work.value, "ts": round(bar.begin * 1e6), "args": {"told": bar.told}}
+    end = {"ph": "B"} if bar.end is None else {"ph": "X", "dur": round((bar.end - bar.begin) * 1e6)}
+    return {**begin, **end, "pid": track[0], "tid": track[1]}
+
+
+def _instant(name: str, track: tuple[int, int], at: float, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "ph": "i", "s": "t", "ts": round(at * 1e6), "pid": track[0], "tid": track[1],
+        "args": {key: value for key, value in told.items() if value not in {None, ""}},
+    }  # fmt: skip
+
+
+def _named(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}

@@ -1,0 +1,283 @@
+"""The report, the terminal, the notebook and the exports: what any checkpoint becomes, and nothing unescaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit import view_bench as bench
+from tests.unit.operator_bench import QueryCoordinator, run
+
+import onceonly
+from onceonly.errors import ConfigurationError
+from onceonly.log.actions import Action
+from onceonly.operations.offsets import Partition
+from onceonly.view import page
+from onceonly.view.epoch import epoch as epoch_picture
+from onceonly.view.exports import perfetto, shiviz
+from onceonly.view.multiples import multiples
+from onceonly.view.story import view
+from onceonly.view.timeline import timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
+
+NASTY = "</script><img src=x onerror=alert(1)>"
+
+
+class Seen(HTMLParser):
+    """The elements of a page, and their attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def nasty() -> CheckpointModel:
+    """One of which every text that comes from outside is an attack."""
+    vote = bench.vote(1, 0, 2.5, sink=NASTY, transaction=NASTY)
+    vote = replace(vote, checksum=NASTY, stamp=bench.stamp(2.5, host=NASTY))
+    bad = bench.told(
+        replace(bench.claim(1, 2), reason=NASTY), replace(bench.decision(1, 3, [vote], index=1), uses={})
+    )
+    bad = replace(bad, sources=((Partition(partition=NASTY, start=NASTY, end=3),),), note=NASTY)
+    made = bench.model(bench.usual(0, 0), bad, runs=[bench.run(NASTY, -1)], query=NASTY, path=f"/{NASTY}")
+    action = Action(command=NASTY, epoch=1, who=NASTY, stamp=bench.stamp(4, host=NASTY), because=NASTY)
+    return replace(made, actions=(action,))
+
+
+@pytest.mark.parametrize("show", [page.report, lambda each: page.fragment(page.progress(each))])
+def test_a_topic_that_is_an_attack_is_text(show: object) -> None:
+    html = show(view(nasty()))  # type: ignore[operator]  # one of two functions
+    seen = Seen(html)
+    assert not seen.tags & {"img", "script", "iframe", "object"}
+    assert not [name for name in seen.attributes if name.startswith("on")]
+    assert NASTY in seen.text
+    assert NASTY not in html
+
+
+def test_every_picture_of_an_attack_is_well_formed() -> None:
+    shown = view(nasty())
+    for drawn in (timeline(shown, alone=True), *map(epoch_picture, shown.epochs), *multiples(shown)):
+        ET.fromstring(drawn)  # noqa: S314  of our own making
+        assert "<img" not in drawn
+
+
+names = st.text(min_size=1, max_size=8)
+moments = st.none() | st.floats(-1e6, 1e6)
+
+
+@st.composite
+def epochs(draw: st.DrawFn, number: int) -> EpochModel:
+    """Any epoch: folded, claimed, decided or settled; its clocks say anything, or nothing."""
+    at = draw(moments)
+    if draw(st.booleans()):
+        return bench.folded(number, at)
+    votes = [
+        bench.vote(number, slot, draw(moments), sink=draw(names), rows=draw(st.integers(0, 10**9)))
+        for slot in range(draw(st.integers(0, 3)))
+    ]
+    chain = [bench.claim(number, draw(st.floats(-1e6, 1e6)))] if draw(st.booleans()) else []
+    link = bench.decision(number, at or 0.0, votes, index=len(chain))
+    chain.append(link if at is not None else replace(link, stamp=None, planned=None))
+    settled = bench.receipt(number, draw(moments), index=len(chain) - 1) if draw(st.booleans()) else None
+    return bench.told(*chain, settled=settled, noted=draw(st.booleans()))
+
+
+@st.composite
+def models(draw: st.DrawFn) -> CheckpointModel:
+    found = [draw(epochs(number)) for number in range(draw(st.integers(0, 4)))]
+    runs = [bench.run(draw(names), draw(st.floats(-1e6, 1e6)), draw(moments))] if draw(st.booleans()) else []
+    alive = draw(st.sampled_from([True, False, None]))
+    return bench.model(*found, alive=alive, runs=runs, query=draw(names), path=f"/{draw(names)}")
+
+
+@given(models())
+@settings(max_examples=60, deadline=None)
+def test_any_model_becomes_a_page_well_formed_pictures_and_exports(model: CheckpointModel) -> None:
+    shown = view(model)
+    html = page.report(shown)
+    html.encode()
+    seen = Seen(html)
+    assert len(set(seen.ids)) == len(seen.ids)
+    assert "script" not in seen.tags
+    for drawn in (timeline(shown), *map(epoch_picture, shown.epochs), *multiples(shown)):
+        ET.fromstring(drawn)  # noqa: S314  of our own making
+        assert "nan" not in drawn
+    json.loads(perfetto(shown))
+    shiviz(shown)
+    for epoch in shown.epochs:
+        spine = [mark.place for mark in epoch.marks if mark.lane == "driver" and mark.place is not None]
+        assert spine == sorted(spine)
+
+
+def test_a_report_of_a_thousand_epochs_is_below_a_megabyte_and_lists_them_all() -> None:
+    html = page.report(view(bench.model(*(bench.usual(number, 2 * number) for number in range(1000)))))
+    assert len(html.encode()) < 1_000_000
+    assert len(set(re.findall(r">(chk-\d+)</(?:a|td)>", html))) == 1000
+
+
+_HUNDRED_THOUSAND = """
+import resource
+from tests.unit import view_bench as bench
+from onceonly.view import page
+from onceonly.view.story import view
+made = bench.model(*(bench.folded(number, 2 * number) for number in range(100_000)))
+before = resource.getrusage(resource.RUSAGE_SELF)
+html = page.report(view(made))
+after = resource.getrusage(resource.RUSAGE_SELF)
+print(len(html.encode()), "older epochs are in the figures alone" in html)
+print(after.ru_maxrss - before.ru_maxrss, after.ru_utime - before.ru_utime)
+"""
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_epochs_take_bounded_time_and_memory_and_what_does_not_fit_is_said() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HUNDRED_THOUSAND], capture_output=True, text=True, check=True
+    )
+    size, is_said, more_kib, cpu_s = done.stdout.split()
+    assert int(size) < 1_000_000
+    assert is_said == "True"
+    assert int(more_kib) < 200_000
+    assert float(cpu_s) < 30
+
+
+def test_an_export_for_perfetto_has_a_slice_for_each_bar_and_one_in_doubt_has_no_end() -> None:
+    trace = json.loads(perfetto(view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 5)))))["traceEvents"]
+    phases = [(each["ph"], each["name"]) for each in trace if each["ph"] in {"X", "B"}]
+    assert phases.count(("X", "writing")) == 3
+    assert phases.count(("X", "committing")) == 1
+    assert phases.count(("B", "in doubt since the decision")) == 1
+
+
+def test_an_export_for_shiviz_has_clocks_by_which_a_decision_knows_of_its_votes() -> None:
+    text = shiviz(view(bench.model(bench.usual(0, 0))))
+    pattern, delimiter, *lines = text.splitlines()
+    assert (pattern, delimiter) == (r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})", "")
+    clocks = {
+        event.split(":")[0]: json.loads(host.partition(" ")[2])
+        for event, host in zip(lines[::2], lines[1::2], strict=True)
+    }
+    assert clocks["chk-0 decision"] == {"7-on-driver-1": 2, "7-on-executor-0": 1, "7-on-executor-1": 1}
+    assert clocks["chk-0 receipt"]["7-on-driver-1"] == 3
+
+
+def test_an_export_for_shiviz_of_an_event_log_orders_a_slot_after_its_plan_whatever_clocks_say() -> None:
+    def line(seq: int, t: float, kind: str, actor: str, **more: object) -> dict[str, object]:
+        base = {
+            "seq": seq,
+            "t": t,
+            "kind": kind,
+            "actor": actor,
+            "incarnation": actor,
+            "query": "q",
+            "epoch": 0,
+        }
+        return {**base, "plan": "p1", "sink": "", "slot": -1, "transaction": "", **more}
+
+    log = [
+        line(1, 9.0, "epoch.planned", "planner"),
+        line(1, 5.0, "slot.begun", "executor", slot=0),
+        line(2, 5.1, "slot.voted", "executor", slot=0),
+        line(1, 9.5, "votes.collected", "committer"),
+        {**line(1, 9.0, "epoch.planned", "other"), "query": "another"},
+    ]
+    shown = view(bench.model(bench.usual(0, 0)))
+    told = shiviz(shown, [each for each in log if each["query"] == "q"]).splitlines()[2:]
+    assert [each.split()[1] for each in told[::2]] == [
+        "epoch.planned", "slot.begun", "slot.voted", "votes.collected",
+    ]  # fmt: skip
+    assert json.loads(told[-1].partition(" ")[2]) == {
+        "planner-planner": 1, "executor-executor": 2, "committer-committer": 1,
+    }  # fmt: skip
+
+
+# --- on a checkpoint ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> QueryCoordinator:
+    """A job that is down, with an epoch in doubt."""
+    query = QueryCoordinator(tmp_path / "checkpoint")
+    query.complete(0, 1)
+    query.decide(2)
+    return query
+
+
+def test_report_writes_one_file_and_says_by_its_status_that_something_is_stuck(
+    stuck: QueryCoordinator,
+) -> None:
+    out, trace = stuck.path.parent / "sub" / "run.html", stuck.path.parent / "trace.json"
+    ran = run("report", stuck.path, "--out", out, "--export", "perfetto", trace)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"onceonly transactions commit chk-2 {stuck.path}" in out.read_text(encoding="utf-8")
+    assert json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["run.html"]
+
+
+def test_report_without_a_place_and_with_one_that_cannot_be_written_says_so(stuck: QueryCoordinator) -> None:
+    assert run("report", stuck.path).returncode == 64
+    (stuck.path.parent / "taken").write_text("", encoding="utf-8")
+    ran = run("report", stuck.path, "--out", stuck.path.parent / "taken" / "run.html")
+    assert ran.returncode == 2
+    assert "cannot be written" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_report_shows_as_many_epochs_as_it_is_told_and_says_how_many_there_are(
+    stuck: QueryCoordinator,
+) -> None:
+    run("report", stuck.path, "--out", stuck.path.parent / "run.html", "--limit", "1")
+    assert "2 of 3 epochs are not shown" in (stuck.path.parent / "run.html").read_text(encoding="utf-8")
+
+
+def test_watch_without_a_terminal_shows_it_once(stuck: QueryCoordinator) -> None:
+    ran = run("watch", stuck.path)
+    assert ran.returncode == 1
+    assert ran.stdout.count("t2-") == 2
+    assert f"  onceonly transactions commit chk-2 {stuck.path}" in ran.stdout.splitlines()
+
+
+def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordinator) -> None:
+    looked = onceonly.look(stuck.path)
+    assert str(looked).startswith(f"query {stuck.query}, run down; stuck: everything up to chk-1 is settled")
+    html = looked._repr_html_()
+    assert {"script", "link"}.isdisjoint(Seen(html).tags)
+    assert "2 transactions in doubt" in html
+    one = looked.epoch(2)
+    assert str(one) == "chk-2: decided, 2 transactions in doubt"
+    # Offsets are there, as it was read in full.
+    assert "events/10" in one._repr_html_()
+    with pytest.raises(ConfigurationError, match="has no chk-9"):
+        looked.epoch(9)
+
+
+def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be told"):
+        onceonly.look(object())
+    with pytest.raises(onceonly.OnceonlyError):
+        onceonly.look(tmp_path)
