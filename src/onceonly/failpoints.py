@@ -65,6 +65,7 @@ NAMES: dict[str, str] = {
     "savepoint.after_copy": "operator: after one of its files is there (count n: n of them)",
     "savepoint.before_manifest": "operator: all files of a savepoint are there, it has no manifest yet",
     "savepoint.after_manifest": "operator: the manifest is durable, nobody was told",
+    "savepoint.before_id": "operator: all of a restored checkpoint is there but Spark's id of the query",
     "savepoint.after_undo": "operator: a savepoint that is dropped has lost its manifest, its files are there",
 }
 OF_LETTERS: tuple[str, ...] = tuple(name for name in NAMES if name.startswith("letters."))

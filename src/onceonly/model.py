@@ -123,6 +123,8 @@ class Skip(enum.StrEnum):
     """Another sink wrote it, or a foreachBatch function returned without onceonly; the user took it over."""
     SWALLOWED = "swallowed"
     """A try at it failed, and the foreachBatch function kept the error back; the user took it over."""
+    SAVEPOINT = "savepoint"
+    """The query begins after it, with a savepoint of another query, whose the rows are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

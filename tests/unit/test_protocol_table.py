@@ -143,6 +143,22 @@ def test_a_guarantee_that_changed_stops_a_repair() -> None:
     assert commands[0].reason is p.StopReason.SETTINGS
 
 
+@pytest.mark.parametrize(
+    ("own", "stops"),
+    [({"path": "x"}, 1), ({"path": "x", "token": 7}, 1), ({"path": "y"}, 0), ({}, 0)],
+)
+def test_a_fork_does_not_begin_to_write_where_the_original_does(
+    own: dict[str, str | int], stops: int
+) -> None:
+    first = replace(
+        LINK, kind=LinkKind.SKIPPED, votes=(), reason=Skip.SAVEPOINT, settings={"a": {"path": "x"}, "b": {}}
+    )
+    context = replace(CONTEXT, epoch=2, plan="q", settings={"c": own})
+    read = p.ChainRead((), None, first, Receipt(epoch=1, index=0, plan="p"), newest=1)
+    _, commands = p.step(s.Reading(context), read)
+    assert [each.reason for each in commands if isinstance(each, p.Stop)] == [p.StopReason.SHARED] * stops
+
+
 def test_each_answer_of_many_is_taken_in_without_a_look_at_all_of_them() -> None:
     class Counted(tuple[Vote, ...]):
         looks = 0

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onceonly.cli import shared
+from onceonly.cli import shared, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from onceonly.operations.restoring import Made
 
 _place = click.argument("place")
 
@@ -132,6 +135,76 @@ def drop(place: str, *, yes: bool) -> int:
     shared.tell("deleted")
     for name in left:
         shared.tell(f"left where it is, as it is not of a savepoint: {address.below(name).shown}")
+    return 0
+
+
+_to = click.option(
+    "--to", required=True, metavar="CHECKPOINT", help="Where the new checkpoint shall be: an empty place."
+)
+
+
+@savepoint.command()
+@_place
+@_to
+@click.option(
+    "--output", type=click.Choice(["again"]),
+    help="What becomes of output that was decided after the savepoint. again: the job goes on under an id of its own, "
+    "and writes it again.",
+)  # fmt: skip
+@click.option(
+    "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."
+)
+@targets.sink_options
+@shared.hadoop_option
+@shared.yes_option
+@shared.json_option
+def restore(  # noqa: PLR0913  one parameter for each option
+    place: str, to: str, *, output: str | None, force: bool, classes: tuple[str, ...], options: tuple[str, ...],
+    options_file: Path | None, yes: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Make CHECKPOINT from a savepoint: the same job, at an earlier point. The former one does not go on.
+
+    Where output was decided after the savepoint, it refuses and says what stands where.
+    """
+    from onceonly.operations import restoring
+
+    given = targets.given(options, options_file, classes, yes=yes)
+    with progress("restored") as told:
+        made = restoring.restore(
+            place, to, given, output=restoring.Output(output) if output else None, force=force, told=told
+        )
+    return _made(made, as_json=as_json)
+
+
+@savepoint.command()
+@_place
+@_to
+@click.option("--same-targets", is_flag=True, help="Let the fork write to the targets of the original, too.")
+@shared.hadoop_option
+@shared.json_option
+def fork(place: str, to: str, *, same_targets: bool, as_json: bool) -> int:
+    """Make CHECKPOINT of another job, with ids of its own, that begins with a savepoint. The original goes on.
+
+    At its first start, the fork refuses to write to targets of the original.
+    """
+    from onceonly.operations import restoring
+
+    with progress("forked") as told:
+        made = restoring.fork(place, to, same_targets=same_targets, told=told)
+    return _made(made, as_json=as_json)
+
+
+def _made(made: Made, *, as_json: bool) -> int:
+    for sentence in made.told:
+        shared.tell(sentence)
+    if as_json:
+        shared.show_json({
+            "path": made.path, "query": made.query, "epoch": made.savepoint.epoch, "savepoint": made.savepoint.name,
+            "of": made.savepoint.query, "told": made.told,
+        })  # fmt: skip
+    else:
+        other = f", as query {made.query}" if made.anew else ""
+        shared.show(f"{made.path} goes on after chk-{made.savepoint.epoch}{other}: start the job there")
     return 0
 
 

@@ -106,6 +106,11 @@ _ERRORS: dict[StopReason, tuple[type[errors.OnceonlyError], str, str]] = {
         "Decided transactions are still pending for another target; none was touched.",
         "Start once with the former options so that they are committed, then change them.",
     ),
+    StopReason.SHARED: (
+        errors.ConfigurationError,
+        "This query is a fork, and writes to a target of the query that it was forked from; nothing was written.",
+        "Name other targets in the fork's job; where both are meant to write there, fork anew with --same-targets.",
+    ),
     StopReason.BRANCH: (
         errors.ReplayMismatchError,
         "The epoch was decided for other sinks than its replay writes to; nothing was touched.",

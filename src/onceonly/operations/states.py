@@ -21,6 +21,7 @@ _MEANINGS = {
     "claimed before a drain": "closed to older runs; the next start goes on here by itself",
     Skip.UNCHANGED.value: "nothing new was in it: no rows",
     Skip.FOREIGN.value: "another sink wrote it, or the foreachBatch function passed onceonly by; taken over as it is",
+    Skip.SAVEPOINT.value: "the query begins after it, with a savepoint of another query, whose the rows are",
     Skip.SWALLOWED.value: "it failed and the foreachBatch function kept the error back; taken over without its rows",
     "every handle was proven lost": "every transaction was proven lost; the next start writes it again by itself",
 }

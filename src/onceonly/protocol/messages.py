@@ -149,6 +149,7 @@ class StopReason(enum.StrEnum):
     REPLAY = "replay"
     BARRIER = "barrier"
     SETTINGS = "settings"
+    SHARED = "shared"
     BRANCH = "branch"
     GAP = "gap"
     PASSED = "passed"

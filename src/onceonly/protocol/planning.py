@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceonly import offsets
-from onceonly.model import LinkKind, Mode, differing, letters_of
+from onceonly.model import LinkKind, Mode, Skip, differing, letters_of
 from onceonly.protocol import recovery
 from onceonly.protocol import states as s
 from onceonly.protocol.messages import PutLink, Report, ReportKind, RestoreInputs, StopReason, SyncLink
@@ -41,11 +41,23 @@ def chain_read(state: s.Reading, event: m.ChainRead) -> Move:
     following, commands = _resolve(context, event)
     if isinstance(following, s.Stopped):
         return following, commands
-    wrong = compare(context, event)
+    wrong = _shared(context, event.previous) or compare(context, event)
     if wrong is not None:
         return wrong
     newest = event.links[-1] if event.links else event.previous
     return following, (*(_changed(newest, context) if newest is not None else ()), *commands)
+
+
+def _shared(context: s.Context, previous: Link | None) -> Move | None:
+    """Stop a fork, before it has decided anything, that would write to a target of the query it comes from."""
+    if previous is None or previous.reason != Skip.SAVEPOINT:
+        return None
+    shared = [
+        f"sink {sink}: {dict(now)}"
+        for sink, now in sorted(context.settings.items())
+        if any(then and not differing(then, now) for then in previous.settings.values())
+    ]
+    return stop(StopReason.SHARED, "; ".join(shared)) if shared else None
 
 
 def _superseded(context: s.Context, event: m.ChainRead) -> Move | None:

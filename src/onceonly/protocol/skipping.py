@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _WORDS = {
     Skip.UNCHANGED: "it has no rows, as nothing new was in it (state that was repartitioned, or nothing to write)",
     Skip.FOREIGN: "another sink wrote it, or a foreachBatch function returned without onceonly; taken over as it is",
+    Skip.SAVEPOINT: "the query begins after it, with a savepoint of another query",
     Skip.SWALLOWED: "it failed, and a foreachBatch function kept the error back; taken over as it is, without its rows",
 }
 

@@ -1,0 +1,225 @@
+"""What a savepoint's query has done since, where its checkpoint was at home; and its end there, for a restored one.
+
+A restored job is the same query at an earlier point. So nobody may go on at the former place: a claim is put there,
+with which a driver that lives after all ends as superseded, and its log says that it is at home elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from onceonly import events
+from onceonly.errors import ConfigurationError, InDoubtError, LogError, UnavailableError
+from onceonly.log import identity, open_log
+from onceonly.log.actions import OPERATOR
+from onceonly.log.history import by_sink
+from onceonly.log.place import home_of
+from onceonly.model import Link, LinkKind
+from onceonly.operations import settle, sinks
+from onceonly.operations.find import open_checkpoint
+from onceonly.ports import QueryContext
+from onceonly.settings.registry import BUILT_IN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onceonly.model import SinkUse
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+    from onceonly.savepoints.manifest import Savepoint
+
+RESTORED: Final = "restored from a savepoint elsewhere"
+"""The reason of the claim."""
+_TRIES = 5
+_KEYED = frozenset({"redis", "cassandra", "opensearch", "elasticsearch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """What was decided for one sink in epochs after a savepoint's: which, how many rows, and where they stand."""
+
+    sink: str
+    epochs: tuple[int, ...]
+    rows: int
+    use: SinkUse | None = None
+    target: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        where = ", ".join(f"{key}={value}" for key, value in self.target.items())
+        span = f"chk-{self.epochs[0]}" + (f" to chk-{self.epochs[-1]}" if len(self.epochs) > 1 else "")
+        return f"sink {self.sink}{f' ({where})' if where else ''}: {self.rows} rows of {span}"
+
+    @property
+    def again(self) -> str:
+        """Say what it means that its rows are written again."""
+        if self.use is not None and (_short(self.use) in _KEYED or self.use.options.get("key")):
+            return "they are written by key, so the same again is harmless; a key that is not written any more stays"
+        return "they will be there twice, unless you take them away yourself"
+
+
+def trail(savepoint: Savepoint, to: str) -> tuple[list[Checkpoint], bool]:
+    """Open the checkpoints in which the query of a savepoint has gone on, from where that was at home, by its moves.
+
+    The last of them is where it is now, if the second value is true; else nothing is left of that. ``to`` is where it
+    is being restored to. Raises ``UnavailableError``, ``ConfigurationError`` where one cannot be asked, ``LogError``
+    for a damaged one.
+    """
+    found: list[Checkpoint] = []
+    at, target = savepoint.home, home_of(to)
+    while at != target:
+        each = _opened(at)
+        if each is None or (not found and each.log.token != savepoint.log):
+            return found, False
+        found.append(each)
+        if each.moved is None or any(each.home == earlier.address for earlier in found):
+            break
+        at = each.home
+    return found, bool(found)
+
+
+def _opened(home: str) -> Checkpoint | None:
+    try:
+        return open_checkpoint(home)
+    except LogError:
+        if identity.identity_token(home) is None:
+            return None
+        raise
+
+
+def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
+    """Return what was decided after an epoch, by sink.
+
+    Raises ``InDoubtError`` where the newest decision is not known to be committed: what stands there cannot be told.
+    """
+    epochs: dict[str, list[int]] = {}
+    rows: dict[str, int] = {}
+    said: dict[str, Link] = {}
+    for line in checkpoint.log.history():
+        if line.epoch > epoch and line.kind is LinkKind.COMMIT:
+            _count(line.epoch, line.sinks, epochs, rows)
+    for number in checkpoint.log.epochs():
+        chain = checkpoint.log.chain(number) if number > epoch else ()
+        if not chain or chain[-1].kind is not LinkKind.COMMIT:
+            continue
+        if checkpoint.log.receipt(number) is None:
+            raise InDoubtError(
+                f"chk-{number} of {checkpoint.path} is decided, and not known to be committed: nobody could tell what "
+                "stands in its targets",
+                next_step=f"onceonly transactions commit chk-{number} {checkpoint.path}, then run this again",
+            )
+        _count(number, by_sink(chain[-1]), epochs, rows)
+        said |= dict.fromkeys(chain[-1].settings, chain[-1])
+    return [
+        Beyond(
+            sink=sink,
+            epochs=tuple(epochs[sink]),
+            rows=rows[sink],
+            use=said[sink].uses.get(sink) if sink in said else None,
+            target=said[sink].settings[sink] if sink in said else {},
+        )
+        for sink in sorted(epochs)
+    ]
+
+
+def refuse_if_alive(checkpoint: Checkpoint, *, force: bool) -> None:
+    """Raise where a run works at the former place; with ``force`` it is ended by the claim, wherever it runs."""
+    if checkpoint.moved is not None or force:
+        return
+    run = checkpoint.run
+    if run.alive:
+        raise ConfigurationError(
+            f"a run is alive on {checkpoint.path}, which the savepoint is of: {run.who}",
+            next_step="stop it first; or add --force, with which it ends as superseded when it decides next",
+        )
+    settle.refuse_if_alive(checkpoint, force=force)
+
+
+def claim(checkpoint: Checkpoint) -> None:
+    """Put a claim after all that stands, so that whoever runs there decides nothing more. Idempotent.
+
+    Raises ``InDoubtError`` where the newest decision has no receipt, ``UnavailableError``.
+    """
+    application = f"{OPERATOR}{secrets.token_hex(4)}"
+    for number in range(_TRIES):
+        log = open_log(checkpoint.location, query=checkpoint.query, create=False)
+        newest = log.newest()
+        chain = log.chain(newest) if newest is not None else ()
+        if newest is None or not chain:
+            return  # nobody has begun an epoch
+        last = chain[-1]
+        if last.kind is LinkKind.ABORT and last.reason == RESTORED:
+            return
+        if last.kind is not LinkKind.ABORT and log.receipt(newest) is None:
+            beyond(checkpoint, newest - 1)  # says so
+        follows = last.kind is LinkKind.ABORT
+        wanted = Link(
+            epoch=newest if follows else newest + 1,
+            index=last.index + 1 if follows else 0,
+            kind=LinkKind.ABORT,
+            plan=f"{application}.{number}",
+            run="",
+            guarantee=last.guarantee,
+            settings=last.settings,
+            uses=last.uses,
+            reason=RESTORED,
+            stamp=events.stamp(),
+        )
+        if log.put_link(wanted) == wanted:
+            return
+    raise UnavailableError(
+        f"a run on {checkpoint.path} decides faster than a claim can be put",
+        next_step="stop it, then run this again",
+    )
+
+
+def sweep(checkpoint: Checkpoint, given: Given) -> list[str]:
+    """Abort and fence what the former query has open in its targets, under the claim; name the transactions.
+
+    Raises ``ConfigurationError`` where a sink cannot be made here, ``UnavailableError`` where a target does not answer.
+    """
+    aborted: list[str] = []
+    with sinks.participants(checkpoint, given) as made:
+        sinks.refuse_other_target(checkpoint, given, made)
+        for name, each in made.items():
+            if not each.sink.capabilities.recovers:
+                continue
+            context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
+            with sinks.asking(checkpoint, name):
+                for leftover in list(each.sink.recover(context)):
+                    each.sink.abort(leftover.handle)
+                    aborted += [leftover.transaction] if leftover.is_open else []
+    return aborted
+
+
+def leave(checkpoint: Checkpoint, to: str) -> None:
+    """Let the former log say that it is at home elsewhere: no start goes on there. Idempotent."""
+    identity.record_move(checkpoint.store, home_of(to))
+
+
+def is_files(each: Beyond) -> bool:
+    """Say whether a sink is the one for files, which can take epochs back."""
+    return each.use is not None and _short(each.use) == "files"
+
+
+def _short(use: SinkUse) -> str:
+    return use.sink if use.sink in BUILT_IN else ""
+
+
+def _count(
+    epoch: int,
+    by: Mapping[str, tuple[int, int]],
+    epochs: dict[str, list[int]],
+    rows: dict[str, int],
+) -> None:
+    for sink, (count, _) in by.items():
+        if count:
+            epochs.setdefault(sink, []).append(epoch)
+            rows[sink] = rows.get(sink, 0) + count
+
+
+def sentences(found: Iterable[Beyond]) -> str:
+    """Say of each sink what stands there."""
+    return "; ".join(each.sentence for each in found)

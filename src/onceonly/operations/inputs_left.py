@@ -1,0 +1,54 @@
+"""Whether the files that a query has read after an epoch are still there: a restored one reads them again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from onceonly.checkpoint.inputs import SparkInputs
+from onceonly.errors import OnceonlyError
+from onceonly.stores.opened import address_of, folder_of, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceonly.operations.find import Checkpoint
+
+_LISTED = '"logOffset":'
+
+
+def missing_inputs(checkpoint: Checkpoint, epoch: int) -> list[str]:
+    """Return the files that are listed as read after an epoch and are not there any more. Reads only.
+
+    Only file sources note what they read; what other sources still have, the guards see at the first start.
+    """
+    reads_files = any(_LISTED in (line or "") for line in checkpoint.told.barrier(epoch))
+    return [path for path in _listed(checkpoint, epoch) if not _stands(path)] if reads_files else []
+
+
+def _listed(checkpoint: Checkpoint, epoch: int) -> Iterator[str]:
+    ends = [json.loads(line)["logOffset"] for line in checkpoint.told.barrier(epoch) if _LISTED in line]
+    for text in SparkInputs(checkpoint.told.files).all_lists():
+        for line in text.split("\n")[1:]:
+            try:
+                entry = json.loads(line)
+                # Of several sources, each numbers its own lists: the earliest end asks for most.
+                if entry["batchId"] > min(ends):
+                    yield str(entry["path"])
+            except (ValueError, LookupError, TypeError):
+                continue
+
+
+def _stands(path: str) -> bool:
+    """Say whether a file is there; what cannot be asked is taken to be."""
+    from urllib.parse import unquote
+
+    try:
+        address = address_of(unquote(path), what="a file that was read")
+        folder = folder_of(address)
+        if folder is not None:
+            return folder.exists()
+        above, _, name = address.text.rpartition("/")
+        return name in open_store(address_of(above)).list_names("")
+    except OnceonlyError:
+        return True

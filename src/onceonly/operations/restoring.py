@@ -1,0 +1,150 @@
+"""``savepoint restore`` and ``fork``: a checkpoint from a savepoint, and what becomes of the query that it is of.
+
+*restore* is the same query at an earlier point: under the same id where nothing was decided after it, so that the
+first start sweeps and fences whatever the former run has open. Every sink knows an epoch by its number and its query.
+So where rows are to be written again (``--output again``), the job goes on under an id of its own, and what the former
+one has open is swept here. *fork* is another query beside the first, which is left alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError, OnceonlyError
+from onceonly.operations import former
+from onceonly.operations.inputs_left import missing_inputs
+from onceonly.savepoints import place, starting
+from onceonly.savepoints.copying import unheard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.former import Beyond
+    from onceonly.operations.given import Given
+    from onceonly.savepoints.copying import Told
+    from onceonly.savepoints.manifest import Savepoint
+
+
+class Output(enum.StrEnum):
+    """What is to become of the output of epochs after a savepoint's."""
+
+    AGAIN = "again"
+    """The job goes on under an id of its own, and writes it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What was made: from which savepoint, at which place, as which query; and in sentences what is to be known."""
+
+    savepoint: Savepoint
+    path: str
+    query: str
+    anew: bool
+    told: list[str] = field(default_factory=list)
+
+
+def restore(
+    source: str,
+    to: str,
+    given: Given,
+    *,
+    output: Output | None = None,
+    force: bool = False,
+    told: Told = unheard,
+) -> Made:
+    """Make the checkpoint of a query that goes on after a savepoint's epoch. Operator's process; idempotent.
+
+    ``force`` goes on beside a run that lives, which the claim ends. Raises ``ConfigurationError`` where the place is
+    not empty, a run is alive, or output was decided after the savepoint and nobody says what is to become of it;
+    ``InDoubtError``, ``LogError``, ``UnavailableError``.
+    """
+    address, savepoint = place.the_one(source)
+    lives, is_there = former.trail(savepoint, to)
+    after = _after(savepoint, lives, output, is_there=is_there)
+    newest = lives[-1] if is_there else None
+    if newest is not None:
+        former.refuse_if_alive(newest, force=force)
+        _refuse_missing(newest, savepoint)
+    begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
+    made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
+    if newest is None:
+        made.told.append(
+            f"nothing is left of the query at {savepoint.home}, so nobody could tell what it has decided since "
+            f"chk-{savepoint.epoch}, nor keep it from going on there"
+        )
+
+    def fence() -> None:
+        if newest is None or newest.moved is not None:
+            return
+        former.claim(newest)
+        # It may have decided more meanwhile.
+        _after(savepoint, lives, output if begun.anew else None, is_there=is_there)
+        if begun.anew:
+            _sweep(newest, given, made)
+        former.leave(newest, to)
+
+    starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
+    made.told.extend(f"{each.sentence}: {each.again}" for each in after)
+    return made
+
+
+def fork(source: str, to: str, *, same_targets: bool = False, told: Told = unheard) -> Made:
+    """Make the checkpoint of another query that begins after a savepoint's epoch. Operator's process; idempotent.
+
+    The query that the savepoint is of is not touched. Raises as ``restore`` where the place is not empty or the
+    savepoint damaged.
+    """
+    address, savepoint = place.the_one(source)
+    begun = starting.begin(savepoint, to, anew=True)
+    starting.build(address, savepoint, to, begun, refused=not same_targets, before_id=lambda: None, told=told)
+    return Made(savepoint=savepoint, path=to, query=begun.query, anew=True)
+
+
+def _after(
+    savepoint: Savepoint, lives: Sequence[Checkpoint], output: Output | None, *, is_there: bool
+) -> list[Beyond]:
+    """Return what was decided after a savepoint. Raises where nobody has said what is to become of it."""
+    found = [beyond for each in lives for beyond in former.beyond(each, savepoint.epoch)]
+    if output is Output.AGAIN:
+        return found
+    if not is_there:
+        raise ConfigurationError(
+            f"there is no decision log of query {savepoint.query} where it was at home ({savepoint.home}) any more, so "
+            f"nobody can tell what it has decided since chk-{savepoint.epoch}, and written to its targets",
+            next_step="bring it back there; or see to its targets, and add --output again: the job goes on under an id "
+            "of its own, and writes the rows of epochs after the savepoint again",
+        )
+    if found:
+        raise ConfigurationError(
+            f"after chk-{savepoint.epoch}, output was decided that stands in targets: {former.sentences(found)}",
+            next_step="take a newer savepoint; or add --output again, which writes it again: "
+            + "; ".join(f"sink {each.sink}: {each.again}" for each in found),
+        )
+    return []
+
+
+def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:
+    missing = missing_inputs(newest, savepoint.epoch)
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ConfigurationError(
+            f"the query has read files after chk-{savepoint.epoch} that are there no more: {missing[0]}{more}: their "
+            "rows would be lost",
+            next_step="put them back where they were, or take a newer savepoint",
+        )
+
+
+def _sweep(original: Checkpoint, given: Given, made: Made) -> None:
+    """Abort what the former query has open; what cannot be reached is told, and ends by its own time-out."""
+    try:
+        aborted = former.sweep(original, given)
+    except OnceonlyError as error:
+        made.told.append(
+            f"what the former query {original.query} has open in its targets could not be ended: {error.what} "
+            f"({error.next_step}); readers may wait for it until its time-out"
+        )
+    else:
+        made.told.extend(f"aborted and fenced: {name} of the former query" for name in aborted)

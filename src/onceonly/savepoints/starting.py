@@ -1,0 +1,195 @@
+"""A checkpoint from a savepoint: in an empty place, nothing above its epoch in it, its id last.
+
+Without ``metadata`` no query starts there as one of ours: Spark refuses, or draws another id, and then the log is that
+of another query. What a kill has left is gone on with by the same command: ``starting.json`` tells whose beginning it
+is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onceonly import failpoints
+from onceonly.durable.sealed import UNREADABLE, decoder
+from onceonly.errors import ConfigurationError, LogError
+from onceonly.guards import known
+from onceonly.log import files as log_files
+from onceonly.log import identity
+from onceonly.log.identity import Identity
+from onceonly.log.place import FOLDER, home_of, log_store
+from onceonly.model import Link, LinkKind, Receipt, Skip
+from onceonly.savepoints.copying import Copier
+from onceonly.savepoints.manifest import FILES
+from onceonly.savepoints.place import differs
+from onceonly.stores.address import Kind
+from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.port import put_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onceonly.savepoints.copying import Told
+    from onceonly.savepoints.manifest import Savepoint
+    from onceonly.stores.address import Address
+
+MARK: Final = "starting.json"
+_ID: Final = "metadata"
+_LAST = ("offsets/", "commits/")
+_SCHEMAS = re.compile(r"state/\d+/_metadata/v2/\d+")
+_SCHEMA = re.compile(r'"[^"]*?(/state/\d+/_stateSchema/[^"]*)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What is being made: from which savepoint, as which query, and whether that one is another than it was of."""
+
+    savepoint: str
+    query: str
+    anew: bool
+
+
+def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Beginning:
+    """See that a place is empty, or holds what this very command has begun; give what is being made there.
+
+    With ``anew`` it is a query of its own, whose id is drawn now. Raises ``ConfigurationError``.
+    """
+    store = open_store(address_of(to))
+    mark = store.get(MARK)
+    if mark is not None:
+        try:
+            found = decoder(Beginning).decode(mark)
+        except UNREADABLE:
+            found = None
+        if found is not None and (found.savepoint, found.anew) == (savepoint.name, anew):
+            return found
+    if store.tree(""):
+        what = "something else was begun there" if mark is not None else "there is something in it"
+        raise ConfigurationError(
+            f"{to} is no empty place: {what}", next_step="name a place that is empty, or not there yet"
+        )
+    query = str(uuid.uuid4()) if anew else savepoint.query
+    begun = Beginning(savepoint=savepoint.name, query=query, anew=anew)
+    store.replace(MARK, msgspec.json.encode(begun))
+    return begun
+
+
+def build(
+    place: Address,
+    savepoint: Savepoint,
+    to: str,
+    begun: Beginning,
+    *,
+    refused: bool,
+    before_id: Callable[[], None],
+    told: Told,
+) -> None:
+    """Make the checkpoint. Idempotent, safe to be killed in; it can be started from when this returns.
+
+    ``before_id`` is called when all but Spark's own id is there: what it raises leaves the place unfit to be started
+    from. ``refused`` has a query of its own refuse the targets of the one that the savepoint is of, at its first start.
+
+    Raises ``LogError`` where the savepoint is damaged, ``UnavailableError``.
+    """
+    address = address_of(to)
+    copier = Copier(place.below(FILES.rstrip("/")), address)
+    kept = [each.name for each in savepoint.files if not begun.anew or _is_anybodys(each.name)]
+    first = [name for name in kept if not name.startswith(_LAST) and name != _ID and not _is_identity(name)]
+    _copy(copier, savepoint, first, address, told)
+    if begun.anew:
+        _begin_log(savepoint, place, to, begun, refused=refused)
+    else:
+        _copy(copier, savepoint, list(filter(_is_identity, kept)), address, told)
+        identity.record_move(log_store(to), home_of(to))
+    _copy(copier, savepoint, [name for name in kept if name.startswith(_LAST)], address, told)
+    before_id()
+    failpoints.hit("savepoint.before_id")
+    if begun.anew:
+        copier.put(_ID, json.dumps({"id": begun.query}, separators=(",", ":")).encode())
+    else:
+        _copy(copier, savepoint, [_ID], address, told)
+    open_store(address).sync(_ID)
+    copier.target.delete(MARK)
+
+
+def _copy(copier: Copier, savepoint: Savepoint, names: Sequence[str], to: Address, told: Told) -> None:
+    """Copy files, and see that they are those of the manifest."""
+    listed = {each.name: each for each in savepoint.files}
+    schemas = {name: copier.source.get(name) for name in names if _SCHEMAS.fullmatch(name)}
+    wrong = [differs(listed[name], data) for name, data in schemas.items()]
+    own = {name: _moved(data or b"", to) for name, data in schemas.items()}
+    copied, gone = copier.copy_all(names, own=own, told=told)
+    wrong += [f"{name} is missing" for name in gone]
+    wrong += [
+        f"{each.name} has other bytes than it had"
+        for each in copied
+        if each.name not in own and each != listed[each.name]
+    ]
+    wrong = [each for each in wrong if each]
+    if wrong:
+        raise LogError(
+            f"the savepoint {savepoint.name} is damaged: {'; '.join(wrong[:5])}",
+            next_step="take another savepoint: onceonly savepoint verify PLACE says which are whole",
+        )
+
+
+def _moved(schemas: bytes, to: Address) -> bytes:
+    """Let what transformWithState says of its schemas point into their new place: it keeps whole addresses."""
+    root = f"file:{to.path}" if to.kind is Kind.FOLDER else to.location
+    quoted = json.dumps(root)[1:-1]
+    return _SCHEMA.sub(lambda match: f'"{quoted}{match[1]}"', schemas.decode()).encode()
+
+
+def _is_identity(name: str) -> bool:
+    return name.startswith(f"{FOLDER}/identity")
+
+
+def _is_anybodys(name: str) -> bool:
+    """Say whether a file tells of Spark's query, and nothing of whose transactions are whose."""
+    return not name.startswith(f"{FOLDER}/") or name == known.NAME
+
+
+def _begin_log(savepoint: Savepoint, place: Address, to: str, begun: Beginning, *, refused: bool) -> None:
+    """Begin the log of a query of its own: its first epoch is the savepoint's, which another has decided."""
+    link = _newest_link(savepoint, place)
+    store = log_store(to)
+    store.prepare(log_files.FOLDERS)
+    put_once(
+        store,
+        identity.NAME,
+        log_files.encode("identity", Identity(query=begun.query, log=uuid.uuid4().hex, address=home_of(to))),
+    )
+    plan = f"savepoint-{savepoint.name}.0"
+    first = replace(
+        link,
+        index=0,
+        kind=LinkKind.SKIPPED,
+        plan=plan,
+        run="",
+        votes=(),
+        carried=(),
+        settings=link.settings if refused else {},
+        uses={},
+        reason=Skip.SAVEPOINT.value,
+    )
+    put_once(store, log_files.link(link.epoch, 0), log_files.encode("link", first))
+    receipt = Receipt(epoch=link.epoch, index=0, plan=plan)
+    put_once(store, log_files.receipt(link.epoch), log_files.encode("receipt", receipt))
+
+
+def _newest_link(savepoint: Savepoint, place: Address) -> Link:
+    prefix = f"{FOLDER}/{log_files.LINKS}{savepoint.epoch:020d}."
+    listed = {each.name: each for each in savepoint.files if each.name.startswith(prefix)}
+    name = f"{prefix}{len(listed) - 1}.json"
+    data = open_store(place).get(FILES + name)
+    if name not in listed or data is None or differs(listed[name], data):
+        raise LogError(
+            f"the savepoint {savepoint.name} is damaged: {name} is missing or has other bytes",
+            next_step="take another savepoint: onceonly savepoint verify PLACE says which are whole",
+        )
+    return log_files.decode(data, kind="link", into=Link, where=name)

@@ -1,0 +1,137 @@
+"""A stateful streaming job in its own process, for savepoints: rows by a clock of epochs → an operator → the ledger.
+
+``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER LAST``; ends by itself after the epoch LAST.
+OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ledger_sink import LedgerSink
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+import onceonly
+from onceonly.spark import listener
+from onceonly_proof.local_session import SHORT_LIVED_JAVA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+PER_EPOCH = 100
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE = "spark.sql.streaming.stateStore"
+
+
+def session(provider: str) -> SparkSession:
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "900m")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
+        # Spark takes away what it needs no more as soon and as often as it can.
+        .config("spark.sql.streaming.minBatchesToRetain", "2")
+        .config(f"{_STATE}.maintenanceInterval", "1s")
+        .config(f"{_STATE}.minDeltasForSnapshot", "3")
+        .config("spark.speculation", "true")
+    )
+    if not provider.startswith("hdfs"):
+        builder = builder.config(f"{_STATE}.providerClass", _ROCKSDB)
+    if provider.startswith("changelog"):
+        builder = builder.config(f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true")
+    if provider.endswith("2"):
+        builder = builder.config(f"{_STATE}.checkpointFormatVersion", "2")
+    return builder.getOrCreate()
+
+
+def source(spark: SparkSession) -> DataFrame:
+    return (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", PER_EPOCH)
+        .option("numPartitions", 2)
+        .option("startTimestamp", 1_700_000_000_000)
+        .option("advanceMillisPerBatch", 1000)
+        .load()
+    )
+
+
+def plan(spark: SparkSession, operator: str) -> tuple[DataFrame, str]:
+    """Return the rows of a query, and its output mode."""
+    rows = source(spark).withColumn("key", F.col("value") % 17)
+    if operator == "window":
+        late = rows.withWatermark("timestamp", "3 seconds")
+        return late.groupBy(F.window("timestamp", "2 seconds"), "key").count().select(
+            "window.start", "key", "count"
+        ), "append"
+    if operator == "dedup":
+        old = rows.withColumn("old", F.floor(F.col("value") / 3)).withWatermark("timestamp", "3 seconds")
+        return old.dropDuplicates(["old", "timestamp"]).select("old", "timestamp"), "append"
+    if operator == "join":
+        left = rows.selectExpr("value as l", "timestamp as lt").withWatermark("lt", "2 seconds")
+        right = (
+            source(spark).selectExpr("value - 150 as r", "timestamp as rt").withWatermark("rt", "2 seconds")
+        )
+        near = F.expr("l = r and rt between lt - interval 3 seconds and lt + interval 3 seconds")
+        return left.join(right, near), "append"
+    return (
+        rows.groupBy("key").transformWithStateInPandas(_total(), "key long, total long", "update", "none"),
+        "update",
+    )
+
+
+def _total() -> Any:  # noqa: ANN401  a class of PySpark's, which needs pandas
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Total(StatefulProcessor):
+        def init(self, handle: Any) -> None:  # noqa: ANN401
+            self.total = handle.getValueState("total", "total long")
+
+        def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Iterator[Any]:  # noqa: ANN401, N802
+            import pandas as pd
+
+            total = (self.total.get()[0] if self.total.exists() else 0) + sum(len(part) for part in rows)
+            self.total.update((total,))
+            yield pd.DataFrame({"key": [key[0]], "total": [total]})
+
+        def close(self) -> None:
+            pass
+
+    return Total()
+
+
+def main() -> None:
+    checkpoint, folder, operator, provider, last = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = session(provider)
+    spark.sparkContext.setLogLevel("ERROR")
+    onceonly.register(spark, LedgerSink)
+    listener.install(spark)
+    rows, mode = plan(spark, operator)
+    query = (
+        rows.writeStream.outputMode(mode)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime="100 milliseconds")
+        .foreachBatch(onceonly.sink(LedgerSink, folder=folder, checkpointLocation=checkpoint))
+        .start()
+    )
+    while query.isActive and not (Path(checkpoint) / "commits" / last).exists():
+        time.sleep(0.05)
+    query.stop()
+    error = query.exception()
+    if error is not None:
+        Path(f"{checkpoint}.error").write_text(str(error), encoding="utf-8")
+        sys.exit(3)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""A job that is restored from a savepoint gives what the job would have given that was never stopped, row by row."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness import Run
+from ledger_sink import by_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+JOB = Path(__file__).with_name("savepoint_job.py")
+CUT, LAST = 4, 8
+LEDGER = ("--sink", "ledger=ledger_sink:LedgerSink")
+WAIT_S = 180.0
+PROVIDERS = ("hdfs", "rocksdb", "changelog", "rocksdb2", "changelog2")
+OPERATORS = ("window", "dedup", "join", "tws")
+# transformWithState is RocksDB's alone; format 2 has no other provider.
+CELLS = [
+    (operator, provider)
+    for operator in OPERATORS
+    for provider in PROVIDERS
+    if not (operator == "tws" and provider == "hdfs")
+]
+
+
+def start(folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str, last: int) -> Run:
+    fired = folder / f"{checkpoint.name}-fired"
+    fired.mkdir(exist_ok=True)
+    log = folder / f"{checkpoint.name}.log"
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(JOB),
+        str(checkpoint),
+        str(ledger),
+        operator,
+        provider,
+        str(last),
+    ]
+    paths = (str(JOB.parent), os.environ.get("PYTHONPATH"))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "SPARK_LOCAL_DIRS": str(folder / "spark"),
+    }
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    return Run(process, log, fired)
+
+
+def onceonly(*arguments: str | Path, **env: str) -> Any:  # noqa: ANN401  JSON
+    done = ran(*arguments, **env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ran(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "onceonly", *map(str, arguments), "--json"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(JOB.parent), os.environ.get("PYTHONPATH", "")]), **env},
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def until(true: Callable[[], object], run: Run) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert run.process.poll() is None, run.tail()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def finished(run: Run) -> None:
+    try:
+        assert run.wait() == 0, run.tail()
+    finally:
+        run.kill_tree()
+
+
+def rows(ledger: Path) -> dict[int, Counter[str]]:
+    """Return the visible rows of each epoch."""
+    found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for epoch, row in by_epoch(ledger):
+        found[epoch][json.dumps(row, sort_keys=True)] += 1
+    return found
+
+
+def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
+    one, place = tmp_path / "one", tmp_path / "place"
+    run = start(tmp_path, one, tmp_path / "ledger", operator, provider, LAST)
+    try:
+        until((one / "commits" / str(CUT)).exists, run)
+        made = onceonly("savepoint", "create", one, place)  # beside it
+        assert made["epoch"] >= CUT
+    finally:
+        finished(run)
+    shutil.rmtree(one)
+    place.rename(tmp_path / "moved")
+    two = tmp_path / "elsewhere" / "two"
+    assert ran("savepoint", "verify", tmp_path / "moved").returncode == 0
+    told = onceonly("savepoint", "restore", tmp_path / "moved", "--to", two, "--output", "again", *LEDGER)
+    assert told["epoch"] == made["epoch"]
+    last = LAST + 1  # one that the former never had
+    finished(start(tmp_path, two, tmp_path / "ledger2", operator, provider, last))
+    first, second = rows(tmp_path / "ledger"), rows(tmp_path / "ledger2")
+    compared = range(made["epoch"] + 1, LAST + 1)
+    assert compared
+    assert sum(second[epoch].total() for epoch in compared) > 0
+    for epoch in compared:
+        assert second[epoch] == first[epoch], f"chk-{epoch}"
+    assert min(second) > made["epoch"]
+
+
+def test_restored_elsewhere_with_the_original_gone_it_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
+    assert_goes_on_alike(tmp_path, "window", "changelog")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("operator", "provider"), CELLS, ids="-".join)
+def test_with_each_operator_provider_and_format(tmp_path: Path, operator: str, provider: str) -> None:
+    assert_goes_on_alike(tmp_path, operator, provider)

@@ -1,0 +1,241 @@
+"""Restoring and forking by the command line, with Spark's files by hand and a box as the target."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
+
+from onceonly import savepoints
+from onceonly.errors import CheckpointMovedError
+from onceonly.log import open_log
+from onceonly.log.presence import Presence
+from onceonly.model import LinkKind, Skip
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> QueryCoordinator:
+    made = QueryCoordinator(tmp_path / "query")
+    made.complete(0, 1, 2, 3)
+    return made
+
+
+@pytest.fixture
+def place(query: QueryCoordinator, tmp_path: Path) -> Path:
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    return tmp_path / "place"
+
+
+def restore(place: Path, to: Path, *more: str) -> tuple[int, dict[str, object], str]:
+    done = run("savepoint", "restore", place, "--to", to, "--json", "--sink", f"box={BOX}", *more)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def fork(place: Path, to: Path, *more: str) -> tuple[int, dict[str, object], str]:
+    done = run("savepoint", "fork", place, "--to", to, "--json", *more)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def id_of(checkpoint: Path) -> str:
+    return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
+
+
+def test_a_restored_query_goes_on_under_its_own_id_where_nothing_was_decided_since(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    status, told, _ = restore(place, tmp_path / "to")
+    assert (status, told["query"], told["epoch"]) == (0, QUERY, 3)
+    log = open_log(str(tmp_path / "to"), query=QUERY, create=True)
+    assert log.newest() == 3
+    assert log.token == query.log.token
+    assert not (tmp_path / "to" / "starting.json").exists()
+    assert not (tmp_path / "to" / "offsets" / "4").exists()
+
+
+def test_nobody_goes_on_where_the_query_was(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:
+    query.set_barrier(4)
+    assert restore(place, tmp_path / "to")[0] == 0
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(query.path), query=QUERY, create=True)
+    # A driver that lived on finds its epoch claimed.
+    standing = query.log.put_link(query.link(4, votes=[query.vote(4)]))
+    assert standing.kind is LinkKind.ABORT
+    assert standing.application.startswith("operator-")
+
+
+def test_it_refuses_where_output_was_decided_after_the_savepoint_and_says_what_stands_where(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    query.complete(4, 5)
+    status, _, said = restore(place, tmp_path / "to")
+    assert status == 64
+    assert all(
+        word in said for word in ("after chk-3", "sink box", "12 rows of chk-4 to chk-5", "--output again")
+    )
+    assert not (tmp_path / "to").exists()
+
+
+def test_output_that_is_written_again_is_another_querys(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    query.complete(4)
+    query.set_barrier(5)
+    query.open("t5-0")
+    status, told, said = restore(place, tmp_path / "to", "--output", "again")
+    assert status == 0, said
+    assert told["query"] == id_of(tmp_path / "to") != QUERY
+    assert "6 rows of chk-4: they will be there twice" in said
+    # What the former one had open is aborted, and it does not go on.
+    assert not (query.box / "t5-0.open").exists()
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(query.path), query=QUERY, create=True)
+    (link,) = open_log(str(tmp_path / "to"), query=str(told["query"]), create=True).chain(3)
+    assert (link.kind, link.reason, link.barrier) == (LinkKind.SKIPPED, Skip.SAVEPOINT, (query.barrier(3),))
+
+
+def test_an_epoch_in_doubt_is_to_be_ended_first(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:
+    query.decide(4)
+    for more in ((), ("--output", "again")):
+        status, _, said = restore(place, tmp_path / "to", *more)
+        assert status == 1
+        assert "transactions commit chk-4" in said
+
+
+def test_beside_a_run_that_lives_it_is_refused(query: QueryCoordinator, place: Path, tmp_path: Path) -> None:
+    presence = Presence.hold(str(query.path))
+    try:
+        assert restore(place, tmp_path / "to")[0] == 64
+        assert restore(place, tmp_path / "to", "--force")[0] == 0
+    finally:
+        presence.close()
+
+
+def test_where_nothing_is_left_of_the_query_nobody_can_tell(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(query.path)
+    status, _, said = restore(place, tmp_path / "to")
+    assert status == 64
+    assert "nobody can tell" in said
+    moved = tmp_path / "elsewhere"
+    place.rename(moved)
+    status, told, _ = restore(moved, tmp_path / "to", "--output", "again")
+    assert (status, told["epoch"]) == (0, 3)
+    assert told["query"] != QUERY
+
+
+def test_a_query_that_was_restored_once_is_followed(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    assert restore(place, tmp_path / "to")[0] == 0
+    second = QueryCoordinator(tmp_path / "to")
+    second.complete(4)
+    status, _, said = restore(place, tmp_path / "again")
+    assert status == 64
+    assert "6 rows of chk-4" in said
+    assert restore(place, tmp_path / "again", "--output", "again")[0] == 0
+    with pytest.raises(CheckpointMovedError):
+        open_log(str(tmp_path / "to"), query=QUERY, create=True)
+
+
+def test_a_place_that_is_not_empty_is_refused(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "notes.txt").write_text("mine", encoding="utf-8")
+    for command in (restore, fork):
+        status, _, said = command(place, tmp_path / "to")
+        assert status == 64
+        assert "no empty place" in said
+    assert [path.name for path in (tmp_path / "to").iterdir()] == ["notes.txt"]
+
+
+def test_a_damaged_savepoint_is_not_restored(place: Path, tmp_path: Path) -> None:
+    (path,) = place.glob("chk-3-*/files/offsets/3")
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data.replace(b"40", b"50"))
+    status, _, said = restore(place, tmp_path / "to")
+    assert status == 2
+    assert "offsets/3 has other bytes" in said
+    assert not (tmp_path / "to" / "metadata").exists()
+
+
+def test_addresses_of_schemas_lead_into_the_new_place(query: QueryCoordinator, tmp_path: Path) -> None:
+    schemas = query.path / "state/0/_metadata/v2/0"
+    schemas.parent.mkdir(parents=True)
+    schemas.write_text(
+        f'v2\n{{"stateSchemaFilePaths":["file:{query.path}/state/0/_stateSchema/default/0_a"]}}'
+    )
+    (query.path / "state/0/0").mkdir()
+    (query.path / "state/0/0/4.snapshot").write_bytes(b"s")
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    assert fork(tmp_path / "place", tmp_path / "to")[0] == 0
+    text = (tmp_path / "to" / "state/0/_metadata/v2/0").read_text(encoding="utf-8")
+    assert text == f'v2\n{{"stateSchemaFilePaths":["file:{tmp_path}/to/state/0/_stateSchema/default/0_a"]}}'
+    assert str(query.path) in schemas.read_text(encoding="utf-8")
+
+
+def test_files_that_were_read_since_have_to_be_there(query: QueryCoordinator, tmp_path: Path) -> None:
+    data = [tmp_path / f"in {number}.json" for number in range(5)]
+    lists = query.path / "sources" / "0"
+    lists.mkdir(parents=True)
+    for number, path in enumerate(data):
+        path.write_text("{}", encoding="utf-8")
+        entry = json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": number}, separators=(",", ":"))
+        (lists / str(number)).write_text(f"v1\n{entry}", encoding="utf-8")
+    barrier = '{"logOffset":3}'
+    (query.path / "offsets" / "3").write_text(f"v1\n{{}}\n{barrier}", encoding="utf-8")
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    data[0].unlink()  # read before
+    data[4].unlink()
+    status, _, said = restore(tmp_path / "place", tmp_path / "to")
+    assert status == 64
+    assert "in%204.json" in said
+    data[4].write_text("{}", encoding="utf-8")
+    assert restore(tmp_path / "place", tmp_path / "to")[0] == 0
+    assert sorted(path.name for path in (tmp_path / "to" / "sources" / "0").iterdir()) == ["0", "1", "2", "3"]
+
+
+def test_a_fork_is_another_query_and_leaves_the_first_alone(
+    query: QueryCoordinator, place: Path, tmp_path: Path
+) -> None:
+    before = {path: path.read_bytes() for path in query.path.rglob("*") if path.is_file()}
+    query.complete(4)
+    ids = set()
+    for number in (1, 2):
+        status, told, _ = fork(place, tmp_path / f"fork{number}")
+        assert status == 0
+        ids |= {told["query"], id_of(tmp_path / f"fork{number}")}
+    assert len(ids) == 2
+    assert QUERY not in ids
+    assert {path: path.read_bytes() for path in before} == before
+    log = open_log(str(query.path), query=QUERY, create=True)
+    assert log.newest() == 4
+    assert run("checkpoints", "list", tmp_path / "fork1").returncode == 0
+    shown = json.loads(run("checkpoints", "show", "chk-3", tmp_path / "fork1", "--json").stdout)
+    (detail,) = shown["checkpoints"]
+    assert (detail["epoch"]["state"], detail["epoch"]["reason"]) == ("skipped", "savepoint")
+
+
+@pytest.mark.parametrize("command", ["restore", "fork"])
+def test_killed_at_each_step_the_same_command_goes_on(
+    query: QueryCoordinator, place: Path, tmp_path: Path, command: str
+) -> None:
+    copies = (1, 5, 9, 13) if command == "restore" else (1, 3, 5)
+    points = [*(f"savepoint.after_copy=kill@{number}" for number in copies), "savepoint.before_id=kill"]
+    arguments = ("savepoint", command, place, "--to", tmp_path / "to", "--json")
+    for point in points:
+        killed = run(*arguments, ONCEONLY_FAILPOINTS=point)
+        assert killed.returncode == -9, (point, killed.stderr)
+        assert not (tmp_path / "to" / "metadata").exists()
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert id_of(tmp_path / "to") == json.loads(done.stdout)["query"]
+    assert not (tmp_path / "to" / "starting.json").exists()
+    again = run(*arguments)
+    assert again.returncode == 64  # it is no empty place any more
