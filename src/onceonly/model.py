@@ -345,6 +345,21 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hanging:
+    """What is open in a target, whoever's it is. ``told`` and ``blocks`` are as those of a ``Standing``.
+
+    ``transaction`` is empty where it has no name that is known, ``query`` where nothing tells whose it is; ``command``
+    is what ends it past onceonly, where that is right.
+    """
+
+    told: str
+    transaction: str = ""
+    query: str = ""
+    blocks: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What a target holds, as far as it lets somebody look: how many rows, and in sentences what is wrong with it."""
 

@@ -16,6 +16,7 @@ from onceonly.model import (
     Committed,
     Guarantee,
     Handle,
+    Hanging,
     Held,
     Lost,
     Mode,
@@ -319,6 +320,13 @@ class TwoPhaseCommitSink(ABC, Generic[T]):
         """List what this query has open outside: the sweep aborts what no link names. Driver; only looks.
 
         Must raise ``UnavailableError`` rather than give a part of the list. Never list foreign things.
+        """
+        return ()
+
+    def hanging(self) -> Iterable[Hanging]:
+        """List what is open in the target under our names, of whichever query, and what nobody can end any more.
+
+        An operator's process; only looks. Raise ``UnavailableError`` rather than give a part of the list.
         """
         return ()
 

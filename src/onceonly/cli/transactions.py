@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onceonly.cli import shared, targets
+from onceonly.cli.hanging import hanging
 from onceonly.errors import ConfigurationError, OnceonlyError
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def transactions() -> None:
     PATH is a checkpointLocation (a path, s3a://, gs://, abfss://, hdfs://), or a folder above several; the current
     folder if it is left out.
     """
+
+
+transactions.add_command(hanging)
 
 
 @transactions.command("list")

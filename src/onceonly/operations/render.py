@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onceonly.operations.disk import Sizes, Step
     from onceonly.operations.doctor import Finding as Probed
     from onceonly.operations.explain import Explanation
+    from onceonly.operations.hanging import Hung
     from onceonly.operations.offsets import Partition
     from onceonly.operations.settle import Result
     from onceonly.operations.states import EpochView, HandleView
@@ -161,12 +162,17 @@ def transactions(found: Sequence[tuple[EpochModel, HandleView]]) -> RenderableTy
 
 def explanation(query: str, found: Explanation) -> RenderableType:
     """Return one transaction in words, a part a line."""
+    head = Text.assemble((found.transaction, "bold"), "\n", ("query ", "dim"), query)
+    return Group(head, _worded(found.lines))
+
+
+def _worded(lines: Iterable[tuple[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for heading, text in found.lines:
+    for heading, text in lines:
         table.add_row(heading, Text(text))
-    return Group(Text.assemble((found.transaction, "bold"), "\n", ("query ", "dim"), query), table)
+    return table
 
 
 def findings(found: Sequence[Finding]) -> RenderableType:
@@ -201,6 +207,22 @@ def opened(found: Sequence[tuple[str, str]]) -> RenderableType:
     for sink, transaction in found:
         table.add_row(Text(sink), Text(transaction))
     return table
+
+
+def hung(found: Sequence[Hung]) -> RenderableType:
+    """Return what is open and no log knows, each with what to type."""
+    if not found:
+        return Text("nothing is open that no log knows", style="green")
+    parts: list[RenderableType] = []
+    for item in found:
+        lines = [
+            ("sink", item.sink),
+            ("is", item.told),
+            ("blocks", item.blocks or "nothing that is known"),
+            ("type", item.command or "nothing"),
+        ]
+        parts += [Text(item.transaction or "without a name", style="bold"), _worded(lines)]
+    return Group(*parts)
 
 
 def done(result: Result) -> RenderableType:

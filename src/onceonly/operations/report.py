@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.doctor import Finding as Probed
     from onceonly.operations.explain import Explanation
+    from onceonly.operations.hanging import Hung
     from onceonly.operations.offsets import Partition
     from onceonly.operations.search import Problem
     from onceonly.operations.settle import Result
@@ -190,6 +191,14 @@ def transaction(of: EpochModel, found: HandleView) -> dict[str, Any]:
 def explanation(found: Explanation) -> dict[str, Any]:
     """Return what ``transactions explain`` says."""
     return {**asdict(found), "others": list(found.others), "command": found.command or None}
+
+
+def hung(found: Hung) -> dict[str, Any]:
+    """Return one line of ``transactions hanging``."""
+    return {
+        **asdict(found),
+        **{name: getattr(found, name) or None for name in ("transaction", "query", "command")},
+    }
 
 
 def finding(found: Finding) -> dict[str, Any]:

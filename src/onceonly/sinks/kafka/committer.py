@@ -199,6 +199,25 @@ def recover(admin: Admin, prefix: str) -> list[Leftover]:
 
 
 def _recover(admin: Admin, prefix: str) -> list[Leftover]:
+    found = [
+        (broker, state.transactional_id)
+        for broker, state in listed(admin, states=("Ongoing",), what=prefix)
+        if state.transactional_id.startswith(prefix)
+        and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS
+    ]
+    for broker, name in found:  # saves a look-up for each; should it move, its new place is looked up
+        admin.remember(TRANSACTION, name, broker)
+    return [
+        Leftover(transaction=name, data={"transactional_id": name, "cluster_id": admin.cluster_id})
+        for _, name in found
+    ]
+
+
+def listed(admin: Admin, *, states: Sequence[str], what: str) -> list[tuple[int, Any]]:
+    """Ask all coordinators for their transactions in these states, or in any; each with its broker.
+
+    Raises ``NotAnsweredError`` rather than give a part of them, ``ConfigurationError`` that names ``what``.
+    """
     from onceonly.sinks.kafka.wire.requests import ListTransactionsRequest, metadata
 
     topology = admin.send(metadata(["__transaction_state"]))
@@ -211,28 +230,17 @@ def _recover(admin: Admin, prefix: str) -> list[Leftover]:
     partitions = sorted(topology.topics[0].partitions, key=lambda each: each.partition_index)
     admin.learn_leaders([partition.leader_id for partition in partitions])
 
-    def of_broker(broker: int) -> list[Leftover]:
+    def of_broker(broker: int) -> list[tuple[int, Any]]:
         answer = admin.send(
-            ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[], max_version=0), broker
+            ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], max_version=0), broker
         )
         if answer.error_code != NONE:
-            refuse_forbidden(answer.error_code, prefix)
+            refuse_forbidden(answer.error_code, what)
             raise PutOffError(answer.error_code, f"broker {broker}")
-        names = [
-            state.transactional_id
-            for state in answer.transaction_states
-            if state.transactional_id.startswith(prefix)
-            and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS
-        ]
-        for name in names:  # saves a look-up for each; should it move, its new place is looked up
-            admin.remember(TRANSACTION, name, broker)
-        return [
-            Leftover(transaction=name, data={"transactional_id": name, "cluster_id": admin.cluster_id})
-            for name in names
-        ]
+        return [(broker, state) for state in answer.transaction_states]
 
     shares = background.spread("onceonly-list", of_broker, sorted(brokers), threads_max=_BROKERS_MAX)
-    return [leftover for share in shares for leftover in share]
+    return [each for share in shares for each in share]
 
 
 def require_cluster(admin: Admin, cluster_id: str, transaction: str) -> None:

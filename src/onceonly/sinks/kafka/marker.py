@@ -38,6 +38,11 @@ def part(name: str) -> str:
     return name.replace("%", "%25").replace(".", "%2E")
 
 
+def whole(part_: str) -> str:
+    """Return the name that ``part`` was given."""
+    return part_.replace("%2E", ".").replace("%25", "%")
+
+
 def group_name(prefix: str, query: str, sink: str, slot: int) -> str:
     """Name the group that holds the marker of a slot."""
     return f"{prefix}.{part(query)}.{part(sink)}.{slot}"

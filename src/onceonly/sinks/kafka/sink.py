@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import committer, looking_up, marker, writer
+from onceonly.sinks.kafka import committer, hanging, looking_up, marker, writer
 from onceonly.sinks.kafka.checks import ageing, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 from onceonly.sinks.kafka.wire.admin import Admin
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Standing
+    from onceonly.model import Hanging, Standing
     from onceonly.options import Option
     from onceonly.ports import Refused
 
@@ -140,6 +140,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def look_up(self, handle: Handle) -> Standing:
         """Ask the coordinator, the partitions' leaders and the marker."""
         return looking_up.look_up(self._admin, handle)
+
+    def hanging(self) -> Iterable[Hanging]:
+        """Ask the coordinators for our ids, and the partitions' leaders for what no coordinator knows."""
+        return hanging.hanging(self._admin, self._kafka)
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         """List the open transactions of this query's sink, on all brokers.

@@ -28,7 +28,7 @@ from onceonly.sinks.kafka.wire.answers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onceonly.sinks.kafka.prepared import Prepared
     from onceonly.sinks.kafka.wire.admin import Admin
@@ -149,6 +149,21 @@ def starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]]) 
             prepared.transactional_id,
             topic,
         )
+    return found
+
+
+def producers(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Sequence[Any]]:
+    """Return what the leader of each partition knows of its producers; those that may not be read are left out.
+
+    Any process. Raises ``NotAnsweredError``.
+    """
+    found: dict[tuple[str, int], Sequence[Any]] = {}
+    for leader, some in _by_leader(admin, places).items():
+        for place, answer in _ask(admin, leader, some).items():
+            if answer.error_code == NONE:
+                found[place] = answer.active_producers
+            elif answer.error_code != TOPIC_FORBIDDEN:
+                raise PutOffError(answer.error_code, f"topic {place[0]}, partition {place[1]}")
     return found
 
 

@@ -54,10 +54,19 @@ __all__ = [
 ]
 
 
-def metadata(names: Iterable[str] = (), *, create: bool = False, operations: bool = False) -> MetadataRequest:
-    """Ask who the brokers are, and what the cluster says of topics: ids, leaders, and what this user may do. Pure."""
+def metadata(
+    names: Iterable[str] | None = (), *, create: bool = False, operations: bool = False
+) -> MetadataRequest:
+    """Ask who the brokers are, and what the cluster says of topics: ids, leaders, and what this user may do. Pure.
+
+    None stands for all topics.
+    """
     # By name; the id of zeros says so.
-    topics = [MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name) for name in names]
+    topics = (
+        None
+        if names is None
+        else [MetadataRequest.MetadataRequestTopic(topic_id=UUID(int=0), name=name) for name in names]
+    )
     return MetadataRequest(
         topics=topics,
         allow_auto_topic_creation=create,

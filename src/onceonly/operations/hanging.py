@@ -1,0 +1,96 @@
+"""``transactions hanging``: what targets have open and no log knows; each with what it is and what ends it. Looks only.
+
+What a running job has open belongs to it, and what a link names is told by ``transactions list``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceonly.operations import sinks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onceonly.model import Hanging
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.given import Given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hung:
+    """One transaction that is open. ``transaction`` and ``query`` are empty where nothing tells them."""
+
+    sink: str
+    told: str
+    transaction: str = ""
+    query: str = ""
+    blocks: str = ""
+    command: str = ""
+
+
+def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint] = ()) -> list[Hung]:
+    """Ask the targets of one query what is open there that no log knows: neither its own, nor that of one ``beside``.
+
+    Raises ``UnavailableError``, ``ConfigurationError`` where a target is another one than the log names.
+    """
+    known = {each.query: each for each in (checkpoint, *beside)}
+    # One that goes on has open what its log will name.
+    alive = {query for query, each in known.items() if each.run.alive}
+    named = {name for each in known.values() for name in _named(each)}
+    found: dict[tuple[str, str], Hung] = {}
+    with sinks.participants(checkpoint, given) as made:
+        sinks.refuse_other_target(checkpoint, given, made)
+        for name, each in made.items():
+            with sinks.asking(checkpoint, name):
+                items = list(each.sink.hanging())
+            for item in items:
+                if item.query not in alive and item.transaction not in named:
+                    found[item.transaction, item.blocks] = _hung(name, item, known)
+    if checkpoint.query not in alive:
+        told = {name for name, _ in found}
+        for name, leftover in sinks.open_outside(checkpoint, given):
+            if leftover.transaction not in told and leftover.transaction not in named:
+                found[leftover.transaction, ""] = Hung(
+                    sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
+                    command=_abort(leftover.transaction, checkpoint),
+                )  # fmt: skip
+    return list(found.values())
+
+
+_OWN = "open in the target, and no link names it: the query's next start aborts it"
+
+
+def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
+    owner = known.get(item.query)
+    told, command = item.told, item.command
+    if owner is not None:
+        told, command = (
+            f"{told}; no link names it: the query's next start aborts it",
+            _abort(item.transaction, owner),
+        )
+    elif item.query:
+        told = (
+            f"{told}, and of the query {item.query}, whose checkpoint is not here: name a folder above it. If that is "
+            "gone for good, its time-out ends it"
+        )
+    return Hung(
+        sink=sink,
+        told=told,
+        transaction=item.transaction,
+        query=item.query,
+        blocks=item.blocks,
+        command=command,
+    )
+
+
+def _abort(transaction: str, checkpoint: Checkpoint) -> str:
+    return f"onceonly transactions abort {shlex.quote(transaction)} {shlex.quote(checkpoint.path)}"
+
+
+def _named(checkpoint: Checkpoint) -> Iterator[str]:
+    """Name the transactions that the newest links name."""
+    for link in sinks.links(checkpoint):
+        yield from (vote.handle.transaction for vote in link.votes if vote.handle is not None)

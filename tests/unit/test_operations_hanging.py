@@ -1,0 +1,70 @@
+"""``transactions hanging``: what is open and no log knows, of every sink that can list it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.operator_bench import BOX, QueryCoordinator, here
+
+from onceonly.log.presence import Presence
+from onceonly.model import Hanging
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueryCoordinator:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    made = QueryCoordinator(tmp_path / "cp")
+    made.complete(0)
+    return made
+
+
+def found(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, list[dict[str, Any]]]:
+    status = here("transactions", "hanging", coordinator.path, "--sink", f"box={BOX}", "--json")
+    return status, json.loads(capsys.readouterr().out)["transactions"]
+
+
+def test_what_a_link_names_is_no_finding_and_what_none_does_is_one(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator.decide(1)
+    assert found(coordinator, capsys) == (0, [])
+    coordinator.open("t9-0")
+    status, (only,) = found(coordinator, capsys)
+    assert (status, only["transaction"], only["query"]) == (1, "t9-0", coordinator.query)
+    assert only["command"] == f"onceonly transactions abort t9-0 {coordinator.path}"
+
+
+def test_what_a_running_query_has_open_is_its_own(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator.open("t9-0")
+    presence = Presence.hold(str(coordinator.path))
+    assert found(coordinator, capsys) == (0, [])
+    presence.close()
+    assert found(coordinator, capsys)[0] == 1
+
+
+def test_what_a_sink_finds_of_others_is_told_with_what_it_blocks(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box: Any = importlib.import_module("operator_bench")  # as the command imports it
+    others = [
+        Hanging(told="open", transaction="x", query="another", blocks="readers"),
+        Hanging(told="nobody ends it", blocks="readers", command="a tool"),
+    ]
+    monkeypatch.setattr(box.BoxSink, "hanging", lambda _self: others)
+    status, told = found(coordinator, capsys)
+    assert status == 1
+    assert [each["transaction"] for each in told] == ["x", None]
+    assert "of the query another, whose checkpoint is not here" in told[0]["told"]
+    assert [each["command"] for each in told] == [None, "a tool"]
+    assert here("transactions", "hanging", coordinator.path, "--sink", f"box={BOX}") == 1
+    shown = capsys.readouterr().out
+    assert "without a name" in shown
+    assert "a tool" in shown
