@@ -368,5 +368,5 @@ def test_options_for_the_guards_are_read_and_do_not_show_themselves() -> None:
 
 def test_sources_do_not_show_their_options() -> None:
     assert "canary" not in repr(Source(KAFKA, {"kafka.sasl.password": "canary"}))
-    assert guard._reader([on("x", "a"), on("y", "a")], ["a"]) is None
+    assert guard.reader_of([on("x", "a"), on("y", "a")], ["a"]) is None
     assert folders.local("hdfs://n/in") is None

@@ -13,8 +13,10 @@ import pytest
 from tests.unit.operator_bench import BoxSink, QueryCoordinator, run
 
 from onceonly.cli.doctor import CATEGORIES
+from onceonly.log import lag_state
 from onceonly.log.actions import Action, ActionFiles
 from onceonly.log.files import encode
+from onceonly.log.lag_state import LagState
 from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Stamp
@@ -112,6 +114,11 @@ def _in_the_future(coordinator: QueryCoordinator) -> None:
     coordinator.settle(link)
 
 
+def _lag(coordinator: QueryCoordinator) -> None:
+    state = LagState(group="g", told="the group g has members", next_step="stop them", since="2026-11-27")
+    lag_state.write(log_store(str(coordinator.path)), state)
+
+
 def _lost(coordinator: QueryCoordinator) -> None:
     coordinator.decide(25, slots=1)
     (coordinator.box / "t25-0.open").rename(coordinator.box / "t25-0.lost")
@@ -156,6 +163,7 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
     "a clock that is ahead": (_in_the_future, ("clocks", "stamps")),
     "an epoch in doubt": (lambda each: each.decide(25), ("transactions", "settled")),
     "a decided transaction that was lost": (_lost, ("transactions", "settled")),
+    "a group that is not kept": (_lag, ("lag", "is shown")),
     "a leftover": (lambda each: each.open("loser"), ("targets", "nothing is left open")),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from onceonly.cli import shared, targets
 if TYPE_CHECKING:
     from pathlib import Path
 
-CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "transactions", "targets")
+CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "lag", "transactions", "targets")
 """Those of the probes, which this module does not import before it is asked for one."""
 
 

@@ -147,7 +147,7 @@ class Guard:
         from onceonly.guards import kafka
 
         unwatched = f"The topics {', '.join(sorted(standing.ends))} are not watched"
-        source = _reader(sources, standing.ends)
+        source = reader_of(sources, standing.ends)
         if source is None:
             seen.findings.append(Finding(f"{unwatched}: sources of several clusters may read them"))
             return {}
@@ -209,7 +209,7 @@ class Guard:
         )
 
 
-def _reader(sources: Sequence[Source], ends: Collection[str]) -> Source | None:
+def reader_of(sources: Sequence[Source], ends: Collection[str]) -> Source | None:
     """Return the source that reads these topics; None where several of different clusters may."""
     if len({_cluster(each) for each in sources}) == 1:
         return sources[0]

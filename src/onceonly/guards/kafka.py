@@ -117,7 +117,7 @@ def _topics(admin: Admin, ends: Offsets) -> dict[str, _Topic | None]:
 
     found: dict[str, _Topic | None] = {}
     for topic in admin.send(metadata(sorted(ends))).topics:
-        _refuse(topic.error_code, topic.name)
+        refuse_topic(topic.error_code, topic.name)
         if topic.error_code not in {NONE, UNKNOWN_TOPIC}:
             raise PutOffError(topic.error_code, f"topic {topic.name}")
         leaders = {each.partition_index: each.leader_id for each in topic.partitions}
@@ -200,7 +200,8 @@ def _by_leader(topics: Mapping[str, _Topic], standing: Standing) -> dict[int, di
     return found
 
 
-def _refuse(code: int, topic: str) -> None:
+def refuse_topic(code: int, topic: str) -> None:
+    """Raise ``ConfigurationError`` where the code says that a permission on the topic is missing."""
     if code == TOPIC_FORBIDDEN:
         raise ConfigurationError(
             f"Kafka refuses access to topic {topic} (error {code}).",
@@ -209,7 +210,7 @@ def _refuse(code: int, topic: str) -> None:
 
 
 def _require(code: int, topic: str, partition: int) -> None:
-    _refuse(code, topic)
+    refuse_topic(code, topic)
     if code != NONE:
         raise PutOffError(code, f"topic {topic}, partition {partition}")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly import background, offsets
 from onceonly.errors import OnceonlyError
-from onceonly.log import identity
+from onceonly.log import identity, lag_state
 from onceonly.model import LinkKind, Stands, seconds_of
 from onceonly.operations import look, sinks
 from onceonly.operations.find import open_checkpoint
@@ -123,6 +123,7 @@ def _probes(
     yield "disk", "room", lambda: _room(checkpoint)
     yield "disk", "permissions", lambda: _permissions(checkpoint)
     yield "clocks", "stamps", lambda: _stamps(checkpoint)
+    yield "lag", "is shown", lambda: _lag(checkpoint)
     yield "transactions", "settled", lambda: _settled(checkpoint, given, within_s)
     yield "targets", "answer", lambda: _targets(checkpoint, given)
     yield "targets", "nothing is left open", lambda: _left_open(checkpoint, given)
@@ -230,6 +231,16 @@ def _stamps(checkpoint: Checkpoint) -> None:
                     f"{link.stamp.host} or this one is wrong",
                     "set both by NTP; no guarantee rests on clocks, but ages and time-outs are read by them",
                 )
+
+
+def _lag(checkpoint: Checkpoint) -> None:
+    """See that the group that shows the query's positions was kept when its driver looked last."""
+    state = lag_state.read(checkpoint.store)
+    if state is not None and state.told:
+        raise Sick(
+            f"the group {state.group} has not shown the query's lag since {state.since}: {state.told}",
+            state.next_step,
+        )
 
 
 def _settled(checkpoint: Checkpoint, given: Given, within_s: float) -> None:

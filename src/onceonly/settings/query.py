@@ -30,11 +30,12 @@ COMMIT_TIMEOUT = "onceonly.commit.timeout"
 EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 CALL_TIMEOUT = "onceonly.call.timeout"
 REPLAY = "onceonly.replay"
+LAG_GROUP = "onceonly.lag.group"
 SOURCE_CHANGED = "onceonly.source.changed"
 SOURCE_FORMAT = "onceonly.source.format"
 SOURCE_OPTION = "onceonly.source.option."
 _SOURCE = (SOURCE_CHANGED, SOURCE_FORMAT)
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, *_SOURCE)
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, LAG_GROUP, *_SOURCE)
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
 REFUSED = "onceonly.refused"
@@ -76,6 +77,7 @@ class QuerySettings:
     """What the user asked of the runtime for one query. ``checkpoint`` is as the user wrote it.
 
     ``source_format`` and ``source`` tell the guards of Spark's sources what they cannot see; they may hold secrets.
+    ``lag_group`` is the consumer group that shows how far the query has come, empty for none.
     """
 
     checkpoint: str
@@ -89,6 +91,7 @@ class QuerySettings:
     source_changed: GoOn = GoOn.STOP
     source_format: str = ""
     source: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    lag_group: str = ""
 
     def __post_init__(self) -> None:
         limit = self.epoch_timeout_s
@@ -215,6 +218,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
                 if name.startswith(SOURCE_OPTION)
             )
         ),
+        lag_group=given.get(LAG_GROUP, "").strip(),
     )
 
 
@@ -241,7 +245,7 @@ def batch_query(settings: Settings, job: str) -> QuerySettings:
             next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
         )
     for name in settings.of_query:
-        if name in (ADOPT, HISTORY, *_SOURCE) or name.startswith(SOURCE_OPTION):
+        if name in (ADOPT, HISTORY, LAG_GROUP, *_SOURCE) or name.startswith(SOURCE_OPTION):
             raise ConfigurationError(
                 f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
                 next_step="leave it out",

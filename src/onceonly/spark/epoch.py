@@ -18,7 +18,7 @@ from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
-from onceonly.spark import connect, spans, starting
+from onceonly.spark import connect, lag, spans, starting
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
@@ -62,6 +62,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     epoch_timeout_s: float | None = None,
     replay: str = "auto",
     source_changed: str = "stop",
+    lag_group: str = "",
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -82,7 +83,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     of a sink on the driver; ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
     as long as it takes; ``replay`` is ``auto``, ``stop`` or ``tell``: what becomes of the query where an epoch that was
     decided is run again with other rows; ``source_changed`` is ``stop`` or ``go-on``: what becomes of it where a source
-    would lose rows.
+    would lose rows; ``lag_group`` is the consumer group of Kafka's that shows how far the query is, empty for none.
     """
     return Epoch(
         df,
@@ -96,6 +97,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             epoch_timeout_s=epoch_timeout_s,
             replay=replay_of(replay),
             source_changed=source_changed_of(source_changed),
+            lag_group=lag_group,
         ),
     )
 
@@ -112,6 +114,7 @@ class Epoch:
 
     def __init__(self, df: DataFrame, batch_id: int, settings: QuerySettings) -> None:
         connect.refuse_function(df.sparkSession)
+        lag.note(settings)
         self._df = df
         self._epoch = batch_id
         self._settings = settings

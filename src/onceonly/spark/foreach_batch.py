@@ -71,6 +71,11 @@ class ForeachBatch:
             raise no_checkpoint()
         return query
 
+    @property
+    def query_options(self) -> Mapping[str, str]:
+        """What it was given, the query's own options among it; may hold secrets."""
+        return self._options
+
     def named(self, name: str) -> SinkSettings:
         """Return the sink's settings under the name that it has in an epoch."""
         return replace(self.settings, name=name)

@@ -32,7 +32,7 @@ from onceonly.log.progress import OperatorReport, Progress, SourceReport
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
 from onceonly.log.stored_progress import progress_in
-from onceonly.spark import spans, stopping
+from onceonly.spark import lag, spans, stopping
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from onceonly.guards.lag import Keeper
     from onceonly.log.heartbeat import Heartbeat
 
 log = logging.getLogger("onceonly")
@@ -86,6 +87,7 @@ class _Watched:
         self._end = end
         self._over = threading.Event()
         self._said: Future[None] | None = None
+        self._lag: Keeper | None = None
         self._lock = threading.Lock()
 
     def begin(self, why: str | None) -> None:
@@ -102,6 +104,13 @@ class _Watched:
                 background.begin("onceonly-stop", self._hear)
             return self.presence is not None
 
+    def show_lag(self) -> None:
+        """Have its positions shown, where that is wanted: from its start, or from when it is first asked for."""
+        if self._lag is not None:
+            self._lag.moved()
+        else:
+            self._lag = lag.keeper(self.location, self.query)
+
     def _hear(self) -> None:
         every_s = stopping.EVERY_S if self.path is not None else stopping.EVERY_STORED_S
         if stopping.heard(self._stops, self.run, self._over, every_s):
@@ -110,6 +119,8 @@ class _Watched:
     def close(self) -> None:
         """The run is over, also one that made the log since it was looked for last."""
         self._over.set()
+        if self._lag is not None:
+            self._lag.end()
         if self.is_ours() and self.presence is not None:
             self.presence.close()
             self._note(replace(self.run, ended=events.stamp().at))
@@ -163,6 +174,7 @@ class _Listener(StreamingQueryListener):
         why = _may_differ(query)
         with self._lock:
             self._runs[run] = watched
+        watched.show_lag()
         if watched.path is not None:
             watched.begin(why)
         else:
@@ -185,6 +197,7 @@ class _Listener(StreamingQueryListener):
             watched = self._runs.get(report["runId"])
         if watched is not None and watched.is_ours():
             progress = parse(report)
+            watched.show_lag()
             watched.reports.put(progress)
             _record(progress, query=str(report["id"]))
 

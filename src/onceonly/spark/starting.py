@@ -23,7 +23,7 @@ from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
-from onceonly.spark import spans
+from onceonly.spark import lag, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.versions import has_formats
 
@@ -80,7 +80,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
     writer.format = noting(writer.format, lambda source: {_FORMAT: source})
     # The later of the two is what Spark writes by.
     writer.foreachBatch = noting(
-        writer.foreachBatch, lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None}
+        writer.foreachBatch, lambda func: {_FORMAT: "", _OURS: _is_ours(func) or None, **lag.options_of(func)}
     )
     writer.queryName = noting(writer.queryName, lambda queryName: {_NAME: queryName})  # noqa: N803  PySpark's
     real_start = writer.start
@@ -93,6 +93,7 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         location = _location(self, noted)
         if _look(noted, location):
             _warn(self, location)
+        lag.want(location, noted)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
             if not has_formats():
                 return by_batch(self, noted, args[0] if args else more.get("path"))

@@ -62,7 +62,7 @@ def check(admin: Admin, options: KafkaOptions, context: QueryContext) -> Facts:
         facts["max_message_bytes"] = limit
     if context.guarantee is Guarantee.AT_LEAST_ONCE:
         return facts
-    settings = _broker_settings(admin)
+    settings = broker_settings(admin, *_SETTINGS)
     _check_internal_topics(admin, settings)
     topic = marker_topic.choose(admin, options)
     _check_topic(admin, topic, holds_markers=True)
@@ -166,7 +166,7 @@ def topic_id(admin: Admin, name: str) -> str:
 
 def _creates_topics(admin: Admin) -> bool:
     # Not told without DESCRIBE_CONFIGS; then the time-out tells.
-    return _broker_settings(admin).get("auto.create.topics.enable", "true") == "true"
+    return broker_settings(admin, *_SETTINGS).get("auto.create.topics.enable", "true") == "true"
 
 
 def _check_group(admin: Admin, group: str) -> None:
@@ -188,8 +188,8 @@ def _check_group(admin: Admin, group: str) -> None:
         refuse_forbidden(GROUP_FORBIDDEN, group)
 
 
-def _broker_settings(admin: Admin) -> dict[str, str]:
-    """Read some settings of a broker; empty where this user may not see them."""
+def broker_settings(admin: Admin, *names: str) -> dict[str, str]:
+    """Read settings of a broker by name; empty where this user may not see them. Raises ``UnavailableError``."""
 
     def attempt() -> dict[str, str]:
         from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest, metadata
@@ -200,7 +200,7 @@ def _broker_settings(admin: Admin) -> dict[str, str]:
                 DescribeConfigsRequest.DescribeConfigsResource(
                     resource_type=4,  # ConfigResource.Type.BROKER
                     resource_name=str(node),
-                    configuration_keys=list(_SETTINGS),
+                    configuration_keys=list(names),
                 )
             ],
             include_synonyms=False,

@@ -1,0 +1,68 @@
+"""Which queries of this process want a group to show how far they are, and who keeps it for a run. Driver."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from onceonly.errors import OnceonlyError
+from onceonly.guards.lag import Keeper
+from onceonly.log.place import home_of
+from onceonly.settings.query import CHECKPOINT, LAG_GROUP, SOURCE_FORMAT, SOURCE_OPTION, parse_query
+from onceonly.spark import spans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceonly.settings.query import QuerySettings
+
+log = logging.getLogger("onceonly")
+
+NO_LAG: Final = (
+    "The group %s of onceonly.lag.group is not kept: nobody here hears of the query's epochs (Spark Connect, or a "
+    "session that has not called onceonly.register)."
+)
+_OPTIONS = (LAG_GROUP, SOURCE_FORMAT)
+
+# By the home of a checkpoint, of the query that was started on it last.
+_wanted: dict[str, QuerySettings] = {}
+
+
+def options_of(function: object) -> dict[str, str]:
+    """Return what a function of ``onceonly.sink`` was told of lag and source; nothing of other functions. Pure."""
+    # By name, as its module imports this one.
+    told: Mapping[str, str] = getattr(function, "query_options", None) or {}
+    return {
+        name: text
+        for name, text in told.items()
+        if name.lower() in _OPTIONS or name.lower().startswith(SOURCE_OPTION)
+    }
+
+
+def want(location: str, options: Mapping[str, str]) -> None:
+    """Note at a query's start what its options say. ``options`` have lower-case names. Never fails."""
+    if not location:
+        return
+    try:
+        _wanted.pop(home_of(location), None)
+        if options.get(LAG_GROUP):
+            note(parse_query({**options, CHECKPOINT: location}))
+    except OnceonlyError as error:  # wrong options are refused by name, later
+        log.debug("Whether the query's lag is shown: %s", error)
+
+
+def note(settings: QuerySettings) -> None:
+    """Note what a query wants, in an epoch too: one by ``onceonly.epoch`` is not seen before. Idempotent."""
+    if not settings.lag_group:
+        return
+    home = home_of(settings.checkpoint)
+    if home not in _wanted and not spans.asked:
+        log.warning(NO_LAG, settings.lag_group)
+    _wanted[home] = settings
+
+
+def keeper(location: str, query: str) -> Keeper | None:
+    """Begin to keep the group of a run that has just begun, or was just heard of; None where no query wants one."""
+    settings = _wanted.get(home_of(location)) if _wanted else None
+    return None if settings is None else Keeper(settings, query, partial(spans.read_sources, query))
