@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import threading
+import time
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -563,13 +564,19 @@ class SeeARun(OneOrder):
 
     def names(self) -> Names:
         failpoints._counts.clear()
-        self.checks = {"report": self.is_whole, "notebook": self.is_shown}
+        self.checks = {"report": self.is_whole, "notebook": self.is_shown, "option": self.is_written}
         return super().names()
 
     def is_whole(self, names: Names) -> None:
         page = (self.folder / "run.html").read_text(encoding="utf-8")
         assert page.endswith("</html>\n")
         assert "chk-1 is decided" in page
+
+    def is_written(self, names: Names) -> None:
+        until = time.monotonic() + 30
+        while not (self.folder / "copy.html").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert "is settled" in (self.folder / "copy.html").read_text(encoding="utf-8")
 
     def is_shown(self, names: Names) -> None:
         assert "2 transactions in doubt" in names["seen"]._repr_html_()

@@ -31,11 +31,12 @@ EPOCH_TIMEOUT = "onceonly.epoch.timeout"
 CALL_TIMEOUT = "onceonly.call.timeout"
 REPLAY = "onceonly.replay"
 LAG_GROUP = "onceonly.lag.group"
+REPORT = "onceonly.report"
 SOURCE_CHANGED = "onceonly.source.changed"
 SOURCE_FORMAT = "onceonly.source.format"
 SOURCE_OPTION = "onceonly.source.option."
 _SOURCE = (SOURCE_CHANGED, SOURCE_FORMAT)
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, LAG_GROUP, *_SOURCE)
+_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, LAG_GROUP, REPORT, *_SOURCE)
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
 REFUSED = "onceonly.refused"
@@ -78,6 +79,7 @@ class QuerySettings:
 
     ``source_format`` and ``source`` tell the guards of Spark's sources what they cannot see; they may hold secrets.
     ``lag_group`` is the consumer group that shows how far the query has come, empty for none.
+    ``report`` is a file for the run's report.
     """
 
     checkpoint: str
@@ -90,6 +92,7 @@ class QuerySettings:
     replay: Replay = Replay.AUTO
     source_changed: GoOn = GoOn.STOP
     source_format: str = ""
+    report: str = ""
     source: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     lag_group: str = ""
 
@@ -211,6 +214,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         replay=replay_of(given.get(REPLAY, Replay.AUTO.value)),
         source_changed=source_changed_of(given.get(SOURCE_CHANGED, GoOn.STOP.value)),
         source_format=_source_format(given),
+        report=given.get(REPORT, "").strip(),
         source=tuple(
             sorted(
                 (name.removeprefix(SOURCE_OPTION), text)
@@ -245,7 +249,7 @@ def batch_query(settings: Settings, job: str) -> QuerySettings:
             next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
         )
     for name in settings.of_query:
-        if name in (ADOPT, HISTORY, LAG_GROUP, *_SOURCE) or name.startswith(SOURCE_OPTION):
+        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE) or name.startswith(SOURCE_OPTION):
             raise ConfigurationError(
                 f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
                 next_step="leave it out",

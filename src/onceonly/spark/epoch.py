@@ -18,7 +18,7 @@ from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
-from onceonly.spark import connect, lag, spans, starting
+from onceonly.spark import connect, lag, reporting, spans, starting
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
 from onceonly.spark.plans import may_differ
@@ -63,6 +63,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     replay: str = "auto",
     source_changed: str = "stop",
     lag_group: str = "",
+    report: str = "",
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -83,7 +84,8 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     of a sink on the driver; ``epoch_timeout_s`` is how long an epoch may take from its plan to its decision, None for
     as long as it takes; ``replay`` is ``auto``, ``stop`` or ``tell``: what becomes of the query where an epoch that was
     decided is run again with other rows; ``source_changed`` is ``stop`` or ``go-on``: what becomes of it where a source
-    would lose rows; ``lag_group`` is the consumer group of Kafka's that shows how far the query is, empty for none.
+    would lose rows; ``lag_group`` is the consumer group of Kafka's that shows how far the query is, empty for none;
+    ``report`` is a file for the run's report, when the query ends or fails.
     """
     return Epoch(
         df,
@@ -98,6 +100,7 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             replay=replay_of(replay),
             source_changed=source_changed_of(source_changed),
             lag_group=lag_group,
+            report=report,
         ),
     )
 
@@ -122,6 +125,7 @@ class Epoch:
         self._persisted = False
         self._open = False
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
+        reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:
             # The user's function may have returned early in earlier ones.
             before = starting.noted_before(settings.checkpoint)

@@ -17,6 +17,7 @@ from onceonly.errors import ConfigurationError, SetupError
 from onceonly.settings.query import (
     JOB,
     PREFIX,
+    REPORT,
     START,
     SinkSettings,
     batch_query,
@@ -74,6 +75,12 @@ class SinkFormat(DataSource):
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
+        if settings.query.report and not start:
+            raise ConfigurationError(
+                f"the option {REPORT!r} is for the Python of Spark's driver, which did not start this query: it is one "
+                "of Spark Connect, or of another language",
+                next_step="leave it out; onceonly report CHECKPOINT writes the same",
+            )
         taker = self._taker(settings.sink)
         stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
         columns = _columns(schema)

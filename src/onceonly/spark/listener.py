@@ -32,7 +32,7 @@ from onceonly.log.progress import OperatorReport, Progress, SourceReport
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stops import StopFiles
 from onceonly.log.stored_progress import progress_in
-from onceonly.spark import lag, spans, stopping
+from onceonly.spark import lag, reporting, spans, stopping
 from onceonly.spark.plans import may_differ
 
 if TYPE_CHECKING:
@@ -207,6 +207,7 @@ class _Listener(StreamingQueryListener):
             watched = self._runs.pop(jevent.runId().toString(), None)
         if watched is not None:
             watched.close()
+            reporting.ended(watched.location)
 
     # Spark calls the proxy; these only complete the class.
     def onQueryStarted(self, event: object) -> None: ...  # noqa: N802

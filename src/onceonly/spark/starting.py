@@ -22,8 +22,8 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import FOLDER, home_of
-from onceonly.settings.query import CHECKPOINT, START, with_checkpoint
-from onceonly.spark import lag, spans
+from onceonly.settings.query import CHECKPOINT, REPORT, START, with_checkpoint
+from onceonly.spark import lag, reporting, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.versions import has_formats
 
@@ -95,6 +95,8 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
             _warn(self, location)
         lag.want(location, noted)
         if noted.get(_FORMAT, "").startswith(_FORMATS):
+            if location:
+                reporting.ask(location, noted.get(REPORT, ""))
             if not has_formats():
                 return by_batch(self, noted, args[0] if args else more.get("path"))
             self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 _UNFINISHED: Final = frozenset({EpochState.DECIDED, EpochState.REPAIRING, EpochState.IN_FLIGHT})
 
 
-def view(model: CheckpointModel, *, judged: CheckpointModel | None = None) -> View:
-    """Return what is drawn of a checkpoint: the epochs that the model has, its runs and actions.
-
-    ``judged`` is the model that the verdict is of, where the first one has older epochs only.
-    """
+def view(model: CheckpointModel) -> View:
+    """Return what is drawn of a checkpoint: the epochs that the model has, its runs and actions."""
     clock = Clock()
     epochs = tuple(Chapter(each, model, clock).epoch for each in reversed(model.epochs))
     lanes = dict.fromkeys((DRIVER, EXECUTORS))
@@ -42,7 +39,7 @@ def view(model: CheckpointModel, *, judged: CheckpointModel | None = None) -> Vi
         run=model.run.word,
         who=model.run.who,
         promise=model.sources.promise if model.sources is not None else "",
-        verdict=verdict(judged or model),
+        verdict=verdict(model),
         lanes=tuple(lanes),
         epochs=epochs,
         marks=tuple(_marks(model)),
