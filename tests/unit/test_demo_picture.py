@@ -133,8 +133,11 @@ def test_the_page_is_whole_and_stands_alone(tmp_path: Path) -> None:
     assert 'id="kill-1"' in page
     assert "not clean for exactly-once" in page
     assert "t&lt;1&gt;" in page
-    for kind in ("run", "drain", "cut", "slot", "commit-link", "recovered", "receipt", "swept"):
-        assert f'class="{kind}"' in page.partition("Every kill")[2] or kind == "run"
+    kills = page.partition("Every kill")[2]
+    for bar in ("drain", "cut", "slot"):
+        assert f'class="b demo-{bar}"' in kills
+    for mark in ("decision", "recovered", "receipt", "swept"):
+        assert f'class="m {mark}"' in kills
 
 
 def test_an_empty_log_is_drawn_too() -> None:

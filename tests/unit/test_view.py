@@ -180,10 +180,10 @@ def test_idle_time_is_folded_and_busy_time_is_in_proportion() -> None:
 
 GOLDEN_PICTURES = {
     "timeline": timeline(
-        view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 600), runs=[bench.run("a", -1)])), alone=True
+        view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 600), runs=[bench.run("a", -1)]))
     ),
-    "epoch": epoch_picture(view(bench.model(bench.usual(0, 0))).epochs[0], alone=True),
-    "multiples": multiples(view(bench.model(bench.folded(0, 0), bench.usual(1, 5))), alone=True)[0],
+    "epoch": epoch_picture(view(bench.model(bench.usual(0, 0))).epochs[0]),
+    "multiples": multiples(view(bench.model(bench.folded(0, 0), bench.usual(1, 5))))[0],
 }
 
 

@@ -27,6 +27,8 @@ _PATHS: Final = {
     What.SKIPPED: "M-5 -5H5V5H-5ZM-5 0H5",
     What.LOST: "M0 -6A6 6 0 1 1 0 6A6 6 0 1 1 0 -6ZM-3.5 -3.5L3.5 3.5M3.5 -3.5L-3.5 3.5",
     What.COMMITTED: "M0 -5A5 5 0 1 1 0 5A5 5 0 1 1 0 -5Z",
+    What.RECOVERED: "M0 -6A6 6 0 1 1 0 6A6 6 0 1 1 0 -6ZM0 -3A3 3 0 1 1 0 3A3 3 0 1 1 0 -3Z",
+    What.SWEPT: "M0 -5A5 5 0 1 1 0 5A5 5 0 1 1 0 -5ZM-2.5 0H2.5",
     What.DOUBT: "M0 -6.5A6.5 6.5 0 1 1 0 6.5A6.5 6.5 0 1 1 0 -6.5Z",
     What.TRIED: "M0 -6A6 6 0 1 1 0 6A6 6 0 1 1 0 -6ZM0 -6V6",
     What.RECEIPT: "M-4 -6.5H4V6.5L2 5L0 6.5L-2 5L-4 6.5Z",

@@ -31,7 +31,8 @@ svg.oo{display:block;width:100%;height:auto;font:12px system-ui,"Segoe UI","Noto
 .oo g.plan,.oo g.barrier,.oo g.noted,.oo g.began,.oo g.ended{stroke:var(--oo-blue)}
 .oo g.vote{stroke:var(--oo-blue);fill:var(--oo-blue)}
 .oo g.decision,.oo g.committed,.oo g.receipt{stroke:var(--oo-green);fill:var(--oo-green)}
-.oo g.abort,.oo g.skipped,.oo g.tried{stroke:var(--oo-orange)}.oo g.doubt,.oo g.lost,.oo g.cut{stroke:var(--oo-red)}
+.oo g.abort,.oo g.skipped,.oo g.tried,.oo g.swept{stroke:var(--oo-orange)}
+.oo g.recovered{stroke:var(--oo-purple)}.oo g.doubt,.oo g.lost,.oo g.cut{stroke:var(--oo-red)}
 .oo g.by_hand{stroke:var(--oo-purple);fill:var(--oo-purple)}.oo g.folded{stroke:var(--oo-dim)}
 .oo g.unknown.committed{fill:var(--oo-page)}
 .oo rect.b{stroke:var(--oo-dim);stroke-width:.6}.oo rect.stripe{fill:var(--oo-card);stroke:none}

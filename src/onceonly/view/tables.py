@@ -24,6 +24,8 @@ _MEANINGS: Final = {
     What.ABORT: "ABORT, durable",
     What.SKIPPED: "noted without a decision",
     What.COMMITTED: "transaction committed",
+    What.RECOVERED: "transaction committed by a later run",
+    What.SWEPT: "transaction aborted by a sweep",
     What.DOUBT: "transaction in doubt",
     What.LOST: "transaction lost and fenced",
     What.TRIED: "tried once, at most once",

@@ -42,6 +42,8 @@ class What(enum.StrEnum):
     SKIPPED = "skipped"
     COMMITTED = "committed"
     DOUBT = "in doubt"
+    RECOVERED = "recovered"
+    SWEPT = "swept"
     LOST = "lost"
     TRIED = "tried once"
     RECEIPT = "receipt"

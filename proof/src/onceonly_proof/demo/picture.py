@@ -2,14 +2,17 @@
 
 Above, the whole run: lives of the job, every epoch of both queries, kills, and what a ``read_committed``
 consumer saw. Below, for each kill, the last moments before it and the recovery after it, step by step. Every
-mark says what it is when the pointer rests on it. Here are the places; ``picture.html.jinja`` has the shapes.
+mark says what it is when the pointer rests on it. Here are the places; the shapes are the renderer's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from onceonly.view import shapes, style
+from onceonly.view.markup import tag
+from onceonly.view.values import What
 from onceonly_proof.demo.timeline import Life, Moment, Timeline, Try, build
 from onceonly_proof.pages import render
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from onceonly.view.markup import Markup
     from onceonly_proof.demo.follow import Event
     from onceonly_proof.demo.report import Result
 
@@ -34,75 +38,57 @@ _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 3600)
 _TICKS_MAX = 16
 _NAME_MIN = 60
 """So wide is a try that has room for its name."""
-_LEGEND = {
+_BARS = {
     "run": "epoch, run",
     "drain": "epoch, drained after recovery",
     "tentative": "epoch, written tentatively",
     "cut": "epoch cut off by a kill",
     "slot": "slot: begun to prepared",
-    "vote": "VOTE_COMMIT",
-    "commit-link": "GLOBAL_COMMIT, durable",
-    "abort-link": "ABORT, durable",
-    "committed": "transaction committed",
-    "recovered": "transaction committed by recovery",
-    "swept": "transaction aborted by a sweep",
-    "receipt": "receipt",
-    "kill": "kill",
+}
+_LEGEND = {
+    What.VOTE: "VOTE_COMMIT",
+    What.DECISION: "GLOBAL_COMMIT, durable",
+    What.ABORT: "ABORT, durable",
+    What.COMMITTED: "transaction committed",
+    What.RECOVERED: "transaction committed by recovery",
+    What.SWEPT: "transaction aborted by a sweep",
+    What.RECEIPT: "receipt",
 }
 _MARKS = {
-    "handle.committed": (1, "committed"),
-    "handle.resolved": (1, "recovered"),
-    "swept": (1, "swept"),
-    "receipt.persisted": (2, "receipt"),
+    "handle.committed": (1, What.COMMITTED),
+    "handle.resolved": (1, What.RECOVERED),
+    "swept": (1, What.SWEPT),
+    "receipt.persisted": (2, What.RECEIPT),
 }
 """Moments by the row below the slots, and the kind of mark. A link's depends on what it says."""
 
 
-class _Bar(NamedTuple):
-    kind: str
-    x: float
-    y: float
-    width: float
-    height: float
-    note: str
-
-
-class _Mark(NamedTuple):
-    kind: str
-    x: float
-    y: float
-    note: str
-
-
-class _Label(NamedTuple):
-    kind: str
-    x: float
-    y: float
-    text: object
-
-
-class _Kill(NamedTuple):
-    number: int
-    x: float
-    bottom: float
-    note: str
-
-
 @dataclass(slots=True)
 class _Drawing:
-    """The parts of one picture, by their shapes. ``lines`` have a height and two ends, ``curves`` kind, note, path."""
+    """The parts of one picture, from the ground up."""
 
     height: float = 0.0
-    lines: list[tuple[float, float, float]] = field(default_factory=list)
-    bars: list[_Bar] = field(default_factory=list)
-    marks: list[_Mark] = field(default_factory=list)
-    curves: list[tuple[str, str, str]] = field(default_factory=list)
-    labels: list[_Label] = field(default_factory=list)
-    kills: list[_Kill] = field(default_factory=list)
+    parts: list[Markup] = field(default_factory=list)
 
     def bar(self, kind: str, ends: tuple[float, float], y: float, height: float, note: str) -> None:
-        """Add a rectangle that is wide enough to be seen."""
-        self.bars.append(_Bar(kind, ends[0], y, round(max(ends[1] - ends[0], 0.8), 1), height, note))
+        """Add a rectangle."""
+        self.parts.append(shapes.bar(f"demo-{kind}", ends[0], y, ends[1] - ends[0], height, note))
+
+    def label(self, words: object, x: float, y: float, kind: str = "dim small") -> None:
+        """Add words."""
+        self.parts.append(shapes.label(words, x, y, kind))
+
+    def kill(self, number: int, x: float, bottom: float, note: str) -> None:
+        """Add where the job was killed, with a way to what is told of it."""
+        drawn = tag(
+            "g", tag("title", note), shapes.line(x, 18, x, bottom, "demo-kill"),
+            tag("circle", cx=x, cy=10, r=9), shapes.label(number, x, 13.5, "mid small"), class_="demo-kill",
+        )  # fmt: skip
+        self.parts.append(tag("a", drawn, href=f"#kill-{number}"))
+
+    def picture(self, told: str) -> Markup:
+        """Return the whole."""
+        return shapes.picture(told, _WIDTH, self.height, self.parts, has_links=True)
 
 
 class _Scale:
@@ -129,9 +115,10 @@ def draw(timeline: Timeline, result: Result) -> str:
         "picture.html.jinja",
         result=result,
         tiles=_tiles(result),
-        width=_WIDTH,
-        overview=_overview(timeline),
-        legend=_LEGEND,
+        style=style.sheet(style.PICTURE),
+        overview=_overview(timeline).picture("Time line of the whole run"),
+        bars=_BARS,
+        legend=[(shapes.sample(what), name) for what, name in _LEGEND.items()],
         cards=[_card(timeline, number, life) for number, life in enumerate(timeline.kills, 1)],
     )
 
@@ -173,7 +160,7 @@ def _overview(timeline: Timeline) -> _Drawing:
     ends = {life.number: life.end for life in timeline.lives}
     for row, query in enumerate(timeline.queries):
         y = top + row * (_LANE + 6)
-        drawn.labels.append(_Label("lane", _LEFT - 10, y + _LANE / 2 + 4, query))
+        drawn.label(query, _LEFT - 10, y + _LANE / 2 + 4, "end")
         for each in timeline.tries:
             if each.query == query:
                 stop = ends[each.life] if each.done is None else each.done
@@ -182,12 +169,11 @@ def _overview(timeline: Timeline) -> _Drawing:
     _visible(drawn, timeline, x, bottom)
     base = bottom + _VISIBLE
     step = next(step for step in _STEPS_S if end / step <= _TICKS_MAX)
-    drawn.lines.append((base, _LEFT, _WIDTH - _RIGHT))
-    drawn.labels += [_Label("time", x(t), base + 18, f"{t} s") for t in range(0, int(end) + 1, step)]
-    drawn.kills = [
-        _Kill(number, x(life.end), base, f"kill {number} at {life.step}, {life.end:.1f} s")
-        for number, life in enumerate(timeline.kills, 1)
-    ]
+    drawn.parts.append(shapes.line(_LEFT, base, _WIDTH - _RIGHT, base))
+    for t in range(0, int(end) + 1, step):
+        drawn.label(f"{t} s", x(t), base + 18, "mid dim")
+    for number, life in enumerate(timeline.kills, 1):
+        drawn.kill(number, x(life.end), base, f"kill {number} at {life.step}, {life.end:.1f} s")
     drawn.height = base + 26
     return drawn
 
@@ -195,17 +181,16 @@ def _overview(timeline: Timeline) -> _Drawing:
 def _visible(drawn: _Drawing, timeline: Timeline, x: _Scale, top: float) -> None:
     """Draw one curve a topic, on a scale of its own: what matters is when it stands still and that it ends full."""
     for place, name in enumerate(("visible", "records")):
-        kind = "lane dim" if place else "lane"
-        drawn.labels.append(_Label(kind, _LEFT - 10, top + _VISIBLE / 2 - 2 + 14 * place, name))
+        drawn.label(name, _LEFT - 10, top + _VISIBLE / 2 - 2 + 14 * place, "end dim" if place else "end")
     for place, (topic, points) in enumerate(timeline.visible.items()):
         most = max(count for _, count in points)
         path = f"M{x(0)} {top + _VISIBLE}" + "".join(
             f"H{x(t)}V{top + _VISIBLE - (_VISIBLE - 6) * count / most:.1f}" for t, count in points
         )
         note = f"records of {topic} that a read_committed consumer had seen; {most:,} in the end"
-        drawn.curves.append((f"visible {topic}", note, f"{path}H{x(timeline.end)}"))
-        name = f"{topic} {most:,}"
-        drawn.labels.append(_Label(f"visible-name {topic}", _LEFT + 8, top + 14 + 14 * place, name))
+        curve = tag("path", tag("title", note), class_=f"demo-visible {topic}", d=f"{path}H{x(timeline.end)}")
+        drawn.parts.append(curve)
+        drawn.label(f"{topic} {most:,}", _LEFT + 8, top + 14 + 14 * place, "strong")
 
 
 # --- one kill ---------------------------------------------------------------------------------------------
@@ -229,26 +214,30 @@ def _card(timeline: Timeline, number: int, life: Life) -> dict[str, object]:
         own = [(each, left) for each in before if each.query == query]
         own += [(each, right) for each in after if each.query == query]
         slots = sorted({slot for each, _ in own for slot in each.slots})
-        drawn.labels.append(_Label("query", 0, y + 10, query))
+        drawn.label(query, 0, y + 10, "strong")
         for row in ("epoch", *(f"slot {slot}" for slot in slots), "decision", "commits", "receipt"):
-            drawn.labels.append(_Label("row", _LEFT - 10, y + 11, row))
+            drawn.label(row, _LEFT - 10, y + 11, "end dim small")
             y += _ROW
-            drawn.lines += [(y, _LEFT, middle), (y, middle + _GAP, _WIDTH - _RIGHT)]
+            drawn.parts += [
+                shapes.line(left_x, y, right_x, y)
+                for left_x, right_x in ((_LEFT, middle), (middle + _GAP, _WIDTH - _RIGHT))
+            ]
         for each, scale in own:
             _try(drawn, each, scale, y - (len(slots) + 4) * _ROW, slots)
         y += 12
-    drawn.kills.append(_Kill(number, left(life.end), y - 8, f"SIGKILL at {life.step}"))
+    drawn.kill(number, left(life.end), y - 8, f"SIGKILL at {life.step}")
     down = f"{right.begin - life.end:.1f} s" if following is not None else ""
-    drawn.labels.append(_Label("gap", middle + _GAP / 2, 12, down))
+    drawn.label(down, middle + _GAP / 2, 12, "mid dim small")
     for scale in (left, right) if after else (left,):
         begin = f"{max(scale.begin, 0):.2f} s"
-        drawn.labels.append(_Label("time start", scale(scale.begin), y + 6, begin))
-        drawn.labels.append(_Label("time stop", scale(scale.end), y + 6, f"{scale.end:.2f} s"))
+        drawn.label(begin, scale(scale.begin), y + 6)
+        drawn.label(f"{scale.end:.2f} s", scale(scale.end), y + 6, "end dim small")
     drawn.height = y + 16
     where = ", ".join(f"{each.query} chk-{each.epoch}" for each in before if each.done is None)
     seen = " · ".join(f"{timeline.visible_at(topic, life.end):,} in {topic}" for topic in timeline.visible)
     hint = f"{life.end:.1f} s · cut off: {where or 'between epochs'} · visible: {seen}"
-    return {"number": number, "step": life.step, "hint": hint, "parts": drawn}
+    told = f"Kill {number} at {life.step}"
+    return {"number": number, "step": life.step, "hint": hint, "picture": drawn.picture(told)}
 
 
 def _panel_before(tries: list[Try], life: Life) -> tuple[float, float]:
@@ -270,7 +259,7 @@ def _try(drawn: _Drawing, each: Try, x: _Scale, y: float, slots: list[int]) -> N
     end = each.done if each.done is not None else x.end
     drawn.bar(_kind(each), (x(each.begin), x(end)), y + 2, _ROW - 4, _tell(each, end))
     if x(end) - x(each.begin) > _NAME_MIN:
-        drawn.labels.append(_Label("name", x(each.begin) + 4, y + 11, f"chk-{each.epoch} {each.mode}"))
+        drawn.label(f"chk-{each.epoch} {each.mode}", x(each.begin) + 4, y + 11, "small demo-name")
     for number, slot in each.slots.items():
         row = y + (1 + slots.index(number)) * _ROW
         until = slot.prepared if slot.prepared is not None else end
@@ -280,20 +269,20 @@ def _try(drawn: _Drawing, each: Try, x: _Scale, y: float, slots: list[int]) -> N
             drawn.bar("slot", (x(slot.begun), x(until)), row + 4, _ROW - 8, note)
         if slot.voted is not None and slot.voted <= x.end:
             note = f"slot {number}: VOTE_COMMIT, {slot.rows} rows"
-            drawn.marks.append(_Mark("vote", x(slot.voted), row + _ROW / 2, note))
-    for place, kind, moment in _marked(each):
+            drawn.parts.append(shapes.mark(What.VOTE, x(slot.voted), row + _ROW / 2, note))
+    for place, what, moment in _marked(each):
         if moment.t <= x.end:
             note = f"{moment.kind} {moment.note} at {moment.t:.3f} s"
             note = f"slot {moment.slot}: {note}" if moment.slot >= 0 else note
             row = y + (1 + len(slots) + place) * _ROW
-            drawn.marks.append(_Mark(kind, x(moment.t), row + _ROW / 2, note))
+            drawn.parts.append(shapes.mark(what, x(moment.t), row + _ROW / 2, note))
 
 
-def _marked(each: Try) -> Iterator[tuple[int, str, Moment]]:
+def _marked(each: Try) -> Iterator[tuple[int, What, Moment]]:
     """Yield the moments that have a mark, each with its row below the slots and its kind."""
     for moment in each.moments:
         if moment.kind == "link.persisted":
-            yield 0, "commit-link" if "COMMIT" in moment.note else "abort-link", moment
+            yield 0, What.DECISION if "COMMIT" in moment.note else What.ABORT, moment
         elif moment.kind in _MARKS:
             yield *_MARKS[moment.kind], moment
 
