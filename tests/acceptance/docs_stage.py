@@ -582,6 +582,21 @@ class SeeARun(OneOrder):
         assert "2 transactions in doubt" in names["seen"]._repr_html_()
 
 
+class Metrics(OneOrder):
+    failpoints = "link.after_put=raise@2"
+
+    def names(self) -> Names:
+        failpoints._counts.clear()
+        self.checks = {"alerts": self.shipped}
+        return super().names()
+
+    def shipped(self, names: Names) -> None:
+        assert (
+            "https://docs.example.org/onceonly/how-to/in-doubt.md" in (self.folder / "alerts.yml").read_text()
+        )
+        assert json.loads((self.folder / "dashboard.json").read_text())["panels"]
+
+
 class Move(OneOrder):
     def names(self) -> Names:
         (self.folder / "archive").mkdir()
@@ -669,6 +684,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/dead-letters.md": DeadLetters,
     "docs/how-to/files-on-stores.md": FilesOnStores,
     "docs/how-to/in-doubt.md": InDoubt,
+    "docs/how-to/metrics.md": Metrics,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-a-socket.md": ReadASocket,

@@ -26,6 +26,7 @@ _COMMANDS = (
     "files",
     "jars",
     "journal",
+    "metrics",
     "report",
     "savepoint",
     "stop",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Visible, letters_name
 from onceonly.options import unknown_option
+from onceonly.settings.telemetry import NAMES, NOTHING, TelemetrySettings, telemetry_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +37,18 @@ SOURCE_CHANGED = "onceonly.source.changed"
 SOURCE_FORMAT = "onceonly.source.format"
 SOURCE_OPTION = "onceonly.source.option."
 _SOURCE = (SOURCE_CHANGED, SOURCE_FORMAT)
-_QUERY = (ADOPT, HISTORY, COMMIT_TIMEOUT, CALL_TIMEOUT, EPOCH_TIMEOUT, REPLAY, LAG_GROUP, REPORT, *_SOURCE)
+_QUERY = (
+    ADOPT,
+    HISTORY,
+    COMMIT_TIMEOUT,
+    CALL_TIMEOUT,
+    EPOCH_TIMEOUT,
+    REPLAY,
+    LAG_GROUP,
+    REPORT,
+    *_SOURCE,
+    *NAMES,
+)
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
 REFUSED = "onceonly.refused"
@@ -95,6 +107,7 @@ class QuerySettings:
     report: str = ""
     source: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     lag_group: str = ""
+    telemetry: TelemetrySettings = NOTHING
 
     def __post_init__(self) -> None:
         limit = self.epoch_timeout_s
@@ -215,6 +228,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         source_changed=source_changed_of(given.get(SOURCE_CHANGED, GoOn.STOP.value)),
         source_format=_source_format(given),
         report=given.get(REPORT, "").strip(),
+        telemetry=telemetry_of(given),
         source=tuple(
             sorted(
                 (name.removeprefix(SOURCE_OPTION), text)
@@ -249,7 +263,7 @@ def batch_query(settings: Settings, job: str) -> QuerySettings:
             next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
         )
     for name in settings.of_query:
-        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE) or name.startswith(SOURCE_OPTION):
+        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE, *NAMES) or name.startswith(SOURCE_OPTION):
             raise ConfigurationError(
                 f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
                 next_step="leave it out",

@@ -18,6 +18,7 @@ from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
+from onceonly.settings.telemetry import LOCAL, TelemetrySettings
 from onceonly.spark import connect, lag, reporting, spans, starting
 from onceonly.spark.asked import no_complete_mode
 from onceonly.spark.cancelling import no_longer_than_planned
@@ -25,6 +26,7 @@ from onceonly.spark.plans import may_differ
 from onceonly.spark.register import application
 from onceonly.spark.running import checkpoint_elsewhere, output_mode, run_of
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY, require_all_slots, write_slot
+from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +66,10 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     source_changed: str = "stop",
     lag_group: str = "",
     report: str = "",
+    metrics_port: int | None = None,
+    metrics_host: str = LOCAL,
+    metrics_file: str = "",
+    traces: str = "",
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -85,7 +91,9 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     as long as it takes; ``replay`` is ``auto``, ``stop`` or ``tell``: what becomes of the query where an epoch that was
     decided is run again with other rows; ``source_changed`` is ``stop`` or ``go-on``: what becomes of it where a source
     would lose rows; ``lag_group`` is the consumer group of Kafka's that shows how far the query is, empty for none;
-    ``report`` is a file for the run's report, when the query ends or fails.
+    ``report`` is a file for the run's report, when the query ends or fails;
+    ``metrics_port`` (0 for a free one), ``metrics_host`` and ``metrics_file`` say where its metrics
+    are told, ``traces`` is ``otlp`` for a trace of each epoch.
     """
     return Epoch(
         df,
@@ -101,6 +109,9 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             source_changed=source_changed_of(source_changed),
             lag_group=lag_group,
             report=report,
+            telemetry=TelemetrySettings(
+                port=metrics_port, host=metrics_host, file=metrics_file, traces=traces
+            ),
         ),
     )
 
@@ -124,6 +135,8 @@ class Epoch:
         self._writes: dict[str, _Write] = {}
         self._persisted = False
         self._open = False
+        if settings.telemetry.is_asked:
+            watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
         reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:

@@ -12,6 +12,7 @@ from onceonly.spark.asked import take_partition_by
 from onceonly.spark.epoch import Epoch
 from onceonly.spark.running import session_checkpoint
 from onceonly.spark.versions import require_pyspark
+from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,8 @@ class ForeachBatch:
         self._query = parsed.query
         self._of_query = [name for name in parsed.of_query if name != CHECKPOINT]
         self.settings: SinkSettings = parsed.sink
+        if self._query is not None and self._query.telemetry.is_asked:
+            watching.ask(self._query)  # what is missing is said here, not in an epoch
         letters = self.settings.letters
         self.letters = None if letters is None else find(letters.format)[1]
 

@@ -26,6 +26,7 @@ from onceonly.settings.query import (
     with_checkpoint,
 )
 from onceonly.settings.registry import SinkClass, find, load, settings_of
+from onceonly.settings.telemetry import NAMES
 from onceonly.spark.asked import require_mode, take_partition_by
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
 from onceonly.spark.versions import has_read_limits
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from onceonly.ports import TwoPhaseCommitSink
+    from onceonly.settings.query import QuerySettings
 
 
 _SOURCES = {"kinesis": "onceonly.spark.kinesis_source"}
@@ -81,6 +83,7 @@ class SinkFormat(DataSource):
                 "of Spark Connect, or of another language",
                 next_step="leave it out; onceonly report CHECKPOINT writes the same",
             )
+        _require_driver(settings.query, start)
         taker = self._taker(settings.sink)
         stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
         columns = _columns(schema)
@@ -145,6 +148,16 @@ class SinkFormat(DataSource):
             f"{self.name()} is a sink and cannot be read",
             next_step="read what it wrote with Spark's own format (Kafka with isolation level read_committed), "
             "files with onceonly.files.read",
+        )
+
+
+def _require_driver(query: QuerySettings, start: str) -> None:
+    """See that there is a Python of the driver's that tells of the query, where that is asked for."""
+    if query.telemetry.is_asked and not start.partition(".")[0]:
+        raise ConfigurationError(
+            f"the options {', '.join(NAMES)} are for the Python of Spark's driver, which did not start this query: it "
+            "is one of Spark Connect, or of another language",
+            next_step="leave them out; onceonly metrics CHECKPOINT tells the metrics from the log",
         )
 
 

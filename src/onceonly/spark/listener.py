@@ -34,6 +34,7 @@ from onceonly.log.stops import StopFiles
 from onceonly.log.stored_progress import progress_in
 from onceonly.spark import lag, reporting, spans, stopping
 from onceonly.spark.plans import may_differ
+from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,6 +173,7 @@ class _Listener(StreamingQueryListener):
         end = partial(stopping.end, query.streamingQuery(), spark)
         watched = _Watched(location, run, str(jevent.id().toString()), end)
         why = _may_differ(query)
+        watching.began(location, watched.query, str(jevent.name() or ""))
         with self._lock:
             self._runs[run] = watched
         watched.show_lag()
@@ -200,6 +202,7 @@ class _Listener(StreamingQueryListener):
             watched.show_lag()
             watched.reports.put(progress)
             _record(progress, query=str(report["id"]))
+            watching.reported(watched.location, report)
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401
         """The run is over."""
@@ -208,6 +211,7 @@ class _Listener(StreamingQueryListener):
         if watched is not None:
             watched.close()
             reporting.ended(watched.location)
+            watching.ended(watched.location)
 
     # Spark calls the proxy; these only complete the class.
     def onQueryStarted(self, event: object) -> None: ...  # noqa: N802

@@ -22,10 +22,12 @@ from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import FOLDER, home_of
-from onceonly.settings.query import CHECKPOINT, REPORT, START, with_checkpoint
+from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
+from onceonly.settings.telemetry import NAMES
 from onceonly.spark import lag, reporting, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
 from onceonly.spark.versions import has_formats
+from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +40,8 @@ _BUFFERED = ("s3a:", "s3:", "s3n:")
 _SESSION = "spark.sql.streaming.checkpointLocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
+_WATCHED = (COMMIT_TIMEOUT, *NAMES)
+"""What of a query's options this process itself makes use of."""
 _STORE_S = 2.0
 # What is no option: a sink may have one that is called format.
 _FORMAT, _OURS = ".format()", ".foreachbatch()"
@@ -97,6 +101,8 @@ def _wrap(writer: Any) -> None:  # noqa: ANN401  a class of PySpark's
         if noted.get(_FORMAT, "").startswith(_FORMATS):
             if location:
                 reporting.ask(location, noted.get(REPORT, ""))
+                told = {name: noted[name] for name in _WATCHED if name in noted}
+                watching.ask(parse_query({**told, CHECKPOINT: location}))
             if not has_formats():
                 return by_batch(self, noted, args[0] if args else more.get("path"))
             self.option(START, f"{spans.serve()}.{uuid.uuid4().hex}")
