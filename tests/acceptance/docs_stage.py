@@ -20,7 +20,7 @@ from harness import read_committed
 from pyspark.errors import StreamingQueryException
 
 import onceonly
-from onceonly import failpoints
+from onceonly import failpoints, savepoints
 from onceonly.log import open_log
 from onceonly.model import Link, LinkKind, Receipt, Vote
 from onceonly.spark.configure import SETTINGS
@@ -611,6 +611,20 @@ class Move(OneOrder):
         assert self.rows() == 60
 
 
+class Savepoints(OneOrder):
+    """A job of three epochs that is down, and a savepoint of its first."""
+
+    def names(self) -> Names:
+        given = super().names()
+        checkpoint = self.folder / "checkpoints" / "orders"
+        savepoints.create(str(checkpoint), str(self.folder / "savepoints"), epoch=0)
+        self.checks = {"go-on": self.all_rows}
+        return given
+
+    def all_rows(self, names: Names) -> None:
+        assert self.rows() == 60
+
+
 class Ship(Stage):
     def names(self) -> Names:
         self.own = {"archive": self.elsewhere, "submit": self.elsewhere}
@@ -686,6 +700,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/in-doubt.md": InDoubt,
     "docs/how-to/metrics.md": Metrics,
     "docs/how-to/move-a-checkpoint.md": Move,
+    "docs/how-to/savepoints.md": Savepoints,
     "docs/how-to/prove-a-sink.md": ProveASink,
     "docs/how-to/read-a-socket.md": ReadASocket,
     "docs/how-to/read-files.md": ReadFiles,

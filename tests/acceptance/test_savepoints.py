@@ -140,6 +140,6 @@ def test_restored_elsewhere_with_the_original_gone_it_goes_on_as_if_never_stoppe
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("operator", "provider"), CELLS, ids="-".join)
+@pytest.mark.parametrize(("operator", "provider"), CELLS, ids=["-".join(cell) for cell in CELLS])
 def test_with_each_operator_provider_and_format(tmp_path: Path, operator: str, provider: str) -> None:
     assert_goes_on_alike(tmp_path, operator, provider)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from onceonly.executor.slot import Ballot
     from onceonly.guards.source import Source
     from onceonly.model import Guarantee, Passed, Plan, Span, Vote
+    from onceonly.savepoints.keeping import Keeper
     from onceonly.settings.query import QuerySettings, SinkSettings
     from onceonly.settings.registry import SinkClass
     from onceonly.stores.access import Hadoop
@@ -125,6 +126,11 @@ class QueryCoordinator:
             inputs=inputs,
             span=None if span is None else partial(span, self.query),
         )
+        self._keeper: Keeper | None = None
+        if settings.savepoints is not None:
+            from onceonly.savepoints.keeping import Keeper
+
+            self._keeper = Keeper(settings.checkpoint, self.query, settings.savepoints)
 
     def enlist(
         self,
@@ -240,6 +246,8 @@ class QueryCoordinator:
         self.require_few_letters(plan, ballots)
         with self._present():
             self._coordinator.decide(plan, _votes(ballots))
+        if self._keeper is not None:
+            self._keeper.look()
 
     def abort(self, plan: Plan, ballots: Collection[Ballot], *, run: str = "") -> None:
         """Give up a try; what is decided stays decided."""

@@ -107,7 +107,9 @@ def _after(
     savepoint: Savepoint, lives: Sequence[Checkpoint], output: Output | None, *, is_there: bool
 ) -> list[Beyond]:
     """Return what was decided after a savepoint. Raises where nobody has said what is to become of it."""
-    found = [beyond for each in lives for beyond in former.beyond(each, savepoint.epoch)]
+    # A life under the same log goes on with what stood in it before.
+    newest = {each.log.token: each for each in lives}
+    found = [beyond for each in newest.values() for beyond in former.beyond(each, savepoint.epoch)]
     if output is Output.AGAIN:
         return found
     if not is_there:

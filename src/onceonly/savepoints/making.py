@@ -6,8 +6,10 @@ newest epoch is a later one. Killed anywhere, it leaves a folder without a manif
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events, failpoints
@@ -19,14 +21,16 @@ from onceonly.savepoints import manifest, resolve
 from onceonly.savepoints.copying import Copier, unheard
 from onceonly.savepoints.cutting import find_cut
 from onceonly.savepoints.manifest import Output, Savepoint
-from onceonly.stores.opened import address_of
+from onceonly.stores.opened import address_of, open_store
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from onceonly.model import Link, Receipt
     from onceonly.savepoints.copying import Told
+    from onceonly.stores.address import Address
 
 _TRIES: Final = 10
+_NAME: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
 
 
 def create(
@@ -51,7 +55,7 @@ def create(
         called = name or _called(cut.epoch)
         copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
         folder = Copier(source, into.below(called))
-        folder.put(manifest.BEGUN, b'{"onceonly":"a savepoint that is not whole yet"}\n')
+        folder.put(manifest.BEGUN, json.dumps({"query": cut.identity.query}).encode())
         copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
         if not gone:
             break
@@ -88,6 +92,23 @@ def create(
 def address_in(place: str, name: str) -> str:
     """Return the address of a savepoint, as people write it. Pure, but for Hadoop's settings."""
     return address_of(place, what="the place of savepoints").below(name).shown
+
+
+def moment_of(name: str) -> datetime:
+    """Return when a savepoint was begun, by its name; long ago for a name that does not tell. Pure."""
+    match = _NAME.fullmatch(name)
+    try:
+        return datetime.strptime(f"{match[1] if match else ''}+0000", "%Y%m%dT%H%M%S%fZ%z")
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def whose(address: Address) -> str:
+    """Return the id of the query that a savepoint which is not whole was begun of; empty where it is not told."""
+    try:
+        return str(json.loads(open_store(address).get(manifest.BEGUN) or b"{}")["query"])
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _called(epoch: int) -> str:

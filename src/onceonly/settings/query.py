@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee, Visible, letters_name
 from onceonly.options import unknown_option
+from onceonly.settings.savepoints import OPTIONS as _SAVEPOINTS
+from onceonly.settings.savepoints import Keeping, keeping
 from onceonly.settings.telemetry import NAMES, NOTHING, TelemetrySettings, telemetry_of
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ _QUERY = (
     REPORT,
     *_SOURCE,
     *NAMES,
+    *_SAVEPOINTS,
 )
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
@@ -108,6 +111,7 @@ class QuerySettings:
     source: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     lag_group: str = ""
     telemetry: TelemetrySettings = NOTHING
+    savepoints: Keeping | None = None
 
     def __post_init__(self) -> None:
         limit = self.epoch_timeout_s
@@ -229,6 +233,7 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
         source_format=_source_format(given),
         report=given.get(REPORT, "").strip(),
         telemetry=telemetry_of(given),
+        savepoints=keeping(given),
         source=tuple(
             sorted(
                 (name.removeprefix(SOURCE_OPTION), text)
@@ -263,7 +268,9 @@ def batch_query(settings: Settings, job: str) -> QuerySettings:
             next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
         )
     for name in settings.of_query:
-        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE, *NAMES) or name.startswith(SOURCE_OPTION):
+        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE, *NAMES, *_SAVEPOINTS) or name.startswith(
+            SOURCE_OPTION
+        ):
             raise ConfigurationError(
                 f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
                 next_step="leave it out",

@@ -16,6 +16,7 @@ from onceonly.durable.sealed import decoder
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.executor.kept import Kept
 from onceonly.executor.slot import Ballot
+from onceonly.settings import savepoints
 from onceonly.settings.query import QuerySettings, replay_of, sink_name, source_changed_of
 from onceonly.settings.registry import BUILT_IN
 from onceonly.settings.telemetry import LOCAL, TelemetrySettings
@@ -70,6 +71,9 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     metrics_host: str = LOCAL,
     metrics_file: str = "",
     traces: str = "",
+    savepoint_every: str = "",
+    savepoint_place: str = "",
+    savepoint_keep: int = 3,
 ) -> Epoch:
     """Write one micro-batch to several sinks under one decision: all of it becomes visible, or nothing.
 
@@ -93,7 +97,8 @@ def epoch(  # noqa: PLR0913  one parameter for each option
     would lose rows; ``lag_group`` is the consumer group of Kafka's that shows how far the query is, empty for none;
     ``report`` is a file for the run's report, when the query ends or fails;
     ``metrics_port`` (0 for a free one), ``metrics_host`` and ``metrics_file`` say where its metrics
-    are told, ``traces`` is ``otlp`` for a trace of each epoch.
+    are told, ``traces`` is ``otlp`` for a trace of each epoch; ``savepoint_every``, a time, has a
+    savepoint made in ``savepoint_place`` so often, of which the newest ``savepoint_keep`` stay.
     """
     return Epoch(
         df,
@@ -111,6 +116,13 @@ def epoch(  # noqa: PLR0913  one parameter for each option
             report=report,
             telemetry=TelemetrySettings(
                 port=metrics_port, host=metrics_host, file=metrics_file, traces=traces
+            ),
+            savepoints=savepoints.keeping(
+                {
+                    savepoints.EVERY: savepoint_every,
+                    savepoints.PLACE: savepoint_place,
+                    savepoints.KEEP: str(savepoint_keep) if savepoint_every or savepoint_place else "",
+                }
             ),
         ),
     )

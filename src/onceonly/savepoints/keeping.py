@@ -1,0 +1,85 @@
+"""Savepoints that a query makes by itself, now and then. Driver or commit process, beside the epochs.
+
+What goes wrong is told, and tried again later: the query does not wait for it, and never fails because of it. A process
+that ends meanwhile leaves a savepoint that is not whole, which is taken away when the next one is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from onceonly import background
+from onceonly.errors import LogError, OnceonlyError
+from onceonly.model import seconds_of
+from onceonly.savepoints import place as places
+from onceonly.savepoints.making import create, moment_of, whose
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from onceonly.settings.savepoints import Keeping
+
+log = logging.getLogger("onceonly")
+
+_AGAIN_S = 60.0
+_BROKEN_OFF_S = 3600.0
+"""How old one that is not whole has to be until nobody is taken to be making it any more."""
+
+
+class Keeper:
+    """Makes the savepoints of one query's checkpoint. One thread; the work is done in another."""
+
+    def __init__(self, checkpoint: str, query: str, wanted: Keeping) -> None:
+        self._checkpoint = checkpoint
+        self._query = query
+        self._wanted = wanted
+        self._due = 0.0  # by the monotonic clock; the first look finds out when it is
+        self._working: Future[None] | None = None
+
+    def look(self) -> None:
+        """Begin to make one, if it is time. After each epoch; one comparison where it is not. Never fails."""
+        if time.monotonic() < self._due or (self._working is not None and not self._working.done()):
+            return
+        self._due = time.monotonic() + min(_AGAIN_S, self._wanted.every_s)
+        self._working = background.begin("onceonly-savepoint", self._work)
+
+    def _work(self) -> None:
+        try:
+            left_s = self._left_s()
+            if left_s <= 0:
+                made = create(self._checkpoint, self._wanted.place)
+                log.info("Query %s: savepoint %s in %s.", self._query, made.name, self._wanted.place)
+                left_s = self._wanted.every_s
+                self._prune()
+            self._due = time.monotonic() + left_s
+        except LogError as error:  # no epoch is complete yet, or it is damaged
+            log.debug("No savepoint of query %s: %s", self._query, error)
+        except Exception as error:  # noqa: BLE001  a query must not fail because of its savepoints
+            what = error.what if isinstance(error, OnceonlyError) else f"{type(error).__name__}: {error}"
+            log.warning("No savepoint of query %s could be made; it is tried again: %s", self._query, what)
+
+    def _left_s(self) -> float:
+        """Say how long it is until the next one, by the newest that stands; people's clocks are good enough for it."""
+        made = [
+            seconds_of(each.savepoint.made)
+            for each in places.standing(self._wanted.place)
+            if each.savepoint is not None and each.savepoint.query == self._query
+        ]
+        return max(made, default=0.0) + self._wanted.every_s - time.time()
+
+    def _prune(self) -> None:
+        """Drop this query's savepoints but the newest ones, and those that were broken off long ago."""
+        found = places.standing(self._wanted.place)
+        own = [each for each in found if each.savepoint is not None and each.savepoint.query == self._query]
+        own.sort(key=lambda each: moment_of(each.name), reverse=True)
+        old = datetime.now().astimezone() - timedelta(seconds=_BROKEN_OFF_S)
+        begun = [
+            each
+            for each in found
+            if each.savepoint is None and moment_of(each.name) < old and whose(each.address) == self._query
+        ]
+        for each in (*own[self._wanted.keep :], *begun):
+            places.drop(each.address)

@@ -1,0 +1,119 @@
+"""Savepoints that a query makes by itself: now and then, beside its epochs, and never at its cost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QUERY, QueryCoordinator
+
+from onceonly import savepoints
+from onceonly.errors import ConfigurationError
+from onceonly.savepoints import place
+from onceonly.savepoints.keeping import Keeper
+from onceonly.settings.query import parse_query
+from onceonly.settings.savepoints import Keeping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> QueryCoordinator:
+    made = QueryCoordinator(tmp_path / "query")
+    made.complete(0, 1)
+    return made
+
+
+def keeper(query: QueryCoordinator, at: Path, *, every_s: float = 0.05, keep: int = 2) -> Keeper:
+    return Keeper(str(query.path), QUERY, Keeping(every_s=every_s, place=str(at), keep=keep))
+
+
+def until_done(each: Keeper) -> None:
+    deadline = time.monotonic() + 30
+    while each._working is None or not each._working.done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    each._working.result()
+
+
+def looked(each: Keeper, *, times: int) -> None:
+    for _ in range(times):
+        time.sleep(0.06)
+        each.look()
+        until_done(each)
+
+
+def epochs(at: Path) -> list[int]:
+    return [each.savepoint.epoch for each in place.standing(str(at)) if each.savepoint]
+
+
+def test_the_newest_ones_stay_and_those_of_others_too(query: QueryCoordinator, tmp_path: Path) -> None:
+    other = QueryCoordinator(tmp_path / "other", query="22222222-2222-3333-4444-555555555555")
+    other.complete(0)
+    savepoints.create(str(other.path), str(tmp_path / "place"))
+    each = keeper(query, tmp_path / "place")
+    for epoch in (2, 3, 4):
+        query.complete(epoch)
+        looked(each, times=1)
+    assert epochs(tmp_path / "place") == [4, 3, 0]
+
+
+def test_the_next_one_is_made_when_it_is_time_also_after_a_restart(
+    query: QueryCoordinator, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        looked(keeper(query, tmp_path / "place", every_s=3600), times=2)
+    assert epochs(tmp_path / "place") == [1]
+
+
+def test_what_goes_wrong_is_told_and_the_query_goes_on(
+    query: QueryCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "place").write_text("no folder", encoding="utf-8")
+    each = keeper(query, tmp_path / "place")
+    with caplog.at_level(logging.WARNING, "onceonly"):
+        looked(each, times=1)
+    assert "tried again" in caplog.text
+    (tmp_path / "place").unlink()
+    looked(each, times=1)
+    assert epochs(tmp_path / "place") == [1]
+
+
+def test_what_was_broken_off_long_ago_is_taken_away(query: QueryCoordinator, tmp_path: Path) -> None:
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S000Z")
+    for name, of in (
+        ("chk-1-20200101T000000000Z-aaaaaa", QUERY),
+        ("chk-1-20200101T000000000Z-bbbbbb", "another"),
+        (f"chk-1-{now}-cccccc", QUERY),
+    ):
+        (tmp_path / "place" / name / "files").mkdir(parents=True)
+        (tmp_path / "place" / name / "files" / "metadata").write_text("{}", encoding="utf-8")
+        (tmp_path / "place" / name / "begun.json").write_text(json.dumps({"query": of}), encoding="utf-8")
+    looked(keeper(query, tmp_path / "place"), times=1)
+    left = {each.name[-6:] for each in place.standing(str(tmp_path / "place")) if each.savepoint is None}
+    assert left == {"bbbbbb", "cccccc"}
+
+
+def test_the_options_of_a_query_are_read_and_refused_by_name() -> None:
+    given = {
+        "checkpointlocation": "/c",
+        "onceonly.savepoint.every": "6 hours",
+        "onceonly.savepoint.place": "/p",
+    }
+    assert parse_query(given).savepoints == Keeping(every_s=21600.0, place="/p", keep=3)
+    assert parse_query({"checkpointlocation": "/c"}).savepoints is None
+    for name, text, word in (
+        ("onceonly.savepoint.every", "often", "6 hours"),
+        ("onceonly.savepoint.every", "", "missing"),
+        ("onceonly.savepoint.place", "", "missing"),
+        ("onceonly.savepoint.keep", "0", "at least 1"),
+        ("onceonly.savepoint.keep", "some", "at least 1"),
+    ):
+        with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")) as refused:
+            parse_query({**given, name: text})
+        assert word in str(refused.value)
