@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -27,6 +30,8 @@ from onceonly.view.exports import perfetto, shiviz
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
+from onceonly.view.trace import of_query, with_events
+from onceonly.view.values import What
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,6 +221,45 @@ def test_an_export_for_shiviz_of_an_event_log_orders_a_slot_after_its_plan_whate
     }  # fmt: skip
 
 
+def event(kind: str, after_s: float, **more: object) -> dict[str, object]:
+    return {
+        "kind": kind,
+        "t": bench.ZERO + after_s,
+        "query": "q",
+        "epoch": 0,
+        "sink": "box",
+        "slot": 0,
+        **more,
+    }
+
+
+def test_an_event_log_tells_when_a_slot_began_and_when_a_transaction_was_committed() -> None:
+    lines = [
+        event("slot.begun", 0.3),
+        event("handle.committed", 1.1, transaction="t0-0", outcome="Committed"),
+        event("handle.resolved", 99, transaction="t0-1", slot=1, outcome="AlreadyCommitted"),
+        event("swept", 0.1, transaction="old"),
+        {**event("handle.committed", 1.2, transaction="t0-1", outcome="Committed"), "query": "another"},
+    ]
+    plain = view(bench.model(bench.usual(0, 0)))
+    [epoch] = with_events(plain, of_query(plain, lines)).epochs
+    first, second = (
+        mark for mark in epoch.marks if mark.transaction in {"t0-0", "t0-1"} and mark.what is not What.VOTE
+    )
+    assert (first.what, first.at, first.skewed) == (What.COMMITTED, bench.ZERO + 1.1, False)
+    # Its clock contradicts the receipt, which came after it.
+    assert (second.what, second.skewed, second.place) == (What.RECOVERED, True, bench.ZERO + 1.25)
+    assert [mark.transaction for mark in epoch.marks if mark.what is What.SWEPT] == ["old"]
+    writing = {bar.slot: bar.begin for bar in epoch.bars if bar.slot is not None}
+    assert writing == {0: pytest.approx(bench.ZERO + 0.3), 1: bench.ZERO}
+
+
+def test_an_event_log_never_commits_what_the_log_has_in_doubt() -> None:
+    plain = view(bench.model(bench.in_doubt(0, 0)))
+    lines = [event("handle.committed", 1.1, transaction="t0-0", outcome="Committed")]
+    assert with_events(plain, lines).in_doubt == plain.in_doubt
+
+
 # --- on a checkpoint ------------------------------------------------------------------------------------------
 
 
@@ -281,3 +325,31 @@ def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
         onceonly.look(object())
     with pytest.raises(onceonly.OnceonlyError):
         onceonly.look(tmp_path)
+
+
+def test_watch_in_a_terminal_is_live_until_it_is_interrupted(stuck: QueryCoordinator) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "onceonly", "watch", str(stuck.path), "--every", "0.2"]
+    wide = {**os.environ, "COLUMNS": "200", "LINES": "60"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
+        os.close(theirs)
+        _until(ours, b"2 transactions in doubt")
+        stuck.settle(stuck.log.chain(2)[0])
+        _until(ours, b"everything up to chk-2 is settled")
+        process.send_signal(signal.SIGINT)
+        # Whoever does not read keeps it from ending.
+        reader = threading.Thread(target=_until, args=(ours, b"\0never"), daemon=True)
+        reader.start()
+        assert process.wait(10) == 0
+        reader.join(10)
+    os.close(ours)
+
+
+def _until(terminal: int, expected: bytes) -> None:
+    """Read until it is there, or nobody writes any more."""
+    seen = b""
+    while expected not in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", seen):
+        try:
+            seen += os.read(terminal, 65_536)
+        except OSError:
+            return

@@ -23,7 +23,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option(
     "--events", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-    help="The event log of the run, which ONCEONLY_EVENTS named: for --export.",
+    help="The event log of the run, which ONCEONLY_EVENTS named: it tells more of each step.",
 )  # fmt: skip
 @click.option(
     "--limit",
@@ -42,6 +42,7 @@ def report(
     from onceonly import events as event_log
     from onceonly.looking import seen, write
     from onceonly.operations.find import find
+    from onceonly.view import trace
     from onceonly.view.exports import Export, export
     from onceonly.view.page import report as page
     from onceonly.view.values import Level
@@ -58,9 +59,10 @@ def report(
             next_step="name the checkpointLocation of one query",
         )
     view = seen(found.checkpoints[0], epochs=limit)
+    lines = trace.of_query(view, event_log.read(events)) if events is not None else []
+    view = trace.with_events(view, lines)
     if out is not None:
         shared.tell(f"wrote {write(out, page(view))}")
-    lines = list(event_log.read(events)) if events is not None else []
     for form, file in exports:
         shared.tell(f"wrote {write(file, export(Export(form), view, lines))}")
     return shared.EXIT_ANOMALY if view.verdict.level is Level.STUCK else 0

@@ -137,7 +137,7 @@ class Chapter:
                 self._bars.append(
                     Bar(
                         work=Work.WRITING, lane=EXECUTORS, told=told, begin=begin.place, end=where.place,
-                        slot=vote.slot,
+                        sink=vote.sink, slot=vote.slot,
                     )
                 )  # fmt: skip
         why = meaning(link.reason) or f"every slot voted: {n(len(link.pending), 'transaction')}"
@@ -194,12 +194,19 @@ class Chapter:
                 continue
             if doubt:
                 told = f"{n(doubt, 'transaction')} of {sink} in doubt since {moment(begin)}"
-                self._bars.append(Bar(work=Work.DOUBT, lane=lane_of(sink), told=told, begin=begin))
+                self._bars.append(Bar(work=Work.DOUBT, lane=lane_of(sink), told=told, begin=begin, sink=sink))
             elif placed is not None and placed.place is not None:
                 span = took(placed.place - begin)
                 told = f"{n(len(own), 'transaction')} of {sink} committed within {span}"
                 self._bars.append(
-                    Bar(work=Work.COMMITTING, lane=lane_of(sink), told=told, begin=begin, end=placed.place)
+                    Bar(
+                        work=Work.COMMITTING,
+                        lane=lane_of(sink),
+                        told=told,
+                        begin=begin,
+                        end=placed.place,
+                        sink=sink,
+                    )
                 )
 
     # --- helpers ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from onceonly.view import shapes
 from onceonly.view.axis import Axis
 from onceonly.view.telling import moment, took
 from onceonly.view.timeline import said
-from onceonly.view.values import DRIVER, Epoch, Mark, What, Work
+from onceonly.view.values import DRIVER, Epoch, Mark, What
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,13 +74,9 @@ class _Picture:
 
     def _bars(self) -> Iterator[Child]:
         for bar in self._found.bars:
-            slots = [key for key in self._rows if bar.slot is not None and key[1] == bar.slot]
-            if bar.work is not Work.WRITING:
-                # A sink's commits are of all its slots that are drawn.
-                slots = [key for key in self._rows if bar.lane == f"sink {key[0]}"] or [("", None)]
-            for key in slots:
-                if bar.work is Work.WRITING and f"of {key[0]} " not in bar.told:
-                    continue
+            # A sink's commits are of all its slots that are drawn.
+            own = [key for key in self._rows if key[0] == bar.sink and bar.slot in {None, key[1]}]
+            for key in own:
                 left = self._axis(bar.begin)
                 right = self._axis.right + 8 if bar.end is None else self._axis(bar.end)
                 y = self._rows[key] + 8

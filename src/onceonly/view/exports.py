@@ -31,9 +31,8 @@ class Export(enum.StrEnum):
 
 
 def export(to: Export, view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the file. ``events`` are lines of the event log, of any query: those of others are left out."""
-    own = [line for line in events if line.get("query") == view.query]
-    return perfetto(view, own) if to is Export.PERFETTO else shiviz(view, own)
+    """Return the file. ``events`` are the lines of the event log that are of the view's query."""
+    return perfetto(view, events) if to is Export.PERFETTO else shiviz(view, events)
 
 
 def perfetto(view: View, events: Sequence[Mapping[str, Any]] = ()) -> str:

@@ -73,7 +73,9 @@ color:var(--oo-red);font-weight:600}.oo-state.aborted::before{content:"\\2715\\a
 .oo-legend{display:flex;flex-wrap:wrap;gap:4px 18px;list-style:none;padding:0;margin:8px 0;font-size:13px}
 .oo-legend li{display:flex;align-items:center;gap:6px}.oo-legend svg.oo{width:18px;height:18px}
 @media print{.oo-page{max-width:none;padding:0}.oo-page section,.oo-verdict,.oo-table tr{break-inside:avoid}
-.oo-page details{break-inside:avoid}.oo-scroll{overflow:visible}.oo-scroll svg.oo{min-width:0}}
+.oo-page details{break-inside:avoid}
+.oo-page details::details-content{content-visibility:visible;block-size:auto}
+.oo-scroll{overflow:visible}.oo-scroll svg.oo{min-width:0}}
 """
 _THEME: Final = (
     f".oo,.oo-page{{color-scheme:light dark;{_LIGHT}}}"

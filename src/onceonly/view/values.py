@@ -113,6 +113,7 @@ class Bar:
     told: str
     begin: float
     end: float | None = None
+    sink: str = ""
     slot: int | None = None
 
 

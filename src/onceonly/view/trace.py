@@ -1,0 +1,126 @@
+"""What the event log adds to a view: when each slot began, when each transaction was committed, what was swept. Pure.
+
+The log stays the order: a step of the event log is drawn between the steps of the log that it was between, on the clock
+that these were drawn by.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from onceonly.view.clock import TOLERANCE_S
+from onceonly.view.telling import moment
+from onceonly.view.values import Bar, Epoch, Mark, View, What, Work, lane_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_DONE: Final = frozenset({"Committed", "AlreadyCommitted"})
+_COMMITS: Final = {
+    "handle.committed": (What.COMMITTED, "committed"),
+    "handle.resolved": (What.RECOVERED, "committed by a later run"),
+}
+
+
+def of_query(view: View, lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the lines of the event log that are of a view's query."""
+    return [line for line in lines if line.get("query") == view.query]
+
+
+def with_events(view: View, lines: Sequence[Mapping[str, Any]]) -> View:
+    """Return a view in which stands what the event log knows of its epochs; ``lines`` are those of its query."""
+    by_epoch: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        by_epoch[int(line["epoch"])].append(line)
+    epochs = tuple(
+        _with_events(each, by_epoch[each.number]) if not each.folded and each.number in by_epoch else each
+        for each in view.epochs
+    )
+    return replace(view, epochs=epochs)
+
+
+def _with_events(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Epoch:
+    marks = [_commit(mark, epoch, lines) for mark in epoch.marks]
+    return replace(
+        epoch,
+        marks=(*marks, *_swept(epoch, lines)),
+        bars=tuple(_begun(bar, epoch, lines) for bar in epoch.bars),
+    )
+
+
+def _commit(mark: Mark, epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Mark:
+    """Say of a transaction that is committed when that was first told; of any other one the log alone speaks."""
+    if mark.what is not What.COMMITTED:
+        return mark
+    told = next(
+        (
+            line
+            for line in lines
+            if line["kind"] in _COMMITS
+            and line.get("outcome") in _DONE
+            and (line["sink"], line["transaction"]) == (mark.sink, mark.transaction)
+        ),
+        None,
+    )
+    if told is None:
+        return mark
+    what, said = _COMMITS[told["kind"]]
+    at = float(told["t"])
+    decided = _place(epoch, What.DECISION, mark.record)
+    place, skewed = _between(at + _late(epoch), decided, _place(epoch, What.RECEIPT))
+    words = f"{mark.transaction}: {said}, told of at {moment(at)}"
+    return replace(mark, what=what, at=at, place=place, skewed=skewed, told=words)
+
+
+def _begun(bar: Bar, epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Bar:
+    """Let a slot's bar begin where its attempt did, not where its plan was handed out."""
+    if bar.work is not Work.WRITING or bar.end is None:
+        return bar
+    late = _late(epoch)
+    begun = [
+        place
+        for line in lines
+        if line["kind"] == "slot.begun" and (line["sink"], int(line["slot"])) == (bar.sink, bar.slot)
+        if bar.begin <= (place := float(line["t"]) + late) <= bar.end
+    ]
+    return replace(bar, begin=max(begun)) if begun else bar
+
+
+def _swept(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> list[Mark]:
+    """Return what a sweep aborted under a link of the epoch."""
+    late = _late(epoch)
+    return [
+        Mark(
+            what=What.SWEPT, lane=lane_of(str(line["sink"])), place=float(line["t"]) + late, at=float(line["t"]),
+            told=f"{line['transaction']}: left open by an earlier try, fenced and aborted", sink=str(line["sink"]),
+            transaction=str(line["transaction"]),
+        )
+        for line in lines
+        if line["kind"] == "swept"
+    ]  # fmt: skip
+
+
+def _late(epoch: Epoch) -> float:
+    """Return by how much the epoch's decision is drawn later than its clock said."""
+    return next(
+        (
+            mark.place - mark.at
+            for mark in epoch.marks
+            if mark.what in {What.DECISION, What.ABORT} and mark.place is not None and mark.at is not None
+        ),
+        0.0,
+    )
+
+
+def _place(epoch: Epoch, what: What, record: str = "") -> float | None:
+    return next(
+        (mark.place for mark in epoch.marks if mark.what is what and record in {"", mark.record}), None
+    )
+
+
+def _between(place: float, begin: float | None, end: float | None) -> tuple[float, bool]:
+    within = place if begin is None else max(place, begin)
+    within = within if end is None else min(within, end)
+    return within, abs(within - place) > TOLERANCE_S
