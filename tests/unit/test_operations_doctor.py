@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
+import subprocess
 import threading
 from collections import namedtuple
 from dataclasses import replace
@@ -21,8 +24,8 @@ from onceonly.log.place import log_store
 from onceonly.log.presence import Presence
 from onceonly.model import Stamp
 from onceonly.operations import doctor
-from onceonly.operations.doctor import Health
 from onceonly.operations.given import Given
+from onceonly.operations.probes import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +127,11 @@ def _lost(coordinator: QueryCoordinator) -> None:
     (coordinator.box / "t25-0.open").rename(coordinator.box / "t25-0.lost")
 
 
+def _left_in_flight(coordinator: QueryCoordinator) -> None:
+    coordinator.set_barrier(25)
+    coordinator.open("loser")
+
+
 FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] = {
     "a damaged identity": (
         lambda each: _damaged(each.path / "onceonly/identity.json"), ("checkpoint", "opens")
@@ -165,6 +173,9 @@ FAULTS: dict[str, tuple[Callable[[QueryCoordinator], object], tuple[str, str]]] 
     "a decided transaction that was lost": (_lost, ("transactions", "settled")),
     "a group that is not kept": (_lag, ("lag", "is shown")),
     "a leftover": (lambda each: each.open("loser"), ("targets", "nothing is left open")),
+    "a leftover of the epoch in flight": (
+        _left_in_flight, ("targets", "nothing is left open")
+    ),
 }  # fmt: skip
 
 
@@ -230,3 +241,48 @@ def test_the_command_line_says_it_by_its_exit_status(coordinator: QueryCoordinat
     assert told.returncode == 1
     assert "next: start the query, or onceonly transactions explain t25-0" in told.stdout
     assert run("doctor", tmp_path / "none").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "a command that was broken off", "a leftover of the epoch in flight",
+        "an epoch in doubt", "no permission for Spark's offsets",
+        "no permission for the log",
+    ],
+)  # fmt: skip
+def test_a_command_that_a_probe_names_cures_when_it_is_typed(
+    coordinator: QueryCoordinator, fault: str
+) -> None:
+    FAULTS[fault][0](coordinator)
+    given = Given(classes={"box": BOX})
+    [ill] = [
+        each
+        for each in doctor.examine(str(coordinator.path), given, within_s=10.0)
+        if each.health is not Health.WELL
+    ]
+    command = ill.next_step[ill.next_step.index("chmod" if "chmod" in ill.next_step else "onceonly") :]
+    # Explaining names the command that ends it; the rest is typed as it is told.
+    typed = shlex.split(command.replace("transactions explain t25-0", "transactions commit chk-25"))
+    if typed[0] == "chmod":
+        subprocess.run(typed, check=True)
+    else:
+        done = run(*typed[1:], "--yes")
+        assert done.returncode == 0, done.stderr
+    assert sick(coordinator) == set()
+
+
+def test_a_move_is_accepted_by_the_command_that_is_told(
+    coordinator: QueryCoordinator, tmp_path: Path
+) -> None:
+    shutil.move(coordinator.path, tmp_path / "new")
+    [ill] = [
+        each
+        for each in doctor.examine(str(tmp_path / "new"), Given(classes={"box": BOX}), within_s=10.0)
+        if each.health is not Health.WELL
+    ]
+    command = re.search(r"run: onceonly (.*?);", ill.next_step)
+    assert command is not None
+    done = run(*shlex.split(command[1]), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert sick(coordinator, at=tmp_path / "new") == set()

@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import click
 
 from onceonly.cli import shared, targets
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "lag", "transactions", "targets")
 """Those of the probes, which this module does not import before it is asked for one."""
+BEFORE = ("options", "versions", "jars", "store", "disk", "source", "targets", "timeouts", "lag")
+"""Those of the probes of a job that has not been started."""
+
+_TRIES = (
+    "The checkpoint's store is tried by a file that is removed, and the targets' checks make what a first start makes "
+    "(a topic of markers, books, a folder)."
+)
 
 
 @click.command()
 @shared.path_argument
 @targets.sink_options
 @click.option(
-    "--only", multiple=True, type=click.Choice(CATEGORIES), help="Probe this category; several times."
+    "--only",
+    multiple=True,
+    type=click.Choice(tuple(dict.fromkeys((*CATEGORIES, *BEFORE)))),
+    help="Probe this category; several times.",
+)
+@click.option(
+    "--for",
+    "described",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="OPTIONS.json",
+    help="Probe a job before its first start, as this file describes it, and no checkpoint.",
 )
 @click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds for each probe.")
 @shared.yes_option
 @shared.json_option
 def doctor(  # noqa: PLR0913  one parameter for each option
     path: str, *, classes: tuple[str, ...], options: tuple[str, ...], options_file: Path | None,
-    only: tuple[str, ...], timeout: float, yes: bool, as_json: bool,
+    only: tuple[str, ...], described: Path | None, timeout: float, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Probe a checkpoint, its targets and its disk; change nothing. Exit status 1: something is sick; 2: unknown."""
+    """Probe a checkpoint, its targets and its disk; change nothing. Exit status 1: something is sick; 2: unknown.
+
+    With --for, a job before its first start: options, versions, jars, store, source, rights, time-outs.
+    """
     from onceonly.operations import doctor as operation
     from onceonly.operations import render, report
-    from onceonly.operations.doctor import Health
+    from onceonly.operations.probes import Health
 
-    given = targets.given(options, options_file, classes, yes=yes)
-    found = operation.examine(path, given, only=only, within_s=timeout)
+    if described is not None:
+        from onceonly.operations import before_start, planned_job
+
+        job = planned_job.read(described)
+        if not yes:
+            shared.tell(_TRIES)
+        agreed = yes or (sys.stdin.isatty() and shared.agreed("Shall they?", yes=yes))
+        found = before_start.examine(job, agreed=agreed, only=only, within_s=timeout)
+    else:
+        given = targets.given(options, options_file, classes, yes=yes)
+        found = operation.examine(path, given, only=only, within_s=timeout)
     if as_json:
-        shared.show_json({"path": path, "findings": list(map(report.probe, found))})
+        shared.show_json({"path": str(described or path), "findings": list(map(report.probe, found))})
     else:
         shared.show(render.probes(found))
     healths = {each.health for each in found}

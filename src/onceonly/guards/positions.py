@@ -192,7 +192,7 @@ class Group:
             return
         if code in _HAS_MEMBERS:
             raise ConfigurationError(
-                f"the group {self._name} has members ({self._members()}), and Kafka takes its offsets from them alone",
+                f"the group {self._name} has members ({self._named()}), and Kafka takes its offsets from them alone",
                 next_step="name a group of its own in onceonly.lag.group, or stop those consumers",
             )
         if code == GROUP_FORBIDDEN:
@@ -205,16 +205,23 @@ class Group:
             next_step="look into the broker's log",
         )
 
+    def members(self) -> str:
+        """Name who is in the group; empty where nobody is, or the broker does not say. Raises ``UnavailableError``."""
+        return self._admin.patiently(PATIENCE_S, f"the group {self._name}", self._members)
+
+    def _named(self) -> str:
+        return self._members() or "Kafka does not say who"
+
     def _members(self) -> str:
-        """Name who is in the group, as far as the broker tells."""
         from onceonly.sinks.kafka.wire.requests import DescribeGroupsRequest
 
         request = DescribeGroupsRequest(
             groups=[self._name], include_authorized_operations=False, min_version=3, max_version=5
         )
         [answer] = self._admin.to_coordinator(GROUP, self._name, request).groups
-        told = some_of({f"{each.client_id} at {each.client_host.lstrip('/')}" for each in answer.members})
-        return told or "Kafka does not say who"
+        if says_later(self._admin, GROUP, self._name, answer.error_code):
+            raise PutOffError(answer.error_code)
+        return some_of({f"{each.client_id} at {each.client_host.lstrip('/')}" for each in answer.members})
 
 
 def post(

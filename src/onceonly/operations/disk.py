@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceonly.log import files as log_files
 from onceonly.log import identity
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from onceonly.model import Link
 
 FILES_MAX = 100_000
+FREE_BYTES_MIN: Final = 256 << 20
+"""Less room than that on the checkpoint's disk is told: an epoch's files and a log's fold want a part of it."""
 SETTLED = "receipt: all committed"
 
 

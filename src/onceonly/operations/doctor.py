@@ -6,57 +6,28 @@ Reads only. Each probe has a time-out, and answers with a sentence and a next st
 from __future__ import annotations
 
 import contextlib
-import enum
 import shutil
 import time
-from concurrent.futures import wait
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceonly import background, offsets
+from onceonly import offsets
 from onceonly.errors import OnceonlyError
 from onceonly.log import identity, lag_state
 from onceonly.model import LinkKind, Stands, seconds_of
-from onceonly.operations import look, sinks
+from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import open_checkpoint
+from onceonly.operations.probes import Health, Sick, asked
+from onceonly.operations.states import SETTLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.operations.probes import Finding
 
-FREE_BYTES_MIN: Final = 256 << 20
-"""Less room than that on the checkpoint's disk is told: an epoch's files and a log's fold want a part of it."""
 AHEAD_S_MAX: Final = 120.0
 """Stamps so far in the future are told: no clock decides anything, but ages and time-outs are read by people."""
-
-
-class Health(enum.StrEnum):
-    """What came of a probe."""
-
-    WELL = "well"
-    SICK = "sick"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What one probe says; ``next_step`` is empty where nothing is to be done."""
-
-    category: str
-    probe: str
-    health: Health
-    told: str = ""
-    next_step: str = ""
-
-
-class Sick(Exception):  # noqa: N818  what a probe has found
-    """Raised by a probe that has found something."""
-
-    def __init__(self, told: str, next_step: str) -> None:
-        super().__init__(told)
-        self.told, self.next_step = told, next_step
 
 
 _THEN_UNASKED: Final = {
@@ -72,7 +43,7 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
     def ask(category: str, probe: str, work: Callable[[], None]) -> bool:
         if only and category not in only:
             return True
-        finding = _asked(category, probe, work, within_s)
+        finding = asked(category, probe, work, within_s)
         found.append(finding)
         return finding.health is Health.WELL
 
@@ -90,26 +61,6 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
         if category not in unasked and not ask(category, probe, work):
             unasked |= _THEN_UNASKED.get((category, probe), frozenset())
     return found
-
-
-def _asked(category: str, probe: str, work: Callable[[], None], within_s: float) -> Finding:
-    answer = background.begin(f"onceonly-{probe}", work)
-    wait([answer], within_s)
-    health, told, next_step = Health.WELL, "", ""
-    if not answer.done():
-        health, told = Health.UNKNOWN, f"no answer within {within_s:g} s"
-        next_step = "look at what it asks (a mount, a server, a network), or give it longer by --timeout"
-    else:
-        try:
-            answer.result()
-        except Sick as sick:
-            health, told, next_step = Health.SICK, sick.told, sick.next_step
-        except OnceonlyError as error:
-            health, told, next_step = Health.SICK, error.what, error.next_step
-        except Exception as error:  # noqa: BLE001  a probe that fails tells nothing
-            health, told = Health.UNKNOWN, f"{type(error).__name__}: {error}"
-            next_step = "report this"
-    return Finding(category=category, probe=probe, health=health, told=told, next_step=next_step)
 
 
 def _probes(
@@ -203,7 +154,7 @@ def _room(checkpoint: Checkpoint) -> None:
     if checkpoint.folder is None:
         return
     free = shutil.disk_usage(checkpoint.folder).free
-    if free < FREE_BYTES_MIN:
+    if free < disk.FREE_BYTES_MIN:
         raise Sick(
             f"the disk of {checkpoint.folder} has {free >> 20} MiB left",
             "make room; details of fewer epochs stay with a lower onceonly.history",
@@ -285,7 +236,10 @@ def _left_open(checkpoint: Checkpoint, given: Given) -> None:
         return  # the probe before tells
     if outside:
         sink, item = outside[0]
+        [newest] = look.newest(checkpoint, limit=1, history=True).epochs
+        # A command ends the epoch in flight; where none is, only the next one can have a link that it is swept under.
+        by_hand = f", or onceonly transactions abort {item.transaction} {checkpoint.path}"
         raise Sick(
             f"{len(outside)} transactions are open that no link names, as {item.transaction} of the sink {sink}",
-            f"start the query, or onceonly transactions abort {item.transaction} {checkpoint.path}",
+            f"start the query{'' if newest.view.state in SETTLED else by_hand}",
         )

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from onceonly.operations.audit import Finding
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.disk import Sizes, Step
-    from onceonly.operations.doctor import Finding as Probed
     from onceonly.operations.explain import Explanation
     from onceonly.operations.hanging import Hung
     from onceonly.operations.offsets import Partition
+    from onceonly.operations.probes import Finding as Probed
     from onceonly.operations.settle import Result
     from onceonly.operations.states import EpochView, HandleView
 

@@ -192,21 +192,11 @@ def broker_settings(admin: Admin, *names: str) -> dict[str, str]:
     """Read settings of a broker by name; empty where this user may not see them. Raises ``UnavailableError``."""
 
     def attempt() -> dict[str, str]:
-        from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest, metadata
+        from onceonly.sinks.kafka.wire.requests import BROKER, configs, metadata
 
         node = admin.send(metadata()).brokers[0].node_id
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsRequest.DescribeConfigsResource(
-                    resource_type=4,  # ConfigResource.Type.BROKER
-                    resource_name=str(node),
-                    configuration_keys=list(names),
-                )
-            ],
-            include_synonyms=False,
-        )
-        answer = admin.send(request, node)
-        return {entry.name: entry.value for result in answer.results for entry in result.configs}
+        answer = admin.send(configs(BROKER, str(node), names), node)
+        return {entry.name: entry.value for result in answer.results for entry in result.configs or ()}
 
     return admin.patiently(_PATIENCE_S, "settings of a broker", attempt)
 

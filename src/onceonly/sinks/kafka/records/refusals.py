@@ -207,21 +207,16 @@ def _alone(fields: Fields, number: int, codec: Codec) -> int:
 
 def limit_of(admin: Admin, topic: str) -> int | None:
     """Return ``max.message.bytes`` of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
-    from onceonly.sinks.kafka.wire.requests import DescribeConfigsRequest
+    told = topic_setting(admin, topic, "max.message.bytes")
+    return int(told) if told else None
 
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=2,  # ConfigResource.Type.TOPIC
-                resource_name=topic,
-                configuration_keys=["max.message.bytes"],
-            )
-        ],
-        include_synonyms=False,
-    )
-    answer = admin.send(request)
+
+def topic_setting(admin: Admin, topic: str, name: str) -> str | None:
+    """Return a setting of a topic; None where this user may not see it. Raises ``NotAnsweredError``."""
+    from onceonly.sinks.kafka.wire.requests import TOPIC, configs
+
+    answer = admin.send(configs(TOPIC, topic, [name]))
     for result in answer.results:
         if result.error_code == UNKNOWN_TOPIC:  # a broker may be late to know it
             raise PutOffError(result.error_code, f"topic {topic}")
-    told = [entry.value for result in answer.results for entry in result.configs or ()]
-    return int(told[0]) if told and told[0] else None
+    return next((entry.value for result in answer.results for entry in result.configs or ()), None)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "BROKER",
+    "TOPIC",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
     "CreateTopicsRequest",
@@ -50,8 +52,21 @@ __all__ = [
     "OffsetCommitRequest",
     "OffsetFetchRequest",
     "TxnOffsetCommitRequest",
+    "configs",
     "metadata",
 ]
+
+
+TOPIC, BROKER = 2, 4
+"""Kinds of things that have settings: org.apache.kafka.common.config.ConfigResource.Type."""
+
+
+def configs(kind: int, name: str, settings: Iterable[str]) -> DescribeConfigsRequest:
+    """Ask for settings of a topic or a broker. Pure."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(settings)
+    )
+    return DescribeConfigsRequest(resources=[resource], include_synonyms=False)
 
 
 def metadata(
