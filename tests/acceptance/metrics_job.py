@@ -33,10 +33,8 @@ def main(folder: Path, epochs: int) -> None:
         .trigger(processingTime="200 milliseconds")
         .start()
     )
-    endpoint = watching._watching._endpoint
-    assert endpoint is not None
     address = folder / "address"
-    address.with_suffix(".new").write_text(f"http://{endpoint.host}:{endpoint.port}/metrics")
+    address.with_suffix(".new").write_text(watching.served_at())
     address.with_suffix(".new").rename(address)
     end = folder / "end"
     rate_rows.run(spark, query, folder / "checkpoint", epochs=epochs, within_s=_WAIT_S, ready=end.exists)

@@ -51,9 +51,7 @@ def settings(path: Path, **asked: Any) -> QuerySettings:  # noqa: ANN401  a fiel
 
 
 def scrape() -> str:
-    endpoint = watching._watching._endpoint
-    assert endpoint is not None
-    with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(watching.served_at(), timeout=20) as answer:  # noqa: S310  our own
         text: str = answer.read().decode()
     return text
 

@@ -221,6 +221,10 @@ class _Watching:
                 endpoint = self._endpoint = self._endpoint or Endpoint(Registry(self._served))
             endpoint.open(asked.host, asked.port)
 
+    def served_at(self) -> str:
+        endpoint = self._endpoint
+        return f"http://{endpoint.host}:{endpoint.port}/metrics" if endpoint else ""
+
     def file(self, path: str) -> MetricsFile:
         return self._files[path]
 
@@ -259,6 +263,11 @@ def ask(settings: QuerySettings) -> None:
         return
     watched = _watching.of(settings.checkpoint)
     watched.asked, watched.limit_s = asked, settings.commit_timeout_s
+
+
+def served_at() -> str:
+    """Return the address of this process' metrics, empty where it serves none. Driver."""
+    return _watching.served_at()
 
 
 def began(location: str, query: str, name: str) -> None:
