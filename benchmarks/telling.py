@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -117,7 +117,7 @@ def _asked(group: str) -> dict[str, str]:
 
 def _run(spark: SparkSession, place: Place, told: Mapping[str, str]) -> float:
     """Run a query to its end; give the median of the times from an epoch's begin to the next one's, in ms."""
-    order = contenders()[ONCEONLY_EO].order(Work(kind="pass"), place)
+    order: Mapping[str, Any] = contenders()[ONCEONLY_EO].order(Work(kind="pass"), place)
     writer = job.rows(spark, order).writeStream.trigger(availableNow=True)
     writer = writer.option("checkpointLocation", order["checkpoint"]).format(order["format"])
     query = writer.options(**order["sink"], **told).start()

@@ -152,6 +152,7 @@ def moving() -> list[Observed]:
     known = Observed(
         name="orders", now=time.time(), totals=totals, chain=(link,), limit_s=60.0, is_running=True,
         began=time.time(), starts=3, lags={"0": lag}, operators={"0": Operator(rows=7, memory_bytes=4096)},
+        spark_s={"addBatch": 0.2}, savepoint_at=time.time() - 60, savepoint_every_s=3600.0,
     )  # fmt: skip
     return [known, replace(known, name="clicks")]
 

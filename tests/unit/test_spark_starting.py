@@ -6,14 +6,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 import onceonly
+from onceonly.errors import ConfigurationError
 from onceonly.model import Guarantee
 from onceonly.settings.query import START, QuerySettings
+from onceonly.settings.registry import find
 from onceonly.spark import starting
 from onceonly.spark.asked import PARTITION_BY
 from onceonly.spark.configure import PROVIDER, RAW_FILES
 from onceonly.spark.foreach_batch import ForeachBatch
+from onceonly.spark.format import make_format
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +146,26 @@ def test_spark_is_told_what_the_user_said(writer: type[Any]) -> None:
     assert len({first[0], second}) == 2, "each start has a name of its own"
     assert writer()._onceonly_noted == {}
     assert writer().format("kafka").start().told == [("kafka",), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("onceonly.metrics.port", "http"), ("onceonly.metrics.file", "/x"), ("onceonly.traces", "x")],
+)
+def test_what_is_asked_to_be_told_of_a_query_is_refused_before_spark_starts_it(
+    writer: type[Any], tmp_path: Path, name: str, text: str
+) -> None:
+    given = writer().format("onceonly.console").option("checkpointLocation", str(tmp_path)).option(name, text)
+    with pytest.raises(ConfigurationError, match=name):
+        given.start()
+    assert (None, None) not in given.told
+
+
+def test_where_nobody_of_ours_started_a_query_nothing_can_be_told_of_it(tmp_path: Path) -> None:
+    options = {"checkpointLocation": str(tmp_path), "onceonly.metrics.port": "0", START: ".of-connect"}
+    made = make_format("console", find("console")[1], "app")(options)
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        made.streamWriter(StructType(), overwrite=False)
 
 
 @pytest.fixture

@@ -16,9 +16,13 @@ from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly import events
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
-from onceonly.model import Receipt
+from onceonly.model import Receipt, Stamp
+from onceonly.savepoints import place as places
+from onceonly.savepoints.manifest import Savepoint
 from onceonly.settings.query import QuerySettings, parse
+from onceonly.settings.savepoints import Keeping
 from onceonly.settings.telemetry import TelemetrySettings
+from onceonly.stores.opened import address_of
 from onceonly.telemetry import watching
 from onceonly.telemetry.following import Follower
 from onceonly.telemetry.otlp import Tracer, tracer
@@ -37,6 +41,7 @@ REPORT: dict[str, Any] = {
             "latestOffset": {"t": {"0": 9}},
         }
     ],
+    "durationMs": {"triggerExecution": 190, "of another version": 1},
     "stateOperators": [{"numRowsTotal": 7, "memoryUsedBytes": 3336}],
 }
 
@@ -82,6 +87,8 @@ def test_queries_of_a_process_share_one_endpoint_and_each_is_told_by_its_name(tm
         assert value(text, "onceonly_lag_rows", query=name, source="0") == 4
         assert value(text, "onceonly_state_rows", query=name, operator="0") == 7
         assert value(text, "onceonly_running", query=name) == 1
+        assert value(text, "onceonly_spark_phase_seconds", query=name, phase="triggerExecution") == 0.19
+    assert "of another version" not in text
     assert "quiet" not in text
     watching.ended(str(tmp_path / "orders"))
     assert value(scrape(), "onceonly_running", query="orders") == 0
@@ -106,6 +113,34 @@ def test_a_name_that_a_living_query_has_is_not_given_twice(tmp_path: Path) -> No
         watching.began(str(tmp_path / folder), f"id-{folder}", "orders")
     text = scrape()
     assert value(text, "onceonly_epoch", query="orders") == value(text, "onceonly_epoch", query="id-two") == 0
+
+
+def test_the_newest_savepoint_of_the_query_itself_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(query: str, second: int) -> places.Standing:
+        savepoint = Savepoint(
+            name="s",
+            query=query,
+            log="l",
+            home="h",
+            epoch=1,
+            made=Stamp(at=f"2026-03-01T12:00:{second:02d}.000Z"),
+        )
+        return places.Standing(address=address_of("/place/s"), savepoint=savepoint)
+
+    def standing(place: str) -> list[places.Standing]:
+        begun = places.Standing(address=address_of("/place/s"), savepoint=None)
+        return [made("id", 5), made("id", 9), made("other", 30), begun] if place == "/place" else []
+
+    query = QueryCoordinator(tmp_path / "cp")
+    monkeypatch.setattr(places, "standing", standing)
+    keeping = Keeping(every_s=3600.0, place="/place", keep=3)
+    watching.ask(replace(settings(query.path, port=0), savepoints=keeping))
+    watching.began(str(query.path), "id", "orders")
+    text = scrape()
+    assert value(text, "onceonly_savepoint_timestamp_seconds", query="orders") == 1_772_366_409.0
+    assert value(text, "onceonly_savepoint_interval_seconds", query="orders") == 3600.0
 
 
 def test_a_log_that_cannot_be_read_is_told_and_what_was_known_stays(tmp_path: Path) -> None:

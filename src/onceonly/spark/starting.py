@@ -23,6 +23,7 @@ from onceonly.checkpoint.torn import mend
 from onceonly.errors import OnceonlyError
 from onceonly.log.place import FOLDER, home_of
 from onceonly.settings.query import CHECKPOINT, COMMIT_TIMEOUT, REPORT, START, parse_query, with_checkpoint
+from onceonly.settings.savepoints import OPTIONS as SAVEPOINTS
 from onceonly.settings.telemetry import NAMES
 from onceonly.spark import lag, reporting, spans
 from onceonly.spark.configure import PROVIDER, RAW_FILES, is_rocksdb
@@ -40,7 +41,7 @@ _BUFFERED = ("s3a:", "s3:", "s3n:")
 _SESSION = "spark.sql.streaming.checkpointLocation"
 _NOTED = "_onceonly_noted"
 _FORMATS = "onceonly."
-_WATCHED = (COMMIT_TIMEOUT, *NAMES)
+_WATCHED = (COMMIT_TIMEOUT, *SAVEPOINTS, *NAMES)
 """What of a query's options this process itself makes use of."""
 _STORE_S = 2.0
 # What is no option: a sink may have one that is called format.

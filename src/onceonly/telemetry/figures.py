@@ -24,6 +24,15 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 Samples: TypeAlias = "Iterator[tuple[Labels, float]]"
 _TRANSACTIONS: Final = "transaction.timeout.ms"
 _MS: Final = 1000
+_SPARKS: Final = (
+    "triggerExecution",
+    "latestOffset",
+    "walCommit",
+    "queryPlanning",
+    "getBatch",
+    "addBatch",
+    "commitOffsets",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +49,9 @@ class Observed:
 
     ``chain`` is that of the newest epoch where that one is not settled. ``limit_s`` bounds the retries of its commits,
     None where only the job knows it. ``is_running`` is None where nobody can tell, ``began`` 0 where no run is known;
-    ``starts`` counts those that were seen. ``readable`` says whether the log could be read.
+    ``starts`` counts those that were seen. ``readable`` says whether the log could be read. ``spark_s`` are the parts
+    of the newest epoch by Spark's own names. ``savepoint_at`` is when the newest savepoint was made that the query
+    makes by itself, 0 for none yet; ``savepoint_every_s`` how often it is to make one, None for never.
     """
 
     name: str
@@ -54,6 +65,9 @@ class Observed:
     readable: bool = True
     lags: Mapping[str, Lag] = field(default_factory=dict)
     operators: Mapping[str, Operator] = field(default_factory=dict)
+    spark_s: Mapping[str, float] = field(default_factory=dict)
+    savepoint_at: float = 0.0
+    savepoint_every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +207,12 @@ _METRICS: Final = (
            lambda known: _by("operator", {name: each.rows for name, each in known.operators.items()})),
     Metric("state_memory_bytes", "gauge", "Memory that the state of an operator takes, as Spark reported it last.",
            lambda known: _by("operator", {name: each.memory_bytes for name, each in known.operators.items()})),
+    Metric("spark_phase_seconds", "gauge", "How long each part of the newest epoch took, by Spark's own names.",
+           lambda known: _by("phase", {name: known.spark_s[name] for name in _SPARKS if name in known.spark_s})),
+    Metric("savepoint_timestamp_seconds", "gauge", "When the newest savepoint was made that the query makes by itself.",
+           lambda known: _one(known.savepoint_at or None)),
+    Metric("savepoint_interval_seconds", "gauge", "How often the query makes a savepoint (onceonly.savepoint.every).",
+           lambda known: _one(known.savepoint_every_s)),
     Metric("log_readable", "gauge", "Whether the decision log could be read for this answer: 1 or 0.",
            lambda known: _one(known.readable)),
 )  # fmt: skip

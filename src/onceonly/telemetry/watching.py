@@ -24,6 +24,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import home_of, log_store
 from onceonly.model import seconds_of
+from onceonly.savepoints import place as places
 from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.telemetry import lag, spans
 from onceonly.telemetry.exposition import Endpoint, Registry
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
 
     from onceonly.model import Link, Receipt
     from onceonly.settings.query import QuerySettings
+    from onceonly.settings.savepoints import Keeping
 
 log = logging.getLogger("onceonly")
 
 _LOOK_S: Final = 5.0
 _STAMP_S: Final = 0.001
 """A stamp is cut to milliseconds."""
+_SAVEPOINT_S: Final = 60.0
 _FILE_S: Final = 10.0
 
 
@@ -55,6 +58,7 @@ class Watched:
         self.name = ""
         self.asked = TelemetrySettings()
         self.limit_s: float | None = None
+        self.savepoints: Keeping | None = None
         self.is_running = False
         self._query = ""
         self._location = location
@@ -69,6 +73,9 @@ class Watched:
         self._seen: tuple[Totals, tuple[Link, ...], int] = (Totals(), (), 0)
         self._lags = {}
         self._operators: dict[str, Operator] = {}
+        self._spark_s: dict[str, float] = {}
+        self._savepoint_at = 0.0
+        self._savepoint_due = 0.0
 
     def begin(self, query: str, name: str) -> None:
         """A run has begun. The checkpoint may have been made anew since the one before."""
@@ -88,6 +95,9 @@ class Watched:
                     memory_bytes=int(each.get("memoryUsedBytes") or 0),
                 )
                 for number, each in enumerate(report.get("stateOperators") or ())
+            }
+            self._spark_s = {
+                str(name): float(took_ms) / 1000 for name, took_ms in (report.get("durationMs") or {}).items()
             }
             is_counted = bool(self._seen[2])
         if self.asked.traces or not is_counted:
@@ -125,6 +135,9 @@ class Watched:
                 readable=is_readable,
                 lags=dict(self._lags),
                 operators=dict(self._operators),
+                spark_s=dict(self._spark_s),
+                savepoint_at=self._savepoint_at,
+                savepoint_every_s=self.savepoints.every_s if self.savepoints else None,
             )
 
     def _look(self) -> Future[None]:
@@ -137,9 +150,25 @@ class Watched:
     def _look_now(self, follower: Follower) -> None:
         follower.look()
         starts = self._seen[2] or count_start(self._location, began=self._began).count
+        savepoint_at = self._newest_savepoint()
         with self._lock:
             if follower is self._follower:
+                self._savepoint_at = savepoint_at
                 self._seen = (copy.deepcopy(follower.totals), follower.chain, starts)
+
+    def _newest_savepoint(self) -> float:
+        """Say when the newest was made; each manifest is read, so not at each look."""
+        if self.savepoints is None or time.monotonic() < self._savepoint_due:
+            return self._savepoint_at
+        self._savepoint_due = time.monotonic() + _SAVEPOINT_S
+        try:
+            standing = [each.savepoint for each in places.standing(self.savepoints.place)]
+        except OnceonlyError as error:
+            log.debug("Metrics: %s", error)
+            return self._savepoint_at
+        return max(
+            (seconds_of(each.made) for each in standing if each and each.query == self._query), default=0.0
+        )
 
     def _trace(self, chain: tuple[Link, ...], receipt: Receipt) -> None:
         """Tell of an epoch that this run has settled; or an operator, while the job was down."""
@@ -263,6 +292,7 @@ def ask(settings: QuerySettings) -> None:
         return
     watched = _watching.of(settings.checkpoint)
     watched.asked, watched.limit_s = asked, settings.commit_timeout_s
+    watched.savepoints = settings.savepoints
 
 
 def served_at() -> str:
