@@ -81,6 +81,12 @@ class Copier:
                 return None
             if linked is not None:
                 return File(name=name, bytes=linked[0], checksum=linked[1])
+        if (
+            type(self.source) is type(self.target)
+            and (take := getattr(self.target, "take", None)) is not None
+        ):
+            data = take(self.source, name)
+            return None if data is None else File(name=name, bytes=len(data), checksum=digest(data))
         data = self.source.get(name)
         return None if data is None else self.put(name, data)
 

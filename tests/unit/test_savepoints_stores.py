@@ -1,0 +1,51 @@
+"""Savepoints between a folder and a store, and on one store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QUERY, QueryCoordinator, run
+from tests.unit.s3_double import BUCKET, S3Double
+from tests.unit.store_bench import serving
+
+from onceonly.log import open_log
+from onceonly.stores.opened import address_of, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STATE = b"\0state" * (1 << 18)
+PLACE, CHECKPOINT = f"s3a://{BUCKET}/savepoints", f"s3a://{BUCKET}/queries/a"
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Double]:
+    yield from serving(monkeypatch, tmp_path)
+
+
+def test_from_a_folder_to_a_store_on_it_and_back(double: S3Double, tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0, 1)
+    state = query.path / "state" / "0" / "0" / "2.snapshot"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(STATE)
+
+    def done(*arguments: str | Path) -> str:
+        ran = run("savepoint", *arguments)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert json.loads(done("create", query.path, PLACE, "--json"))["path"].startswith(PLACE + "/chk-1-")
+    assert "whole" in done("verify", PLACE)
+    done("restore", PLACE, "--to", CHECKPOINT)
+    assert open_log(CHECKPOINT, query=QUERY, create=True).newest() == 1
+    done("create", CHECKPOINT, f"{PLACE}2")
+    done("restore", f"{PLACE}2", "--to", tmp_path / "back")
+    assert open_log(str(tmp_path / "back"), query=QUERY, create=True).newest() == 1
+    assert (tmp_path / "back" / "state" / "0" / "0" / "2.snapshot").read_bytes() == STATE
+    (row,) = json.loads(done("list", f"{PLACE}2", "--json"))["savepoints"]
+    done("drop", row["path"], "--yes")
+    assert open_store(address_of(f"{PLACE}2")).tree("") == []
