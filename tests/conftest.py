@@ -15,6 +15,8 @@ from onceonly.sinks.kafka.wire.admin import Admin
 
 sys.path.insert(0, str(Path(__file__).parent / "integration"))  # what its tests share
 
+from ui_browser import INSTALL, chromium
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,6 +30,18 @@ settings.load_profile("everywhere")
 
 # kafka-python says many times a second that a broker is gone: a thousand lines above the failure one looks for.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+# Not every machine has a browser: without one, the one quick test that uses it is left out, and it is said.
+_QUICK_WITH_BROWSER = "test_ui_one_page.py"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if collection_path.name == _QUICK_WITH_BROWSER and chromium() is None else None
+
+
+def pytest_report_header() -> str | None:
+    return f"{_QUICK_WITH_BROWSER} is not collected: {INSTALL}" if chromium() is None else None
 
 
 @pytest.fixture(scope="session")

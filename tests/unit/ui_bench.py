@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onceonly.ui import serving
 from onceonly.ui.application import application
@@ -43,6 +44,7 @@ class Page:
     door: Door
     address: str
     streams: Streams = field(default_factory=Streams)
+    running: list[uvicorn.Server] = field(default_factory=list)
 
     @property
     def base(self) -> str:
@@ -73,20 +75,32 @@ class Page:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=WAIT_S)
 
+    def cut(self) -> None:
+        """Cut all connections in the middle, as a network does that fails."""
+        (server,) = self.running
+
+        def cut() -> None:
+            for each in list(server.server_state.connections):
+                assert isinstance(each, H11Protocol)
+                each.transport.abort()
+
+        server.servers[0].get_loop().call_soon_threadsafe(cut)
+
     @contextmanager
     def following(self, path: str, **headers: str) -> Iterator[Iterator[dict[str, str]]]:
-        """Follow a stream: its events as they come, each with ``event``, ``data`` and, where it has one, ``id``."""
+        """Follow a stream: its events as they come."""
         connection = self.connection()
         try:
             connection.request("GET", path, headers={**self.cookie, **headers})
             answer = connection.getresponse()
             assert answer.status == 200
-            yield _events(answer)
+            yield events_of(answer)
         finally:
             connection.close()
 
 
-def _events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+def events_of(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+    """Yield the events of a stream: each with ``event``, ``data`` and, where it has one, ``id``."""
     event: dict[str, str] = {}
     while line := answer.readline().decode():
         name, colon, value = line.rstrip("\n").partition(": ")
@@ -109,6 +123,7 @@ def serve(app: ASGIApp | Sequence[Checkpoint], *, prefix: str = "") -> Iterator[
         Gate(inner, served.door), http="h11", ws="none", log_config=None, timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
+    page.running.append(server)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [served.listener]})
     thread.start()
     try:

@@ -149,7 +149,8 @@ class Pages:
             explain.of_decided(whole[each.view.epoch], handle, nobody_asked) for each, handle in shown
         ]
         return self._fill(
-            "doubt", "In doubt", place, verdict=tables.verdict(place.view.verdict), table=tables.in_doubt(place.view),
+            "doubt", "In doubt", place, verdict=tables.verdict(place.view.verdict),
+            table=tables.in_doubt(place.view, href=self._href(watcher)),
             explained=explained, more=len(model.in_doubt) - len(shown),
         )  # fmt: skip
 

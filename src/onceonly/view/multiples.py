@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceonly.view import shapes
 from onceonly.view.telling import n
-from onceonly.view.values import COMMIT
+from onceonly.view.values import COMMIT, What
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +39,7 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
         ("rows of each epoch", "", lambda each: each.rows),
         ("seconds from plan to decision", " s", lambda each: each.decided_s),
         ("seconds from decision to receipt", " s", lambda each: each.phase(COMMIT)),
+        ("seconds from barrier to receipt: how late its rows are seen", " s", _late_s),
         ("aborts of each epoch", "", lambda each: float(each.aborts)),
     ]
     return [
@@ -46,6 +47,12 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
         for title, unit, value in figures
         if (columns := _columns(view.epochs, value)) and any(any(column.values) for column in columns)
     ]
+
+
+def _late_s(epoch: Epoch) -> float | None:
+    at = {mark.what: mark.at for mark in epoch.marks if mark.what in {What.BARRIER, What.RECEIPT}}
+    begin, end = at.get(What.BARRIER), at.get(What.RECEIPT)
+    return None if begin is None or end is None or end < begin else end - begin
 
 
 def _columns(epochs: Sequence[Epoch], value: Callable[[Epoch], float | None]) -> list[_Column]:

@@ -41,17 +41,22 @@ _MEANINGS: Final = {
 
 def verdict(found: Verdict) -> Markup:
     """Return how a checkpoint stands: what is safe, what is stuck and since when, who waits, what to type."""
-    since = f", since {moment(found.since)}" if found.since is not None else ""
+    since = [", since ", time(found.since)] if found.since is not None else None
     return tag(
         "div",
         tag("p", tag("span", found.level, class_="oo-level"), f": {found.safe}."),
-        tag("p", f"{_capital(found.stuck)}{since}.") if found.stuck else None,
+        tag("p", _capital(found.stuck), since, ".") if found.stuck else None,
         tag("p", f"Waiting for it: {found.waits}.") if found.waits else None,
         tag("p", f"Next: {found.next_step}{':' if found.command else '.'}") if found.next_step else None,
         tag("pre", tag("code", found.command), tabindex="0") if found.command else None,
         class_=f"oo-verdict {found.level}",
         role="status",
     )
+
+
+def time(at: float) -> Markup:
+    """Return a moment that a page's script may say the age of."""
+    return tag("time", moment(at), datetime=moment(at))
 
 
 def legend(found: View) -> Markup:
@@ -76,7 +81,7 @@ def epochs(
 
 def _line(each: Epoch, href: str | None) -> list[Child]:
     return [
-        tag("a", each.name, href=href) if href is not None else each.name,
+        _named(each, href),
         state(each),
         "" if each.rows is None else f"{each.rows:,}",
         _sinks(each),
@@ -85,6 +90,10 @@ def _line(each: Epoch, href: str | None) -> list[Child]:
         "" if each.seconds is None else took(each.seconds),
         f"{moment(each.at)}{' (folded)' if each.folded else ''}",
     ]
+
+
+def _named(each: Epoch, href: str | None) -> Child:
+    return tag("a", each.name, href=href) if href is not None else each.name
 
 
 def state(each: Epoch) -> Markup:
@@ -141,14 +150,15 @@ def ranges(each: Epoch) -> Markup:
     return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4}), left_out)
 
 
-def in_doubt(found: View) -> Markup:
+def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: None) -> Markup:
     """Return the transactions that are decided and not known to be committed, each with what to type."""
     if not found.in_doubt:
         return tag("p", "No transaction of what is shown is in doubt.")
     heads = ("epoch", "sink", "slot", "rows", "transaction", "decided", "type, to be told all of it")
     lines: Iterator[list[Child]] = (
         [
-            each.name, mark.sink, mark.slot, mark.rows, tag("code", mark.transaction), moment(_decided(each, mark)),
+            _named(each, href(each)), mark.sink, mark.slot, mark.rows, tag("code", mark.transaction),
+            moment(_decided(each, mark)),
             tag("code", f"onceonly transactions explain {shlex.quote(mark.transaction)} {shlex.quote(found.path)}"),
         ]
         for each, mark in found.in_doubt

@@ -38,8 +38,7 @@
   const same = (part, now) => {
     const bare = (element) => {
       const copy = element.cloneNode(true);
-      for (const each of copy.querySelectorAll("[data-since]")) each.textContent = "";
-      for (const each of copy.querySelectorAll("button[data-copy]")) each.remove();
+      for (const each of copy.querySelectorAll("[data-since], button[data-copy]")) each.remove();
       for (const each of copy.querySelectorAll("[tabindex='-1']")) each.removeAttribute("tabindex");
       return copy.innerHTML;
     };
@@ -117,10 +116,17 @@
 
   // --- how long ago ----------------------------------------------------------------------------------------------
   function age() {
-    for (const each of document.querySelectorAll("[data-since]")) {
-      const seconds = Math.max(0, Math.round((Date.now() - Date.parse(each.dataset.since)) / 1000));
+    for (const each of document.querySelectorAll(".oo-verdict time")) {
+      let since = each.nextElementSibling;
+      if (!since || !since.matches("[data-since]")) {
+        since = document.createElement("span");
+        since.dataset.since = "";
+        since.ariaHidden = "true"; // it would be read out each second
+        each.after(since);
+      }
+      const seconds = Math.max(0, Math.round((Date.now() - Date.parse(each.dateTime)) / 1000));
       const [size, unit] = seconds < 120 ? [1, "s"] : seconds < 7200 ? [60, "min"] : seconds < 172800 ? [3600, "h"] : [86400, "d"];
-      each.textContent = `, for ${Math.floor(seconds / size)} ${unit}`;
+      since.textContent = `, for ${Math.floor(seconds / size)} ${unit}`;
     }
   }
   setInterval(() => document.hidden || age(), 1000);
@@ -203,6 +209,8 @@
     each.hidden = false;
     each.addEventListener("click", toggle);
   }
+
+  for (const each of document.querySelectorAll("[data-still]")) each.hidden = true;
 
   prepare(document);
   age();
