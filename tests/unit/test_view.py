@@ -193,6 +193,14 @@ def test_a_picture_is_as_it_was(name: str) -> None:
     assert _lines(GOLDEN_PICTURES[name]) == (GOLDEN / f"{name}.svg").read_text(encoding="utf-8")
 
 
+def test_a_time_line_of_many_epochs_says_that_it_marks_only_what_was_not_as_always() -> None:
+    many = [bench.usual(number, 2 * number) for number in range(40)]
+    drawn = timeline(view(bench.model(*many, bench.in_doubt(40, 99))))
+    assert "41 epochs: only what was not as always has a mark" in drawn
+    assert "m vote" not in drawn
+    assert drawn.count("m doubt") == 1
+
+
 def drawn_for_the_docs() -> str:
     """The run of the golden folder that died between a decision and its commits."""
     died = open_checkpoint(GOLDEN.parent / "midway-2-decided" / "checkpoint")
@@ -215,7 +223,7 @@ def test_a_page_fetches_nothing_runs_nothing_and_says_what_was_left_out() -> Non
     assert not re.search(r'(src|href)="(?!#)', page)
     assert "default-src &#x27;none&#x27;" in page
     assert "29 of 99 epochs are not shown" in page
-    assert "30 older epochs are not in this picture" in page
+    assert "40 older epochs are not in this picture" in page
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BYTES_MAX: Final = 1_000_000
 _ROOM: Final = 60_000
 """What is kept for what comes after tables and details, so that the whole stays below."""
-_DRAWN_MAX: Final = 40
+_DRAWN_MAX: Final = 30
 """How many of the newest epochs the time line shows."""
 _DETAILS_MAX: Final = 40
 _LINE_MIN: Final = 100

@@ -97,6 +97,9 @@ class _Timeline:
             if fold.right - fold.left > 4 * shapes.CHARACTER:
                 idle = took(fold.seconds)
                 yield shapes.label(f"idle {idle}", (fold.left + fold.right) / 2, _TOP - 8, "mid dim small")
+        if self._is_dense:
+            said = f"{len(self._view.epochs)} epochs: only what was not as always has a mark"
+            yield shapes.label(said, self._width - 8, _TOP - 8, "end dim small")
         if axis.begin:
             yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _TOP - 8, "dim small")
 
