@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # A version line and a line of metadata stand before the sources' lines (OffsetSeqLog.serialize).
 _HEADER_LINES = 2
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""What Spark notes the number of a state's partitions as."""
 # Version 1 has offsets alone, which may be any text of the source's. Later ones have "name:offsets" (PySpark 4.2).
 _WITHOUT_NAMES = "v1"
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+):(?=.)")
@@ -26,6 +28,21 @@ def lines(text: str) -> tuple[tuple[str, str], ...]:
     version, *others = text.split("\n")
     found = [line for line in others[_HEADER_LINES - 1 :] if line]
     return tuple(_named(line, version, str(number)) for number, line in enumerate(found))
+
+
+def settings(text: str) -> dict[str, str]:
+    """Return what Spark has noted of the query's session beside the offsets; nothing where that cannot be read."""
+    try:
+        noted = json.loads(text.split("\n", 2)[1])["conf"]
+        return {str(name): str(value) for name, value in noted.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def partitions(text: str) -> int | None:
+    """Return into how many partitions the state of an epoch is dealt, None where that is not told."""
+    found = settings(text).get(PARTITIONS, "")
+    return int(found) if found.isdigit() else None
 
 
 def plain(line: str, version: str) -> str:

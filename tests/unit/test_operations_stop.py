@@ -165,3 +165,17 @@ def test_the_command_says_it_in_words_and_by_its_exit_status(
     found = json.loads(capsys.readouterr().out)
     assert (found["ended"], found["down"], found["settled"]) == ("down", True, False)
     assert found["request"]["seen"] is None
+
+
+def test_a_savepoint_is_made_of_what_has_ended_whole_and_of_nothing_else(
+    world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    places = tmp_path / "savepoints"
+    assert here("stop", str(world.path), "--savepoint", str(places), "--json") == 0
+    made = json.loads(capsys.readouterr().out)["savepoint"]
+    assert (made["epoch"], made["path"].startswith(str(places))) == (0, True)
+    world.coordinator.set_barrier(1)
+    world.coordinator.decide(1)
+    assert here("stop", str(world.path), "--savepoint", str(places)) == 1
+    assert "no savepoint was made" in capsys.readouterr().err
+    assert len(list(places.iterdir())) == 1

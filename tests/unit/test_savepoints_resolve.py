@@ -112,6 +112,18 @@ def test_nothing_above_the_epoch_goes_along() -> None:
     assert "state/0/_metadata/v2/0" in found
 
 
+def test_partitions_that_the_state_of_the_epoch_does_not_have_do_not_count() -> None:
+    barrier = 'v1\n{"conf":{"spark.sql.shuffle.partitions":"2"}}\n{"offset":1}'
+    names = [
+        *noted(3),
+        *(f"state/0/{number}/3.zip" for number in (0, 1)),
+        "state/0/2/9.zip",
+        "state/0/10/1.zip",
+    ]
+    found = of(names, 2, barrier=barrier)
+    assert {name for name in found if name.startswith("state/")} == {"state/0/0/3.zip", "state/0/1/3.zip"}
+
+
 def test_of_lists_of_files_those_up_to_the_barrier_after_the_newest_that_repeats_others() -> None:
     lists = ["9.compact", "10", "11", "12", "19.compact", "8"]
     names = [*noted(3), *(f"sources/0/{name}" for name in lists)]

@@ -28,6 +28,7 @@ _COMMANDS = (
     "journal",
     "metrics",
     "report",
+    "rescale",
     "savepoint",
     "stop",
     "transactions",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from onceonly.cli import shared
+from onceonly.cli.savepoint import progress
 from onceonly.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from onceonly.savepoints import Savepoint
 
 
 @click.command()
@@ -14,9 +20,12 @@ from onceonly.errors import ConfigurationError
     "--wait", "wait_s", metavar="TIME", callback=shared.span_option, default="10 minutes", show_default=True,
     help="How long to wait until the query has ended.",
 )  # fmt: skip
+@click.option(
+    "--savepoint", "place", metavar="PLACE", help="Make a savepoint there once the query has ended."
+)
 @click.option("--because", default="", metavar="TEXT", help="Why, for the record.")
 @shared.json_option
-def stop(path: str, *, wait_s: float, because: str, as_json: bool) -> int:
+def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: bool) -> int:
     """Let a running query end after the epoch in flight, and say when it has.
 
     Its driver may be on any machine. Exit status 0: nothing runs, and the newest epoch is whole; 1: nothing runs, and
@@ -25,6 +34,7 @@ def stop(path: str, *, wait_s: float, because: str, as_json: bool) -> int:
     from onceonly.operations import report
     from onceonly.operations import stop as operation
     from onceonly.operations.find import find
+    from onceonly.savepoints import report as savepoints
 
     here = find(path)
     if len(here.checkpoints) != 1:
@@ -37,12 +47,30 @@ def stop(path: str, *, wait_s: float, because: str, as_json: bool) -> int:
         )
     [checkpoint] = here.checkpoints
     outcome = operation.stop(checkpoint, because=because, within_s=wait_s, tell=shared.tell)
+    is_whole = outcome.is_down and outcome.is_settled
+    made = _made(checkpoint.location, place) if place is not None and is_whole else None
     if as_json:
-        shared.show_json({"path": checkpoint.path, "query": checkpoint.query, **report.stopped(outcome)})
-    elif outcome.is_down:
-        shared.show(f"query {checkpoint.query}: {outcome.sentence}")
+        shared.show_json({
+            "path": checkpoint.path, "query": checkpoint.query, **report.stopped(outcome),
+            "savepoint": made and savepoints.savepoint(*made),
+        })  # fmt: skip
+    else:
+        told = [f"query {checkpoint.query}: {outcome.sentence}"] if outcome.is_down else []
+        shared.show(*told, *([savepoints.sentence(*made)] if made else []))
     if outcome.next_step:
         shared.complain(f"query {checkpoint.query}: {outcome.sentence}", outcome.next_step)
+    if place is not None and made is None:
+        shared.tell(
+            "no savepoint was made: one is made of a query that has ended with all of its epochs whole"
+        )
     if not outcome.is_down:
         return shared.EXIT_CANNOT_TELL
-    return 0 if outcome.is_settled else shared.EXIT_ANOMALY
+    return 0 if is_whole else shared.EXIT_ANOMALY
+
+
+def _made(location: str, place: str) -> tuple[str, Savepoint]:
+    from onceonly import savepoints
+
+    with progress("copied") as told:
+        made = savepoints.create(location, place, told=told)
+    return savepoints.address_in(place, made.name), made

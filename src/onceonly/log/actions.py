@@ -55,8 +55,9 @@ class Action:
         why = f", because {self.because!r}" if self.because else ""
         against = " against its decision" if self.against else ""
         end = self.after or "it was broken off before it was over"
+        did = "was the newest when state was dealt out anew" if self.command == "rescale" else "was ended"
         return (
-            f"chk-{self.epoch} was ended by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
+            f"chk-{self.epoch} {did} by hand ({self.command}{against}) at {self.stamp.at} by {self.who} on "
             f"{self.stamp.host}{why}: before, {self.before}; after, {end}"
         )
 

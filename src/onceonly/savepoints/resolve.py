@@ -77,7 +77,11 @@ def needed(names: Iterable[str], epoch: int, *, barrier: str, commit: str) -> Ne
             folders[folder].append(_StateFile(name, int(match["version"]), match["id"] or "", match["kind"]))
         elif _is_schema(name) and _number(last) <= epoch:
             found.append(name)
+    dealt = offsets.partitions(barrier)
     for folder, files in folders.items():
+        number = _partition(folder)[1]
+        if dealt is not None and number.isdigit() and int(number) >= dealt:
+            continue  # of before or after it was dealt to other partitions
         chosen = _of_store(folder, files, epoch + 1, ids.get(_partition(folder), frozenset()))
         found += (each.name for each in chosen)
         archives += (each.name for each in chosen if each.kind == "zip")

@@ -73,6 +73,10 @@ class Hadoop:
         """Return the first of these settings that says something."""
         return next((value for name in names if (value := str(self._given.get(name, "")).strip())), default)
 
+    def for_spark(self) -> dict[str, str]:
+        """Return all of it as settings of a session. They may hold secrets."""
+        return {f"{HADOOP}{name}": str(value) for name, value in self._given.items()}
+
     @property
     def file_system(self) -> str:
         """The file system of a path without a scheme."""

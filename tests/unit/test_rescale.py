@@ -1,0 +1,96 @@
+"""``onceonly rescale`` where it must not: in words, before anything is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.operator_bench import QueryCoordinator, here
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.log.actions import Action
+from onceonly.log.presence import Presence
+from onceonly.model import Stamp
+from onceonly.operations import rescale
+from onceonly.operations.find import open_checkpoint
+from onceonly.spark import offline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> QueryCoordinator:
+    made = QueryCoordinator(tmp_path / "cp")
+    made.complete(0)
+    return made
+
+
+def told(coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    place = str(coordinator.path.parent / "savepoints")
+    status = here("rescale", coordinator.path, "--partitions", "3", "--savepoint", place, "--yes")
+    return status, capsys.readouterr().err
+
+
+def test_it_is_refused_beside_a_run_and_while_an_epoch_is_owed(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    presence = Presence.hold(str(coordinator.path))
+    status, said = told(coordinator, capsys)
+    assert (status, "a run is alive" in said) == (64, True)
+    presence.close()
+    coordinator.decide(1)
+    status, said = told(coordinator, capsys)
+    assert (status, "2 of its transactions are not known to be committed" in " ".join(said.split())) == (
+        64,
+        True,
+    )
+    assert not (coordinator.path.parent / "savepoints").exists()
+
+
+def test_an_older_pyspark_is_told_by_name(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "_MANAGER", "not_there")
+    status, said = told(coordinator, capsys)
+    assert (status, "cannot repartition the state" in said) == (2, True)
+
+
+def test_what_spark_noted_of_the_session_is_taken_over(coordinator: QueryCoordinator) -> None:
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    text = f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"7","{provider}":"x"}}}}\n{coordinator.barrier(0)}'
+    (coordinator.path / "offsets/0").write_text(text, encoding="utf-8")
+    found = rescale.prepare(open_checkpoint(coordinator.path), 3, force=False)
+    assert (found.epoch, found.partitions, dict(found.settings)) == (0, 7, {provider: "x"})
+    with pytest.raises(ConfigurationError, match="7 partitions already"):
+        rescale.prepare(open_checkpoint(coordinator.path), 7, force=False)
+
+
+def test_after_a_rescale_that_no_start_has_followed_it_says_what_to_do(coordinator: QueryCoordinator) -> None:
+    coordinator.set_barrier(1)
+    coordinator.note(1)
+    with pytest.raises(ConfigurationError, match="chk-1 of query") as raised:
+        rescale.prepare(open_checkpoint(coordinator.path), 7, force=False)
+    assert "start the query once" in raised.value.next_step
+
+
+def test_sparks_refusals_are_given_in_its_words_and_other_failures_as_such() -> None:
+    text = (
+        "[STATE_REPARTITION_INVALID_CHECKPOINT.LAST_BATCH_FAILED] The provided checkpoint location 'x' is in an "
+        "invalid state.\nThe last batch ID 3 didn't finish. SQLSTATE: 55019\n\tat org.apache"
+    )
+    found = offline._told(RuntimeError(text), "x")
+    assert isinstance(found, ConfigurationError)
+    assert found.what.endswith("The last batch ID 3 didn't finish.")
+    assert "onceonly stop" in found.next_step
+    assert isinstance(offline._told(RuntimeError("disk"), "x"), UnavailableError)
+
+
+def test_the_record_says_what_was_dealt_out() -> None:
+    action = Action(
+        command="rescale", epoch=4, who="ann", stamp=Stamp(at="now", host="here"), before="2", after="5"
+    )
+    assert action.sentence == (
+        "chk-4 was the newest when state was dealt out anew by hand (rescale) at now by ann on here: "
+        "before, 2; after, 5"
+    )
