@@ -52,6 +52,7 @@ STARTING: Final = "tests/unit/test_spark_starting.py::"
 SETTINGS: Final = "tests/unit/test_runtime_settings.py::"
 REGISTER: Final = "tests/unit/test_spark_register.py::"
 SPANS: Final = "tests/unit/test_runtime_spans.py::"
+STOPPING: Final = "tests/unit/test_spark_stopping.py::"
 SUPERVISE: Final = "tests/unit/test_spark_supervise.py::"
 RUNNING: Final = "tests/unit/test_spark_running.py::"
 BATCHES: Final = "tests/unit/test_spark_batch.py::"
@@ -1754,7 +1755,7 @@ DEFECTS: Final = (
         group=KAFKA,
         what="A sweep takes transactions of other programs whose ids look like ours",
         file="sinks/kafka/committer.py",
-        before='            and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS\n',
+        before='        and len(state.transactional_id.removeprefix(prefix).split(".")) == _ID_PARTS\n',
         after="",
         tests=(BROKER + "test_the_sweep_leaves_foreign_transactions_alone",),
     ),
@@ -2928,5 +2929,23 @@ DEFECTS: Final = (
         before="self.options.form, room if limit else None):",
         after="self.options.form, None):",
         tests=(FILE_ROWS + "test_no_file_has_more_rows_than_it_may",),
+    ),
+    Defect(
+        name="stop-breaks-the-epoch-off",
+        group=RECOVERY,
+        what="A query that is asked to end is stopped in the middle of its epoch",
+        file="spark/stopping.py",
+        before="            if is_idle and was_idle:\n",
+        after="            if True:\n",
+        tests=(STOPPING + "test_an_idle_query_is_woken_and_a_busy_one_is_never_broken_off",),
+    ),
+    Defect(
+        name="stop-of-every-run",
+        group=RECOVERY,
+        what="A run ends by the request that was for another",
+        file="log/stops.py",
+        before="            return self._get(run.began, run.run)\n",
+        after="            return next(iter(self.newest(1)), None)\n",
+        tests=(STOPPING + "test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when",),
     ),
 )
