@@ -83,6 +83,7 @@ FILE_CONSUMERS: Final = "tests/unit/test_files_consumers.py::"
 FILE_BUCKETS: Final = "tests/unit/test_files_s3.py::"
 FILE_HDFS: Final = "tests/unit/test_files_hdfs.py::"
 FILE_EXPIRY: Final = "tests/unit/test_files_expiry.py::"
+LAG: Final = "tests/unit/test_lag.py::"
 FILE_READERS: Final = "tests/unit/test_files_readers.py::"
 STAGED_FILES: Final = "tests/unit/test_conformance_staged.py::"
 SQL: Final = "tests/unit/test_sql_sink.py::"
@@ -2754,6 +2755,27 @@ DEFECTS: Final = (
         before="bool(producer.coordinator_epoch >= 0 or producer.current_txn_start_offset >= 0)\n",
         after="bool(producer.current_txn_start_offset >= 0)\n",
         tests=(TOPICS + "test_a_source_that_reads_rows_of_aborted_transactions_is_told_so",),
+    ),
+    Defect(
+        name="lag-shown-before-its-receipt",
+        group=SOURCES,
+        what="The lag group shows an epoch that is decided and not committed yet",
+        file="guards/lag.py",
+        before="        is_settled = receipt is not None and receipt.index == chain[-1].index\n",
+        after="        is_settled = True\n",
+        tests=(LAG + "test_only_the_newest_epoch_that_is_decided_and_committed_is_shown",),
+    ),
+    Defect(
+        name="lag-goes-back",
+        group=SOURCES,
+        what="The lag group goes back within a run, which Burrow calls a rewind",
+        file="guards/lag.py",
+        before="        self._back = False\n",
+        after="        self._back = True\n",
+        tests=(
+            LAG
+            + "test_within_a_run_nothing_goes_back_and_at_a_start_what_stands_ahead_of_the_checkpoint_does",
+        ),
     ),
     Defect(
         name="topic-ids-forgotten",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onceonly.operations.audit import Audit
+    from onceonly_proof.conformance import SinkConformance
 
 SUITES = {
     "files": test_conformance_sinks.TestFiles,
@@ -43,8 +44,8 @@ SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
 class Job:
     """A query that has committed two epochs, and is down."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.suite = SUITES[kind]()
+    def __init__(self, kind: str | SinkConformance, folder: Path) -> None:
+        self.suite = SUITES[kind]() if isinstance(kind, str) else kind
         self.world = World(self.suite, folder)
         checkpoint = Path(self.world.work().checkpoint)
         (checkpoint / "offsets").mkdir(parents=True)
@@ -57,7 +58,8 @@ class Job:
 
     def audit(self) -> Audit:
         sink = self.suite.sink
-        given = Given(classes={sink.name: f"{sink.__module__}:{sink.__qualname__}"})
+        secrets = {name: text for name, text in self.world.options.items() if name == "password"}
+        given = Given(classes={sink.name: f"{sink.__module__}:{sink.__qualname__}"}, options=secrets)
         return operation.audit(open_checkpoint(self.checkpoint), given, within_s=30)
 
     def found(self) -> dict[int | None, Word]:

@@ -157,28 +157,11 @@ def _asking(
 
 def _offsets(admin: Admin, topics: Mapping[str, _Topic], standing: Standing, timestamp: int) -> Offsets:
     """Ask the leaders where partitions begin or end."""
-    from onceonly.sinks.kafka.wire.requests import ListOffsetsRequest
+    from onceonly.sinks.kafka.wire.requests import list_offsets
 
-    of_topic = ListOffsetsRequest.ListOffsetsTopic
-    of_partition = of_topic.ListOffsetsPartition
     found: Offsets = {}
     for leader, places in _by_leader(topics, standing).items():
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=[
-                of_topic(
-                    name=name,
-                    partitions=[
-                        of_partition(partition_index=each, current_leader_epoch=-1, timestamp=timestamp)
-                        for each in sorted(partitions)
-                    ],
-                )
-                for name, partitions in places.items()
-            ],
-            min_version=2,
-            max_version=6,
-        )
+        request = list_offsets(places, timestamp)
         for topic in admin.send(request, leader).topics:
             for each in topic.partitions:
                 _require(each.error_code, topic.name, each.partition_index)

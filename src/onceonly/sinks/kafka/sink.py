@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import committer, hanging, looking_up, marker, writer
+from onceonly.sinks.kafka import auditing, committer, hanging, looking_up, marker, writer
 from onceonly.sinks.kafka.checks import ageing, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 from onceonly.sinks.kafka.wire.admin import Admin
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from onceonly.model import Hanging, Standing
+    from onceonly.model import Hanging, Held, Standing
     from onceonly.options import Option
     from onceonly.ports import Refused
 
@@ -140,6 +140,10 @@ class KafkaSink(TwoPhaseCommitSink[writer.PlainWrite]):
     def look_up(self, handle: Handle) -> Standing:
         """Ask the coordinator, the partitions' leaders and the marker."""
         return looking_up.look_up(self._admin, handle)
+
+    def held(self, handles: Sequence[Handle]) -> Held | None:
+        """Read the partitions from where the epoch's rows begin, and count them."""
+        return auditing.held(self._admin, handles)
 
     def hanging(self) -> Iterable[Hanging]:
         """Ask the coordinators for our ids, and the partitions' leaders for what no coordinator knows."""

@@ -128,7 +128,7 @@ def starts(admin: Admin, prepared: Prepared, places: Iterable[tuple[str, int]]) 
     left = set(places)
     deadline = time.monotonic() + _UNKNOWN_S
     while left:
-        for leader, some in _by_leader(admin, left).items():
+        for leader, some in by_leader(admin, left).items():
             for place, answer in _ask(admin, leader, some).items():
                 if answer.error_code == NONE:
                     found[place] = _start(answer, prepared)
@@ -158,7 +158,7 @@ def producers(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[tuple[str
     Any process. Raises ``NotAnsweredError``.
     """
     found: dict[tuple[str, int], Sequence[Any]] = {}
-    for leader, some in _by_leader(admin, places).items():
+    for leader, some in by_leader(admin, places).items():
         for place, answer in _ask(admin, leader, some).items():
             if answer.error_code == NONE:
                 found[place] = answer.active_producers
@@ -167,7 +167,7 @@ def producers(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[tuple[str
     return found
 
 
-def _by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
+def by_leader(admin: Admin, places: Iterable[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
     """Deal partitions out to their leaders; those of topics that are not known go nowhere."""
     from onceonly.sinks.kafka.wire.requests import metadata
 

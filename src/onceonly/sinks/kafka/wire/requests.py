@@ -18,6 +18,7 @@ from kafka.protocol.admin.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
+from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -31,10 +32,12 @@ from kafka.protocol.producer.transaction import (
 from kafka.record import MemoryRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "BROKER",
+    "EARLIEST",
+    "LATEST",
     "TOPIC",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
@@ -44,6 +47,7 @@ __all__ = [
     "DescribeProducersRequest",
     "DescribeTransactionsRequest",
     "EndTxnRequest",
+    "FetchRequest",
     "InitProducerIdRequest",
     "ListGroupsRequest",
     "ListOffsetsRequest",
@@ -53,6 +57,7 @@ __all__ = [
     "OffsetFetchRequest",
     "TxnOffsetCommitRequest",
     "configs",
+    "list_offsets",
     "metadata",
 ]
 
@@ -67,6 +72,32 @@ def configs(kind: int, name: str, settings: Iterable[str]) -> DescribeConfigsReq
         resource_type=kind, resource_name=name, configuration_keys=list(settings)
     )
     return DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+
+
+EARLIEST, LATEST = -2, -1
+"""What stands for the ends of a partition in the place of a time."""
+
+
+def list_offsets(places: Mapping[str, Iterable[int]], timestamp: int) -> ListOffsetsRequest:
+    """Ask a leader where partitions begin or end, by their topics. Pure."""
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    of_partition = of_topic.ListOffsetsPartition
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            of_topic(
+                name=name,
+                partitions=[
+                    of_partition(partition_index=each, current_leader_epoch=-1, timestamp=timestamp)
+                    for each in sorted(partitions)
+                ],
+            )
+            for name, partitions in places.items()
+        ],
+        min_version=2,
+        max_version=6,
+    )
 
 
 def metadata(

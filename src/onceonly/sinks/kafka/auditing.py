@@ -1,0 +1,170 @@
+"""How many rows of an epoch a cluster holds: its partitions are read from where the handles say that rows begin.
+
+A topic cannot be changed, only cut off (retention, ``kafka-delete-records.sh``) or compacted, and what others have
+written there is not the epoch's. So its own batches are counted, by the producer that has written them, up to the
+marker that ends its transaction. Only looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import UnavailableError
+from onceonly.model import Held
+from onceonly.sinks.kafka import standing
+from onceonly.sinks.kafka.committer import require_cluster
+from onceonly.sinks.kafka.prepared import Prepared, read_places
+from onceonly.sinks.kafka.wire.answers import NONE, PutOffError, refuse_forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onceonly.model import Handle
+    from onceonly.sinks.kafka.wire.admin import Admin
+
+_PATIENCE_S = 10.0
+_FETCH_BYTES = 4 << 20
+_OUT_OF_RANGE = 1  # OFFSET_OUT_OF_RANGE
+_COMMIT = 1
+"""The second number in the key of a control record: org.apache.kafka.common.record.ControlRecordType."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    topic: str
+    partition: int
+    leader: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def held(admin: Admin, handles: Sequence[Handle]) -> Held | None:
+    """Count the rows of one epoch; None where its handles do not say where they begin.
+
+    An operator's process; reads as much as the epoch has written, and what others wrote between. Raises
+    ``UnavailableError``, ``ConfigurationError``.
+    """
+    several = [Prepared.of(handle) for handle in handles]
+    starts = [read_places(each.written) for each in several]
+    if not several or not all(some and min(some.values()) >= 0 for some in starts):
+        return None
+    rows = 0
+    wrong: list[str] = []
+    places = {place for some in starts for place in some}
+    one = several[0]  # all of an epoch are of one cluster
+    admin.patiently(
+        _PATIENCE_S, "cluster id", lambda: require_cluster(admin, one.cluster_id, one.transactional_id)
+    )
+    by_leader = admin.patiently(
+        _PATIENCE_S, "leaders of the partitions", lambda: standing.by_leader(admin, places)
+    )
+    leaders = {place: leader for leader, some in by_leader.items() for place in some}
+    for prepared, some in zip(several, starts, strict=True):
+        for (topic, partition), first in some.items():
+            if (topic, partition) not in leaders:
+                wrong.append(f"{topic}-{partition} is not there any more")
+                continue
+            place = _Place(topic, partition, leaders[topic, partition])
+            found, told = _count(admin, prepared, place, first)
+            rows += found
+            wrong += [told] if told else []
+    return Held(rows=rows, wrong=tuple(wrong))
+
+
+def _count(admin: Admin, prepared: Prepared, place: _Place, first: int) -> tuple[int, str]:
+    """Count the rows that a transaction has in a partition; say what is wrong with them, if anything is."""
+    start = admin.patiently(_PATIENCE_S, f"beginning of {place}", lambda: _start(admin, place))
+    gone = ""
+    if start > first:
+        gone = (
+            f"{place}: what stood from offset {first} to {start - 1} is gone: retention, or somebody's hand"
+        )
+    rows = 0
+    for batch in _batches(admin, place, max(first, start)):
+        if batch.producer_id != prepared.producer_id:
+            continue
+        if not batch.is_control_batch:
+            # A partition may begin within a batch.
+            rows += (
+                batch.records_count
+                if batch.base_offset >= start
+                else sum(each.offset >= start for each in batch)
+            )
+        elif int.from_bytes(next(iter(batch)).key[2:4], "big") == _COMMIT:
+            return rows, gone
+        else:
+            return 0, f"{place}: {prepared.transactional_id} was aborted there, at offset {batch.base_offset}"
+    return rows, gone or f"{place}: {prepared.transactional_id} has no end there"
+
+
+def _start(admin: Admin, place: _Place) -> int:
+    from onceonly.sinks.kafka.wire.requests import EARLIEST, list_offsets
+
+    [topic] = admin.send(list_offsets({place.topic: [place.partition]}, EARLIEST), place.leader).topics
+    [found] = topic.partitions
+    _judge(found.error_code, place)
+    return int(found.offset)
+
+
+def _batches(admin: Admin, place: _Place, offset: int) -> Iterator[Any]:
+    """Yield the batches of a partition from an offset on, up to its end."""
+    from onceonly.sinks.kafka.wire.requests import MemoryRecords
+
+    while True:
+        answer = admin.patiently(_PATIENCE_S, f"rows of {place}", lambda: _fetch(admin, place, offset))  # noqa: B023
+        if answer.error_code == _OUT_OF_RANGE:
+            return  # it ends before
+        records = MemoryRecords(bytes(answer.records or b""))
+        before = offset
+        while (batch := records.next_batch()) is not None:
+            if batch.next_offset > offset:
+                yield batch
+                offset = batch.next_offset
+        if offset == before:
+            if offset >= answer.high_watermark:
+                return
+            raise UnavailableError(
+                f"Kafka gives no rows of {place} from offset {offset} on, and has some",
+                next_step="look into the broker's log",
+            )
+
+
+def _fetch(admin: Admin, place: _Place, offset: int) -> Any:  # noqa: ANN401  kafka-python is untyped
+    from onceonly.sinks.kafka.wire.requests import FetchRequest
+
+    in_topic = FetchRequest.FetchTopic
+    partition = in_topic.FetchPartition(
+        partition=place.partition,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=100,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[in_topic(topic=place.topic, partitions=[partition])],
+        forgotten_topics_data=[],
+        rack_id="",
+        min_version=4,  # which has record batches
+        max_version=12,  # with 13, topics are named by id
+    )
+    [topic] = admin.send(request, place.leader).responses
+    [found] = topic.partitions
+    if found.error_code != _OUT_OF_RANGE:
+        _judge(found.error_code, place)
+    return found
+
+
+def _judge(code: int, place: _Place) -> None:
+    refuse_forbidden(code, place.topic)
+    if code != NONE:
+        raise PutOffError(code, str(place))

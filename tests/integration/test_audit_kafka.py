@@ -1,0 +1,112 @@
+"""What an epoch has left in Kafka's topics, for ``onceonly audit``: its own rows are counted, whoever wrote between."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from kafka_query import Query
+
+from onceonly.log import open_log
+from onceonly.model import Committed, Link, LinkKind, Receipt, SinkUse, Vote
+from onceonly.operations import audit as operation
+from onceonly.operations.audit import Word
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.given import Given
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceonly.operations.audit import Finding
+    from onceonly_proof.embedded.kafka import EmbeddedKafka
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+ROWS = 40
+
+
+class Job:
+    """A query that has committed two epochs of two slots to a topic of two partitions."""
+
+    def __init__(self, kafka: EmbeddedKafka, folder: Path) -> None:
+        self.kafka = kafka
+        self.query = Query(kafka)
+        (folder / "offsets").mkdir(parents=True)
+        (folder / "metadata").write_text(json.dumps({"id": self.query.id}))
+        self.checkpoint = str(folder)
+        log = open_log(self.checkpoint, query=self.query.id, create=True)
+        for epoch in range(2):
+            (folder / f"offsets/{epoch}").write_text(f'v1\n{{}}\n"{epoch}"')
+            votes = tuple(self.vote(epoch, slot) for slot in range(2))
+            use = SinkUse(sink="kafka", options=self.query.options)
+            log.put_link(
+                Link(
+                    epoch=epoch, index=0, kind=LinkKind.COMMIT, plan="p", run="r", votes=votes, uses={"kafka": use},
+                    settings={"kafka": dict(self.query.sink.identity())}, barrier=(f'"{epoch}"',),
+                )
+            )  # fmt: skip
+            for vote in votes:
+                assert vote.handle is not None
+                assert self.query.commit(vote.handle) == Committed()
+            log.put_receipt(Receipt(epoch=epoch, index=0, plan="p"))
+            self.query.write("of others", "of others")
+
+    def vote(self, epoch: int, slot: int) -> Vote:
+        rows = [f"{epoch}-{slot}-{number}" for number in range(ROWS)]
+        return Vote(
+            sink="kafka", epoch=epoch, slot=slot, plan="p", run="r", attempt=uuid.uuid4().hex, rows=ROWS,
+            checksum="xxh3:0", handle=self.query.prepare(*rows, epoch=epoch, slot=slot),
+        )  # fmt: skip
+
+    def found(self) -> dict[int | None, Finding]:
+        audited = operation.audit(open_checkpoint(self.checkpoint), Given(), within_s=60)
+        return {each.epoch: each for each in audited.findings}
+
+    def words(self) -> dict[int | None, Word]:
+        return {epoch: each.word for epoch, each in self.found().items()}
+
+    def cut_off(self, partition: int, offset: int) -> None:
+        place = TopicPartition(self.query.topic, partition, offset)
+        admin = self.kafka.admin()  # its answers end with it
+        admin.delete_records([place])[place].result(30)
+
+
+@pytest.fixture
+def job(kafka: EmbeddedKafka, tmp_path: Path) -> Job:
+    return Job(kafka, tmp_path / "cp")
+
+
+def test_a_topic_that_nobody_touched_differs_in_nothing_though_others_write_there(job: Job) -> None:
+    assert job.words() == {0: Word.SAME, 1: Word.SAME}
+    assert [each.rows for each in job.found().values()] == [2 * ROWS, 2 * ROWS]
+
+
+def test_rows_that_were_taken_away_are_found_by_their_epoch(job: Job) -> None:
+    job.cut_off(0, 1)
+    assert job.words() == {0: Word.DIFFERS, 1: Word.SAME}
+    told = " ".join(job.found()[0].told)
+    assert f"{2 * ROWS} rows were decided, and {2 * ROWS - 1} of them stand" in told
+    assert f"{job.query.topic}-0: what stood from offset 0 to 0 is gone" in told
+
+
+def test_an_epoch_that_is_gone_altogether_is_found(job: Job) -> None:
+    for partition in range(2):
+        job.cut_off(partition, -1)
+    assert job.words() == {0: Word.DIFFERS, 1: Word.DIFFERS}
+    assert f"{2 * ROWS} rows were decided, and 0 of them stand as they were written" in job.found()[1].told
+
+
+def test_a_topic_that_was_deleted_is_another_target(job: Job) -> None:
+    admin = job.kafka.admin()
+    admin.delete_topics([job.query.topic], operation_timeout=30)[job.query.topic].result(30)
+    handles = [vote.handle for vote in open_checkpoint(job.checkpoint).log.chain(1)[-1].votes if vote.handle]
+    held = job.query.sink.held(handles)
+    assert held is not None
+    assert held.rows == 0
+    assert all("is not there any more" in each for each in held.wrong)
