@@ -59,6 +59,16 @@ def test_a_report_that_cannot_be_written_is_a_warning(
         assert over(str(query.path))
     assert "There is no report of the run" in caplog.text
     assert "cannot be written" in caplog.text
+    assert "Next: name another place for it" in caplog.text
+
+
+def test_a_report_that_fails_in_a_way_that_nobody_has_thought_of_is_a_warning(
+    query: QueryCoordinator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceonly.view.page.report", lambda _: 1 / 0)
+    reporting.ask(str(query.path), str(query.path.parent / "run.html"))
+    assert over(str(query.path))
+    assert "There is no report of the run: division by zero" in caplog.text
 
 
 def test_a_checkpoint_without_a_log_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
