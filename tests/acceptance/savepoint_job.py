@@ -1,7 +1,7 @@
 """A stateful streaming job in its own process, for savepoints: rows by a clock of epochs → an operator → the ledger.
 
-``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER LAST``; ends by itself after the epoch LAST.
-OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
+``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER``; ends after the epoch that a file ``CHECKPOINT.last``
+names. OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
 """
 
 from __future__ import annotations
@@ -108,8 +108,14 @@ def _total() -> Any:  # noqa: ANN401  a class of PySpark's, which needs pandas
     return Total()
 
 
+def newest(checkpoint: Path) -> int:
+    """Return the newest epoch that Spark has noted, -1 for none."""
+    noted = (path.name for path in (checkpoint / "commits").glob("*"))
+    return max((int(name) for name in noted if name.isdecimal()), default=-1)
+
+
 def main() -> None:
-    checkpoint, folder, operator, provider, last = sys.argv[1:]
+    checkpoint, folder, operator, provider = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = session(provider)
     spark.sparkContext.setLogLevel("ERROR")
@@ -123,7 +129,8 @@ def main() -> None:
         .foreachBatch(onceonly.sink(LedgerSink, folder=folder, checkpointLocation=checkpoint))
         .start()
     )
-    while query.isActive and not (Path(checkpoint) / "commits" / last).exists():
+    last = Path(f"{checkpoint}.last")
+    while query.isActive and not (last.exists() and newest(Path(checkpoint)) >= int(last.read_text() or "0")):
         time.sleep(0.05)
     query.stop()
     error = query.exception()

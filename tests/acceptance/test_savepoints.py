@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import Run
 from ledger_sink import by_epoch
+from savepoint_job import newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 JOB = Path(__file__).with_name("savepoint_job.py")
-CUT, LAST = 4, 8
+CUT, COMPARED = 4, 4
+"""After which epoch a savepoint is made at the earliest, and how many epochs after it are compared."""
 LEDGER = ("--sink", "ledger=ledger_sink:LedgerSink")
 WAIT_S = 180.0
 PROVIDERS = ("hdfs", "rocksdb", "changelog", "rocksdb2", "changelog2")
@@ -36,21 +38,11 @@ CELLS = [
 ]
 
 
-def start(folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str, last: int) -> Run:
+def start(folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str) -> Run:
     fired = folder / f"{checkpoint.name}-fired"
     fired.mkdir(exist_ok=True)
     log = folder / f"{checkpoint.name}.log"
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(JOB),
-        str(checkpoint),
-        str(ledger),
-        operator,
-        provider,
-        str(last),
-    ]
+    command = [sys.executable, "-W", "ignore", str(JOB), str(checkpoint), str(ledger), operator, provider]
     paths = (str(JOB.parent), os.environ.get("PYTHONPATH"))
     environment = {
         **os.environ,
@@ -111,11 +103,12 @@ def rows(ledger: Path) -> dict[int, Counter[str]]:
 
 def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
     one, place = tmp_path / "one", tmp_path / "place"
-    run = start(tmp_path, one, tmp_path / "ledger", operator, provider, LAST)
+    run = start(tmp_path, one, tmp_path / "ledger", operator, provider)
     try:
-        until((one / "commits" / str(CUT)).exists, run)
+        until(lambda: newest(one) >= CUT, run)
         made = onceonly("savepoint", "create", one, place)  # beside it
-        assert made["epoch"] >= CUT
+        last = made["epoch"] + COMPARED
+        end_after(one, last)
     finally:
         finished(run)
     shutil.rmtree(one)
@@ -124,15 +117,24 @@ def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
     assert ran("savepoint", "verify", tmp_path / "moved").returncode == 0
     told = onceonly("savepoint", "restore", tmp_path / "moved", "--to", two, "--output", "again", *LEDGER)
     assert told["epoch"] == made["epoch"]
-    last = LAST + 1  # one that the former never had
-    finished(start(tmp_path, two, tmp_path / "ledger2", operator, provider, last))
-    first, second = rows(tmp_path / "ledger"), rows(tmp_path / "ledger2")
-    compared = range(made["epoch"] + 1, LAST + 1)
-    assert compared
-    assert sum(second[epoch].total() for epoch in compared) > 0
-    for epoch in compared:
+    end_after(two, last)
+    finished(start(tmp_path, two, tmp_path / "ledger2", operator, provider))
+    assert_alike(tmp_path / "ledger", tmp_path / "ledger2", range(made["epoch"] + 1, last + 1))
+
+
+def assert_alike(one: Path, two: Path, epochs: range) -> None:
+    first, second = rows(one), rows(two)
+    assert sum(second[epoch].total() for epoch in epochs) > 0
+    for epoch in epochs:
         assert second[epoch] == first[epoch], f"chk-{epoch}"
-    assert min(second) > made["epoch"]
+    assert min(epoch for epoch in second if second[epoch]) >= epochs[0]
+
+
+def end_after(checkpoint: Path, epoch: int) -> None:
+    checkpoint.parent.mkdir(exist_ok=True)
+    last = Path(f"{checkpoint}.last")
+    last.with_suffix(".new").write_text(str(epoch), encoding="utf-8")
+    last.with_suffix(".new").rename(last)
 
 
 def test_restored_elsewhere_with_the_original_gone_it_goes_on_as_if_never_stopped(tmp_path: Path) -> None:

@@ -147,9 +147,9 @@ _to = click.option(
 @_place
 @_to
 @click.option(
-    "--output", type=click.Choice(["again"]),
+    "--output", type=click.Choice(["again", "withdraw"]),
     help="What becomes of output that was decided after the savepoint. again: the job goes on under an id of its own, "
-    "and writes it again.",
+    "and writes it again. withdraw: it is taken back, of files, epoch by epoch.",
 )  # fmt: skip
 @click.option(
     "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."

@@ -199,11 +199,6 @@ def leave(checkpoint: Checkpoint, to: str) -> None:
     identity.record_move(checkpoint.store, home_of(to))
 
 
-def is_files(each: Beyond) -> bool:
-    """Say whether a sink is the one for files, which can take epochs back."""
-    return each.use is not None and _short(each.use) == "files"
-
-
 def _short(use: SinkUse) -> str:
     return use.sink if use.sink in BUILT_IN else ""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.errors import ConfigurationError, OnceonlyError
-from onceonly.operations import former
+from onceonly.operations import former, withdrawing
 from onceonly.operations.inputs_left import missing_inputs
 from onceonly.savepoints import place, starting
 from onceonly.savepoints.copying import unheard
@@ -33,6 +33,8 @@ class Output(enum.StrEnum):
 
     AGAIN = "again"
     """The job goes on under an id of its own, and writes it again."""
+    WITHDRAW = "withdraw"
+    """It is taken back, where the target can; the job goes on under its own id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ def restore(
     if newest is not None:
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
+        if output is Output.WITHDRAW:
+            withdrawing.refuse_unless_taken_back(newest, after, given)
     begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
     made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
     if newest is None:
@@ -81,13 +85,16 @@ def restore(
             return
         former.claim(newest)
         # It may have decided more meanwhile.
-        _after(savepoint, lives, output if begun.anew else None, is_there=is_there)
+        now = _after(savepoint, lives, output if after else None, is_there=is_there)
         if begun.anew:
             _sweep(newest, given, made)
+        elif now:
+            made.told.extend(withdrawing.withdraw(newest, now, savepoint.epoch, given))
         former.leave(newest, to)
 
     starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
-    made.told.extend(f"{each.sentence}: {each.again}" for each in after)
+    if begun.anew:
+        made.told.extend(f"{each.sentence}: {each.again}" for each in after)
     return made
 
 
@@ -119,13 +126,14 @@ def _after(
             next_step="bring it back there; or see to its targets, and add --output again: the job goes on under an id "
             "of its own, and writes the rows of epochs after the savepoint again",
         )
-    if found:
+    if found and output is None:
         raise ConfigurationError(
             f"after chk-{savepoint.epoch}, output was decided that stands in targets: {former.sentences(found)}",
             next_step="take a newer savepoint; or add --output again, which writes it again: "
-            + "; ".join(f"sink {each.sink}: {each.again}" for each in found),
+            + "; ".join(f"sink {each.sink}: {each.again}" for each in found)
+            + "; or --output withdraw, which takes it back, of files",
         )
-    return []
+    return found
 
 
 def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, Option, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.files import auditing, checks, committer, looking_up, past
+from onceonly.sinks.files import auditing, checks, committer, looking_up, past, withdrawing
 from onceonly.sinks.files.manifests.expiry import Retention
 from onceonly.sinks.files.options import DECLARED, FilesOptions, refuse_sparks_own
 from onceonly.sinks.files.paths import manifest_folder, place, real, staging_folder
@@ -106,6 +106,10 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
                 self._store, target, older_s=self._files.retention_s
             )
             self._retention.look(manifest_folder(target, context.query, context.sink), epoch)
+
+    def withdraw(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> int:
+        """Take back all that was committed in epochs after one; give how many files went. Operator's process."""
+        return withdrawing.withdraw(self._target.files, self._files.target, context, epoch, handles)
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Compare the manifests with the newest epoch that is committed by the log: a backup may be restored."""

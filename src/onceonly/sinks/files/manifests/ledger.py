@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from onceonly.errors import LogError, OnceonlyError, UnavailableError
+from onceonly.errors import ConfigurationError, LogError, OnceonlyError, UnavailableError
 from onceonly.sinks.files.manifests import marks
 from onceonly.sinks.files.manifests.manifest import (
     Layout,
@@ -188,6 +188,23 @@ class Ledger:
         for part in self._parts(self._names()):
             if part.last <= epoch:
                 self._store.delete(self.folder / part.name)
+
+    def withdraw(self, epoch: int) -> None:
+        """Delete the manifest files of what is newer, newest first: a reader sees one epoch less each time.
+
+        Idempotent. Raises ``ConfigurationError`` before anything is touched where one also holds what is to stay.
+        """
+        newer = [part for part in self._listed() if part.last > epoch]
+        for part in newer:
+            if part.first <= epoch:
+                raise ConfigurationError(
+                    f"the manifest {self.folder / part.name} was merged, and holds chk-{epoch} and earlier epochs, too",
+                    next_step=f"take a savepoint that is newer than chk-{part.last}",
+                )
+        for part in sorted(newer, key=lambda each: (-each.last, each.level)):
+            self._store.delete(self.folder / part.name)
+        if newer:
+            self._store.sync_folder(self.folder)
 
     def _stands(self, manifest: Manifest, among: AbstractSet[DataFile]) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""

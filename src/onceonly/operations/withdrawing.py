@@ -1,0 +1,71 @@
+"""Taking back from targets what was decided after a savepoint, under a claim at its former place. Operator's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceonly.errors import ConfigurationError
+from onceonly.model import handles_of
+from onceonly.operations import sinks
+from onceonly.ports import QueryContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onceonly.coordinator.coordinator import Participant
+    from onceonly.model import Handle
+    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.former import Beyond
+    from onceonly.operations.given import Given
+
+
+def refuse_unless_taken_back(checkpoint: Checkpoint, found: Sequence[Beyond], given: Given) -> None:
+    """Raise ``ConfigurationError`` where something cannot be taken back, or a sink cannot be made here. Only looks."""
+    _handles(checkpoint, found)
+    with sinks.participants(checkpoint, given) as made:
+        _takers(made, found)
+        sinks.refuse_other_target(checkpoint, given, made)
+
+
+def withdraw(checkpoint: Checkpoint, found: Sequence[Beyond], epoch: int, given: Given) -> list[str]:
+    """Take back what was decided after an epoch; say of each sink what went. Idempotent, safe to be killed in.
+
+    Raises as ``refuse_unless_taken_back``, before any target is touched; ``UnavailableError``.
+    """
+    handles = _handles(checkpoint, found)
+    told: list[str] = []
+    with sinks.participants(checkpoint, given) as made:
+        for name, take in _takers(made, found).items():
+            context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
+            with sinks.asking(checkpoint, name):
+                told.append(f"withdrawn from sink {name}: {take(context, epoch, handles[name])} files")
+    return told
+
+
+def _handles(checkpoint: Checkpoint, found: Sequence[Beyond]) -> dict[str, list[Handle]]:
+    handles: dict[str, list[Handle]] = {each.sink: [] for each in found}
+    for each in found:
+        for number in each.epochs:
+            chain = checkpoint.log.chain(number)
+            if not chain:
+                raise _cannot(each, f"the log keeps no details of chk-{number} any more (onceonly.history)")
+            handles[each.sink] += handles_of(chain[-1].output).get(each.sink, ())
+    return handles
+
+
+def _takers(made: Mapping[str, Participant], found: Sequence[Beyond]) -> dict[str, Callable[..., Any]]:
+    takers: dict[str, Callable[..., Any]] = {}
+    for each in found:
+        participant = made.get(each.sink)
+        take = getattr(participant.sink, "withdraw", None) if participant is not None else None
+        if take is None:
+            raise _cannot(each, "its target cannot take anything back")
+        takers[each.sink] = take
+    return takers
+
+
+def _cannot(each: Beyond, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{each.sentence}: {why}, and nothing was withdrawn",
+        next_step="take a newer savepoint; or take it away yourself and say --output again",
+    )

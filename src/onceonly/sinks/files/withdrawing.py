@@ -1,0 +1,50 @@
+"""Taking back what was committed: the newest epochs leave the manifests, then their files go. Operator's process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceonly.errors import ConfigurationError
+from onceonly.sinks.files.committer import another, folders_up_to
+from onceonly.sinks.files.manifests.ledger import Ledger
+from onceonly.sinks.files.paths import manifest_folder, real
+from onceonly.sinks.files.prepared import Prepared
+from onceonly.sinks.files.store import unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from onceonly.model import Handle
+    from onceonly.ports import QueryContext
+    from onceonly.sinks.files.store import Files
+
+
+def withdraw(store: Files, at: Path, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> int:
+    """Take back all epochs after one, whose ``handles`` are all that they committed; give how many files went.
+
+    Whoever reads the manifests sees one epoch less after the other, the newest first; then the files go, under who
+    reads them just now. Idempotent, safe to be killed in. Raises ``ConfigurationError`` where the target is another, or
+    cannot be divided there; ``UnavailableError``.
+    """
+    prepared = [Prepared.of(handle) for handle in handles]
+    strange = next((each for each in prepared if real(each.target) != real(at)), None)
+    if strange is not None:
+        raise ConfigurationError(
+            f"transaction {strange.transaction} went to {strange.target}, and the sink's path is {at}",
+            next_step="give the sink the path that it had, with --option path=…",
+        )
+    try:
+        if lost := another(store, at, prepared):
+            raise ConfigurationError(lost, next_step="mount it, then run this again")
+        Ledger(store, manifest_folder(at, context.query, context.sink)).withdraw(epoch)
+        paths = [at / file.path for each in prepared for file in each.files]
+        for path in paths:
+            store.delete(path)
+        for folder in folders_up_to(at, paths):
+            store.sync_folder(folder)
+    except FileNotFoundError:
+        return len(paths)  # a folder went with its last file
+    except OSError as error:
+        raise unavailable(f"{error.filename or at} could not be taken back", error) from error
+    return len(paths)

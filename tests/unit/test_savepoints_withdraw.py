@@ -1,0 +1,122 @@
+"""Output that was decided after a savepoint is taken back from files, and the job goes on as if it had never been."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.files_bench import Files
+from tests.unit.operator_bench import QueryCoordinator, run
+from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
+
+from onceonly import savepoints
+from onceonly.errors import ConfigurationError
+from onceonly.log import open_log
+from onceonly.sinks.files.manifests.ledger import Ledger, Part
+from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
+from onceonly.sinks.files.paths import manifest_folder
+from onceonly.sinks.files.store import LocalStore
+from onceonly_proof.conformance.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
+
+
+class Job:
+    """A query that has committed three epochs to files, two slots each, and is down; and a savepoint of its first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(FilesSuite(), folder)
+        self.checkpoint = Path(self.world.work().checkpoint)
+        for log in ("offsets", "commits"):
+            (self.checkpoint / log).mkdir(parents=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": self.world.query}), encoding="utf-8")
+        for epoch in range(3):
+            (self.checkpoint / f"offsets/{epoch}").write_text(f'v1\n{{}}\n"{epoch}"', encoding="utf-8")
+        with self.world.run(epochs=3, slots=2) as life:
+            life.run_all()
+        for epoch in range(3):
+            (self.checkpoint / f"commits/{epoch}").write_text("v1\n{}", encoding="utf-8")
+        self.place, self.to = folder / "place", folder / "to"
+        savepoints.create(str(self.checkpoint), str(self.place), epoch=0)
+        log = open_log(str(self.checkpoint), query=self.world.query, create=False)
+        self.target = Path(str(log.chain(0)[-1].settings["files"]["path"]))
+
+    def restore(self, *more: str, **env: str) -> tuple[int, str]:
+        done = run("savepoint", "restore", self.place, "--to", self.to, "--json", *SINK, *more, **env)
+        return done.returncode, done.stderr
+
+    def manifests(self) -> list[Manifest]:
+        return Ledger(LocalStore(), manifest_folder(self.target, self.world.query, "files")).manifests()
+
+    def epochs(self) -> list[int]:
+        return [each.epoch for each in self.manifests()]
+
+    def listed(self) -> int:
+        return sum(len(each.files) for each in self.manifests())
+
+    def visible(self) -> int:
+        return len(Files(self.target).visible())
+
+
+def test_files_that_were_decided_since_are_taken_back(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    assert job.epochs() == [0, 1, 2]
+    assert job.visible() == job.listed()
+    status, said = job.restore()
+    assert status == 64
+    assert "--output withdraw" in said
+    assert job.epochs() == [0, 1, 2]
+    status, said = job.restore("--output", "withdraw")
+    assert status == 0, said
+    assert "withdrawn from sink files" in said
+    assert job.epochs() == [0]
+    assert 0 < job.visible() == job.listed()
+    assert json.loads((job.to / "metadata").read_text(encoding="utf-8"))["id"] == job.world.query
+    assert open_log(str(job.to), query=job.world.query, create=True).newest() == 0
+
+
+def test_killed_when_all_is_taken_back_it_is_run_again(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    assert job.restore("--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill")[0] == -9
+    assert job.restore("--output", "withdraw")[0] == 0
+    assert job.epochs() == [0]
+
+
+def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    savepoints.create(str(query.path), str(tmp_path / "place"))
+    query.complete(1)
+    done = run(
+        "savepoint", "restore", tmp_path / "place", "--to", tmp_path / "to", "--output", "withdraw",
+        "--sink", "box=operator_bench:BoxSink",
+    )  # fmt: skip
+    assert done.returncode == 64
+    assert "cannot take anything back" in done.stderr
+    assert query.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
+    assert not (tmp_path / "to").exists()
+
+
+def manifests(folder: Path, epochs: Sequence[int]) -> Ledger:
+    ledger = Ledger(LocalStore(), folder)
+    for epoch in epochs:
+        file = DataFile(path=f"{epoch}.parquet", rows=1, bytes=1, checksum="")
+        ledger.put(Manifest(epoch=epoch, layout="0" * 16, files=(file,)))
+    return ledger
+
+
+def test_a_manifest_that_was_merged_over_the_savepoint_is_not_divided(tmp_path: Path) -> None:
+    ledger = manifests(tmp_path / "epochs", range(200))
+    assert Part(1, 0, 99) in ledger.standing()
+    with pytest.raises(ConfigurationError, match="was merged"):
+        ledger.withdraw(50)
+    assert ledger.newest() == 199
+    ledger.withdraw(120)
+    assert ledger.newest() == 120
+    ledger.withdraw(99)
+    assert [each.epoch for each in ledger.manifests()] == list(range(100))
