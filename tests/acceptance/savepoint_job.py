@@ -1,7 +1,8 @@
 """A stateful streaming job in its own process, for savepoints: rows by a clock of epochs → an operator → the ledger.
 
-``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER``; ends after the epoch that a file ``CHECKPOINT.last``
-names. OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
+``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER [FORK LEDGER]...``; a fork is started when it is there. It
+ends after the epoch that a file ``CHECKPOINT.last`` names. OPERATOR is window, dedup, join or tws; PROVIDER hdfs,
+rocksdb or changelog, with ``2`` behind it for format 2.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PER_EPOCH = 100
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -115,29 +117,39 @@ def newest(checkpoint: Path) -> int:
 
 
 def main() -> None:
-    checkpoint, folder, operator, provider = sys.argv[1:]
+    checkpoint, folder, operator, provider, *forks = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = session(provider)
     spark.sparkContext.setLogLevel("ERROR")
     onceonly.register(spark, LedgerSink)
     listener.install(spark)
+    last = Path(f"{checkpoint}.last")
+    queries = [start(spark, operator, checkpoint, folder)]
+    waiting = dict(zip(forks[::2], forks[1::2], strict=True))
+    while queries[0].isActive and not (
+        last.exists() and newest(Path(checkpoint)) >= int(last.read_text() or "0")
+    ):
+        ready = [each for each in waiting if (Path(each) / "metadata").exists()]
+        queries += [start(spark, operator, fork, waiting.pop(fork)) for fork in ready]
+        time.sleep(0.05)
+    for query in queries:
+        query.stop()
+    errors = [error for query in queries if (error := query.exception()) is not None]
+    if errors:
+        Path(f"{checkpoint}.error").write_text(str(errors[0]), encoding="utf-8")
+        sys.exit(3)
+    spark.stop()
+
+
+def start(spark: SparkSession, operator: str, checkpoint: str, folder: str) -> StreamingQuery:
     rows, mode = plan(spark, operator)
-    query = (
+    return (
         rows.writeStream.outputMode(mode)
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime="100 milliseconds")
         .foreachBatch(onceonly.sink(LedgerSink, folder=folder, checkpointLocation=checkpoint))
         .start()
     )
-    last = Path(f"{checkpoint}.last")
-    while query.isActive and not (last.exists() and newest(Path(checkpoint)) >= int(last.read_text() or "0")):
-        time.sleep(0.05)
-    query.stop()
-    error = query.exception()
-    if error is not None:
-        Path(f"{checkpoint}.error").write_text(str(error), encoding="utf-8")
-        sys.exit(3)
-    spark.stop()
 
 
 if __name__ == "__main__":

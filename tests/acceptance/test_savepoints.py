@@ -10,15 +10,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from harness import Run
 from ledger_sink import by_epoch
 from savepoint_job import newest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -38,11 +35,23 @@ CELLS = [
 ]
 
 
-def start(folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str) -> Run:
+def start(
+    folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str, *forks: Path | str
+) -> Run:
     fired = folder / f"{checkpoint.name}-fired"
     fired.mkdir(exist_ok=True)
     log = folder / f"{checkpoint.name}.log"
-    command = [sys.executable, "-W", "ignore", str(JOB), str(checkpoint), str(ledger), operator, provider]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(JOB),
+        str(checkpoint),
+        str(ledger),
+        operator,
+        provider,
+        *map(str, forks),
+    ]
     paths = (str(JOB.parent), os.environ.get("PYTHONPATH"))
     environment = {
         **os.environ,
@@ -78,9 +87,10 @@ def ran(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def until(true: Callable[[], object], run: Run) -> None:
+def come_to(checkpoint: Path, epoch: int, run: Run) -> None:
+    """Wait until Spark has noted an epoch."""
     deadline = time.monotonic() + WAIT_S
-    while not true():
+    while newest(checkpoint) < epoch:
         assert run.process.poll() is None, run.tail()
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -105,7 +115,7 @@ def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
     one, place = tmp_path / "one", tmp_path / "place"
     run = start(tmp_path, one, tmp_path / "ledger", operator, provider)
     try:
-        until(lambda: newest(one) >= CUT, run)
+        come_to(one, CUT, run)
         made = onceonly("savepoint", "create", one, place)  # beside it
         last = made["epoch"] + COMPARED
         end_after(one, last)
@@ -145,3 +155,74 @@ def test_restored_elsewhere_with_the_original_gone_it_goes_on_as_if_never_stoppe
 @pytest.mark.parametrize(("operator", "provider"), CELLS, ids=["-".join(cell) for cell in CELLS])
 def test_with_each_operator_provider_and_format(tmp_path: Path, operator: str, provider: str) -> None:
     assert_goes_on_alike(tmp_path, operator, provider)
+
+
+@pytest.mark.long
+def test_two_forks_and_the_original_run_in_one_session_and_know_nothing_of_one_another(
+    tmp_path: Path,
+) -> None:
+    one, place = tmp_path / "one", tmp_path / "place"
+    forks = [tmp_path / "fork1", tmp_path / "fork2"]
+    run = start(
+        tmp_path,
+        one,
+        tmp_path / "ledger",
+        "window",
+        "changelog",
+        *(part for fork in forks for part in (fork, f"{fork}-ledger")),
+    )
+    try:
+        come_to(one, CUT, run)
+        made = onceonly("savepoint", "create", one, place)
+        for fork in forks:
+            onceonly("savepoint", "fork", place, "--to", fork)
+        last = made["epoch"] + COMPARED
+        for fork in forks:
+            come_to(fork, last, run)
+        come_to(one, last, run)
+        end_after(one, last)
+    finally:
+        finished(run)
+    for fork in forks:
+        assert_alike(tmp_path / "ledger", Path(f"{fork}-ledger"), range(made["epoch"] + 1, last + 1))
+
+
+@pytest.mark.long
+def test_a_fork_refuses_the_targets_of_the_original_at_its_first_start(tmp_path: Path) -> None:
+    one, two, place = tmp_path / "one", tmp_path / "two", tmp_path / "place"
+    end_after(one, CUT)
+    finished(start(tmp_path, one, tmp_path / "ledger", "dedup", "hdfs"))
+    onceonly("savepoint", "create", one, place)
+    onceonly("savepoint", "fork", place, "--to", two)
+    end_after(two, CUT + 1)
+    run = start(tmp_path, two, tmp_path / "ledger", "dedup", "hdfs")
+    try:
+        assert run.wait() == 3, run.tail()
+    finally:
+        run.kill_tree()
+    assert "is a fork" in Path(f"{two}.error").read_text(encoding="utf-8")
+    assert max(rows(tmp_path / "ledger")) <= newest(one)
+    finished(start(tmp_path, two, tmp_path / "other", "dedup", "hdfs"))
+    assert min(rows(tmp_path / "other")) > CUT
+
+
+@pytest.mark.long
+def test_a_job_that_lives_on_where_it_was_ends_as_superseded(tmp_path: Path) -> None:
+    one, two, place = tmp_path / "one", tmp_path / "two", tmp_path / "place"
+    run = start(tmp_path, one, tmp_path / "ledger", "window", "hdfs")
+    try:
+        come_to(one, CUT, run)
+        made = onceonly("savepoint", "create", one, place)
+        arguments = ("savepoint", "restore", place, "--to", two, "--output", "again", *LEDGER)
+        refused = ran(*arguments)
+        assert refused.returncode == 64
+        assert "a run is alive" in refused.stderr
+        onceonly(*arguments, "--force")
+        assert run.wait() == 3, run.tail()
+    finally:
+        run.kill_tree()
+    assert "SUPERSEDED" in Path(f"{one}.error").read_text(encoding="utf-8")
+    end_after(two, made["epoch"] + COMPARED)
+    finished(start(tmp_path, two, tmp_path / "ledger2", "window", "hdfs"))
+    common = range(made["epoch"] + 1, min(max(rows(tmp_path / "ledger")), made["epoch"] + COMPARED) + 1)
+    assert_alike(tmp_path / "ledger", tmp_path / "ledger2", common)

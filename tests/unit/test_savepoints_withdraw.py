@@ -32,8 +32,8 @@ class Job:
     def __init__(self, folder: Path) -> None:
         self.world = World(FilesSuite(), folder)
         self.checkpoint = Path(self.world.work().checkpoint)
-        for log in ("offsets", "commits"):
-            (self.checkpoint / log).mkdir(parents=True)
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(parents=True)
         (self.checkpoint / "metadata").write_text(json.dumps({"id": self.world.query}), encoding="utf-8")
         for epoch in range(3):
             (self.checkpoint / f"offsets/{epoch}").write_text(f'v1\n{{}}\n"{epoch}"', encoding="utf-8")

@@ -10,30 +10,29 @@ from onceonly.errors import OnceonlyError
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onceonly.operations.find import Checkpoint
 
-_LISTED = '"logOffset":'
+_LISTED = '{"logOffset":'
 
 
-def missing_inputs(checkpoint: Checkpoint, epoch: int) -> list[str]:
-    """Return the files that are listed as read after an epoch and are not there any more. Reads only.
+def missing_inputs(checkpoint: Checkpoint, barrier: Sequence[str]) -> list[str]:
+    """Return the files that are listed as read after a barrier and are not there any more. Reads only.
 
     Only file sources note what they read; what other sources still have, the guards see at the first start.
     """
-    reads_files = any(_LISTED in (line or "") for line in checkpoint.told.barrier(epoch))
-    return [path for path in _listed(checkpoint, epoch) if not _stands(path)] if reads_files else []
+    ends = [json.loads(line)["logOffset"] for line in barrier if line.startswith(_LISTED)]
+    # Of several sources, each numbers its own lists: the earliest end asks for most.
+    return [path for path in _listed(checkpoint, min(ends)) if not _stands(path)] if ends else []
 
 
-def _listed(checkpoint: Checkpoint, epoch: int) -> Iterator[str]:
-    ends = [json.loads(line)["logOffset"] for line in checkpoint.told.barrier(epoch) if _LISTED in line]
+def _listed(checkpoint: Checkpoint, end: int) -> Iterator[str]:
     for text in SparkInputs(checkpoint.told.files).all_lists():
         for line in text.split("\n")[1:]:
             try:
                 entry = json.loads(line)
-                # Of several sources, each numbers its own lists: the earliest end asks for most.
-                if entry["batchId"] > min(ends):
+                if entry["batchId"] > end:
                     yield str(entry["path"])
             except (ValueError, LookupError, TypeError):
                 continue

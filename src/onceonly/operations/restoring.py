@@ -137,7 +137,7 @@ def _after(
 
 
 def _refuse_missing(newest: Checkpoint, savepoint: Savepoint) -> None:
-    missing = missing_inputs(newest, savepoint.epoch)
+    missing = missing_inputs(newest, savepoint.barrier)
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigurationError(

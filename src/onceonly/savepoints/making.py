@@ -12,7 +12,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from onceonly import events, failpoints
+from onceonly import events, failpoints, offsets
 from onceonly.errors import SetupError, UnavailableError
 from onceonly.jars.installed import installed
 from onceonly.log.history import by_sink
@@ -76,7 +76,7 @@ def create(
         home=cut.identity.address,
         epoch=cut.epoch,
         made=events.stamp(),
-        barrier=cut.link.barrier,
+        barrier=offsets.barrier(cut.own[f"offsets/{cut.epoch}"].decode()),
         watermark_ms=manifest.watermark_of(cut.commit),
         provider=cut.provider,
         spark=_spark(),
