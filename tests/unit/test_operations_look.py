@@ -183,3 +183,11 @@ def test_no_offset_is_too_strange_to_be_shown(start: str | None, end: object) ->
 
     for part in offsets.partitions(start, json.dumps(end)):
         assert isinstance(part.partition, str)
+
+
+def test_how_far_an_epoch_ended_behind_its_source_is_told_where_spark_was_told() -> None:
+    [first, second] = offsets.partitions('{"t":{"0":1}}', '{"t":{"0":5,"1":7}}', '{"t":{"0":9,"1":6}}')
+    assert (first.span, first.behind) == (4, 4)
+    assert second.behind == 0, "a source that goes back is not less than nothing behind"
+    [unknown] = offsets.partitions(None, '{"t":{"0":5}}', "")
+    assert unknown.behind is None

@@ -45,7 +45,7 @@ REPORT: dict[str, Any] = {
     "sources": [
         {
             "description": "KafkaV2[Subscribe[secret-topic]]",
-            "startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 21}},
+            "startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 21}}, "latestOffset": {"t": {"0": 30}},
             "numInputRows": 20,
         },
         {"description": "org.apache.spark.Files[file:/secret/path?password=hunter2]", "endOffset": "17"},
@@ -59,7 +59,9 @@ def test_a_report_is_kept_without_options_and_paths() -> None:
     found = parse(REPORT)
     assert (found.epoch, found.rows, found.duration_ms) == (41, 20, REPORT["durationMs"])
     assert found.sources == (
-        SourceReport(name="KafkaV2", start='{"t":{"0":1}}', end='{"t":{"0":21}}', rows=20),
+        SourceReport(
+            name="KafkaV2", start='{"t":{"0":1}}', end='{"t":{"0":21}}', rows=20, latest='{"t":{"0":30}}'
+        ),
         SourceReport(name="Files", end="17"),
         SourceReport(name="?"),
     )

@@ -29,12 +29,16 @@ _NAME = re.compile(r"\d{20}-(\d{20})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """One source: its class, and its offsets as JSON texts. Nothing of its options."""
+    """One source: its class, and its offsets as JSON texts. Nothing of its options.
+
+    ``latest`` is how far the source itself was then, empty where it does not say.
+    """
 
     name: str
     start: str = ""
     end: str = ""
     rows: int = 0
+    latest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

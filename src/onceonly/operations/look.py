@@ -177,7 +177,7 @@ def _in_full(checkpoint: Checkpoint, number: int, chain: tuple[Link, ...]) -> Ep
         chain=chain,
         receipt=found.receipt,
         steps=tuple(_steps(checkpoint, found)),
-        sources=tuple(map(tuple, offsets.sources(before, after))),
+        sources=tuple(map(tuple, offsets.sources(before, after, _latest(progress)))),
         progress=progress,
         note=note,
     )
@@ -273,6 +273,11 @@ def _progress(checkpoint: Checkpoint, epoch: int) -> tuple[Progress | None, str]
         return progress_in(checkpoint.folder or checkpoint.store).get(epoch), ""
     except (OnceonlyError, OSError) as error:
         return None, error.what if isinstance(error, OnceonlyError) else str(error)
+
+
+def _latest(progress: Progress | None) -> tuple[str, ...]:
+    """Return how far the sources were when an epoch ended, as Spark reported it."""
+    return () if progress is None else tuple(each.latest for each in progress.sources)
 
 
 def _ends(checkpoint: Checkpoint, epoch: int, chain: tuple[Link, ...] = ()) -> tuple[str, ...]:

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition of one source between two barriers; ``end`` is the barrier. None where it has no such offset."""
+    """One partition of one source between two barriers; ``end`` is the barrier. None where it has no such offset.
+
+    ``latest`` is how far the source was when the epoch ended, by Spark's report.
+    """
 
     partition: str
     start: Any = None
     end: Any = None
+    latest: Any = None
 
     @property
     def span(self) -> int | None:
@@ -29,19 +33,31 @@ class Partition:
             return int(self.end) - int(self.start)
         return None
 
+    @property
+    def behind(self) -> int | None:
+        """How much was still to be read then; None where offsets are no numbers, or the source did not say."""
+        if _is_number(self.latest) and _is_number(self.end):
+            return max(0, int(self.latest) - int(self.end))
+        return None
 
-def partitions(start: str | None, end: str) -> list[Partition]:
-    """Put the barrier of a source beside the barrier before it."""
-    before, after = dict(_leaves(_parse(start or ""))), dict(_leaves(_parse(end)))
+
+def partitions(start: str | None, end: str, latest: str | None = None) -> list[Partition]:
+    """Put the barrier of a source beside the barrier before it, and beside how far the source was."""
+    before, after, now = (dict(_leaves(_parse(each or ""))) for each in (start, end, latest))
     order = list(after) + [name for name in before if name not in after]
-    return [Partition(partition=name, start=before.get(name), end=after.get(name)) for name in order]
-
-
-def sources(starts: Sequence[str], ends: Sequence[str]) -> list[list[Partition]]:
-    """Put two barriers beside each other, source by source. A first epoch has no start."""
     return [
-        partitions(starts[number] if number < len(starts) else None, end) for number, end in enumerate(ends)
+        Partition(partition=name, start=before.get(name), end=after.get(name), latest=now.get(name))
+        for name in order
     ]
+
+
+def sources(starts: Sequence[str], ends: Sequence[str], latest: Sequence[str] = ()) -> list[list[Partition]]:
+    """Put two barriers beside each other, source by source. A first epoch has no start."""
+
+    def at(found: Sequence[str], number: int) -> str | None:
+        return found[number] if number < len(found) else None
+
+    return [partitions(at(starts, number), end, at(latest, number)) for number, end in enumerate(ends)]
 
 
 def _parse(text: str) -> Any:  # noqa: ANN401  any JSON

@@ -251,10 +251,14 @@ def _settled(result: Result) -> RenderableType:
 
 
 def _barrier(partitions: Sequence[Partition]) -> Table:
-    table = _table("partition", "start", "barrier", "span", right=("start", "barrier", "span"))
+    right = ("start", "barrier", "span", "behind")
+    # A source that does not say how far it is needs no column for it.
+    shown = right if any(part.behind is not None for part in partitions) else right[:-1]
+    table = _table("partition", *shown, right=shown)
     for part in partitions:
-        span = "" if part.span is None else str(part.span)
-        table.add_row(Text(part.partition or "-"), _offset(part.start), _offset(part.end), span)
+        counts = ["" if each is None else str(each) for each in (part.span, part.behind)]
+        cells: list[RenderableType] = [_offset(part.start), _offset(part.end), *counts]
+        table.add_row(Text(part.partition or "-"), *cells[: len(shown)])
     return table
 
 

@@ -217,7 +217,13 @@ def _source_name(found: EpochModel, number: int) -> str:
 
 
 def _partition(found: Partition) -> dict[str, Any]:
-    return {"partition": found.partition, "start": found.start, "end": found.end, "span": found.span}
+    return {
+        "partition": found.partition,
+        "start": found.start,
+        "end": found.end,
+        "span": found.span,
+        "behind": found.behind,
+    }
 
 
 def _progress(found: Progress) -> dict[str, Any]:

@@ -288,6 +288,7 @@ def parse(report: Mapping[str, Any]) -> Progress:
                 start=_text(source.get("startOffset")),
                 end=_text(source.get("endOffset")),
                 rows=int(source.get("numInputRows") or 0),
+                latest=_text(source.get("latestOffset")),
             )
             for source in report.get("sources") or ()
         ),
