@@ -90,7 +90,8 @@ class Vote:
     ``handle`` is None where the slot was empty (or, at least once, where the rows are already visible).
     ``checksum`` is order-independent over the slot's rows: the algorithm's name, a colon, and the sum of row hashes
     modulo 2**64 as 16 hex digits; the oldest have no name, and none can be compared with them.
-    ``stamp`` is when and where it was given.
+    For people: ``stamp`` is when and where it was given; ``bytes`` is the size of the rows as Arrow has held them, 0
+    before format 3.
     """
 
     sink: str
@@ -103,6 +104,7 @@ class Vote:
     checksum: str
     handle: Handle | None = None
     stamp: Stamp | None = field(default=None, compare=False)
+    bytes: int = field(default=0, compare=False)
 
 
 class LinkKind(enum.StrEnum):

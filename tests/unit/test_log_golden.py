@@ -79,7 +79,11 @@ def test_every_file_is_read_and_says_what_it_said(golden: World) -> None:
         told = [msgspec.to_builtins(each) for each in decode_manifests(path.read_bytes(), where=str(path))]
         assert json.loads(json.dumps(told)) == [json.loads(line) for line in body_of(path).splitlines()]
         seen.add(path.name[:2])
-    for path in (golden.target / "_onceonly").rglob("layout-*.json"):
+    layouts = [
+        *(golden.target / "_onceonly").rglob("layout-*.json"),
+        *(golden.target / "_onceonly").rglob("*.layout"),
+    ]
+    for path in layouts:
         assert decode_layout(path.read_bytes(), where=str(path)).columns == (("id", "bigint"),)
         seen.add("layout")
     assert {"0-", "1-", "layout"} <= seen, "manifests of one epoch, merged ones, a layout"

@@ -173,3 +173,8 @@ def test_a_fenced_transaction_cannot_be_prepared(sink: MemorySink, monkeypatch: 
 
     with pytest.raises(WriteFailedError, match="was fenced"):
         attempt(sink, ROWS)
+
+
+def test_a_vote_tells_the_size_of_its_rows_and_an_empty_one_none(sink: MemorySink) -> None:
+    assert attempt(sink, ROWS).bytes == sum(batch.nbytes for batch in ROWS) > 0
+    assert attempt(sink, [EMPTY]).bytes == 0

@@ -19,7 +19,8 @@ SECONDS = 1_772_366_400.0
 def line(epoch: int, **more: Any) -> Summary:  # noqa: ANN401  a field's
     told: dict[str, Any] = {
         "sinks": {"kafka": (10, 2), "kafka.letters": (1, 1)}, "outcomes": {"committed": 3}, "seconds": 0.02,
-        "planned_s": 0.2, "settled_s": 0.04, "at": SECONDS, **more,
+        "planned_s": 0.2, "settled_s": 0.04, "at": SECONDS,
+        "bytes": {"kafka": 500, "kafka.letters": 50}, **more,
     }  # fmt: skip
     return Summary(epoch=epoch, kind=told.pop("kind", LinkKind.COMMIT), links=told.pop("links", 1), **told)
 
@@ -63,7 +64,8 @@ def test_every_settled_epoch_is_counted_by_what_became_of_it() -> None:
         Observed(
             name="orders", now=SECONDS,
             totals=totals(
-                line(0, aborts=1, links=2), line(1, links=2), line(2, kind=LinkKind.SKIPPED, outcomes={}, sinks={})
+                line(0, aborts=1, links=2), line(1, links=2),
+                line(2, kind=LinkKind.SKIPPED, outcomes={}, sinks={}, bytes={}),
             ),
         )
     )  # fmt: skip
@@ -71,6 +73,7 @@ def test_every_settled_epoch_is_counted_by_what_became_of_it() -> None:
     assert seen["onceonly_aborts_total"] == {"": 1}
     assert seen["onceonly_repairs_total"] == {"": 1}
     assert seen["onceonly_rows_total"] == {"sink=kafka": 20}
+    assert seen["onceonly_bytes_total"] == {"sink=kafka": 1000}
     assert seen["onceonly_dead_letters_total"] == {"sink=kafka": 2}
     assert seen["onceonly_transactions_total"] == {"sink=kafka": 4, "sink=kafka.letters": 2}
     assert seen["onceonly_commits_total"] == {"outcome=committed": 6}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from onceonly import events, failpoints
@@ -117,7 +117,7 @@ def run_slot(
         raise ConfigurationError(what, next_step="Let its pre_commit return a Handle: a defect of the sink.")
     _record("slot.prepared", context, handle)
     failpoints.hit("slot.after_prepare")
-    vote = _vote(context, checksum, handle)
+    vote = replace(_vote(context, checksum, handle), bytes=attempt.bytes)
     if letters is None or not letters.rows:
         return Ballot(vote=vote)
     beside = _vote(letters.context, letters.checksum, letters.handle)
@@ -136,6 +136,7 @@ class _Attempt:
         letters: Letters | None,
     ) -> None:
         self.has_rows = False
+        self.bytes = 0
         self._sink = sink
         self._context = context
         self._checksum = checksum
@@ -153,6 +154,7 @@ class _Attempt:
                 self._begin()
             compiled.expect(checksum.rows + batch.num_rows)
             checksum.add(batch)
+            self.bytes += batch.nbytes
             deadline.check("writing")
             refused = self._sink.write(self._transaction, batch)
             if refused:

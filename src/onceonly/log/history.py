@@ -25,7 +25,8 @@ class Summary:
     ``sinks`` gives rows and transactions of each sink's output; ``outcomes`` and ``seconds`` are the receipt's.
     ``aborts`` is the number of its ABORT links. For people: ``at`` is when the last link was put, in seconds since
     1970, ``planned_s`` how long before that its plan was handed out, ``settled_s`` how long after it the receipt was
-    put; all 0 where it is not known, as before format 2.
+    put; all 0 where it is not known, as before format 2. ``bytes`` is the size of each sink's rows, as Arrow held them;
+    none before format 3.
     """
 
     epoch: int
@@ -38,6 +39,7 @@ class Summary:
     at: float = 0.0
     planned_s: float = 0.0
     settled_s: float = 0.0
+    bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ def summarise(chain: Sequence[Link], receipt: Receipt | None) -> Summary:
         at=decided,
         planned_s=_between(planned, decided),
         settled_s=_between(decided, settled),
+        bytes=_bytes_by_sink(last),
     )
 
 
@@ -86,6 +89,14 @@ def by_sink(link: Link) -> dict[str, tuple[int, int]]:
         rows, transactions = sinks.get(vote.sink, (0, 0))
         sinks[vote.sink] = (rows + vote.rows, transactions + (vote.handle is not None))
     return sinks
+
+
+def _bytes_by_sink(link: Link) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for vote in link.output:
+        if vote.bytes:
+            sizes[vote.sink] = sizes.get(vote.sink, 0) + vote.bytes
+    return sizes
 
 
 def block_end(epoch: int, size: int = SIZES[0]) -> int:

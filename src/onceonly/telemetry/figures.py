@@ -172,6 +172,8 @@ _METRICS: Final = (
            lambda known: _one(known.totals.repairs)),
     Metric("rows", "counter", "Rows that were committed; dead letters are not among them.",
            lambda known: _by("sink", known.totals.rows)),
+    Metric("bytes", "counter", "Size of the rows that were handed to the sink, as Arrow held them; refused ones, too.",
+           lambda known: _by("sink", known.totals.bytes)),
     Metric("transactions", "counter", "Transactions of committed epochs.",
            lambda known: _by("sink", known.totals.transactions)),
     Metric("commits", "counter", "What became of commits, by the outcome's name in the log.",

@@ -36,8 +36,8 @@ class Times:
 class Totals:
     """All settled epochs up to ``through``, -1 for none yet. ``settled_at`` is when that one was, 0 where unknown.
 
-    ``rows``, ``transactions`` and ``letters`` are by sink, the last by the sink that refused them; ``outcomes`` are of
-    commits, by name.
+    ``bytes``, ``rows``, ``transactions`` and ``letters`` are by sink, the last by the sink that refused them;
+    ``outcomes`` are of commits, by name.
     """
 
     through: int = -1
@@ -46,6 +46,7 @@ class Totals:
     skipped: int = 0
     aborts: int = 0
     repairs: int = 0
+    bytes: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
     letters: Counter[str] = field(default_factory=Counter)
@@ -71,6 +72,7 @@ class Totals:
                 self.rows[sink] += rows
             else:
                 self.letters[refused_by] += rows
+        self.bytes.update({sink: size for sink, size in line.bytes.items() if letters_of(sink) is None})
         for phase, seconds in zip(PHASES, (line.planned_s, line.seconds, line.settled_s), strict=True):
             if seconds:  # 0 where it is not known
                 self.times[phase].add(seconds)

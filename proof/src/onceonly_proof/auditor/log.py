@@ -26,7 +26,7 @@ Ends: TypeAlias = dict[str, int]
 """The position after the last one, by input partition."""
 
 # Format 2 has times more, which are for people.
-_VERSIONS = (1, 2)
+_VERSIONS = (1, 2, 3)
 # Before the sources' lines of offsets/N stand a version and a line of metadata. Version 1 has the offsets alone,
 # version 2 has "name:offsets"; links keep the offsets alone.
 _NAMELESS = "v1"
