@@ -108,6 +108,8 @@ CASSANDRA: Final = "tests/integration/test_cassandra.py::"
 COLUMN_TYPES: Final = "tests/unit/test_cassandra_options.py::"
 JOURNAL: Final = "tests/unit/test_journal.py::"
 FEEDS: Final = "tests/unit/test_feeds.py::"
+SAVEPOINTS: Final = "tests/unit/test_savepoints.py::"
+RESTORE: Final = "tests/unit/test_savepoints_restore.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -2969,5 +2971,53 @@ DEFECTS: Final = (
         before="            return self._get(run.began, run.run)\n",
         after="            return next(iter(self.newest(1)), None)\n",
         tests=(STOPPING + "test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when",),
+    ),
+    Defect(
+        name="restored-beside-the-former",
+        group=SWEEP,
+        what="A restored query leaves the run at the former place as it is, which goes on deciding",
+        file="operations/restoring.py",
+        before="        former.claim(newest)\n",
+        after="",
+        tests=(RESTORE + "test_nobody_goes_on_where_the_query_was",),
+    ),
+    Defect(
+        name="fork-into-the-originals-target",
+        group=RECOVERY,
+        what="A fork writes where the original does, though nobody asked for it",
+        file="protocol/planning.py",
+        before="    wrong = _shared(context, event.previous) or compare(context, event)\n",
+        after="    wrong = compare(context, event)\n",
+        tests=(TABLE + "test_a_fork_does_not_begin_to_write_where_the_original_does",),
+    ),
+    Defect(
+        name="restored-over-decided-output",
+        group=RECOVERY,
+        what="A restored query goes on under its id though output was decided since",
+        file="operations/restoring.py",
+        before="    if found and output is None:\n",
+        after="    if False:\n",
+        tests=(
+            RESTORE
+            + "test_it_refuses_where_output_was_decided_after_the_savepoint_and_says_what_stands_where",
+        ),
+    ),
+    Defect(
+        name="savepoint-of-whatever-was-copied",
+        group=LOG,
+        what="A savepoint is taken for whole though a file went away while it was copied",
+        file="savepoints/making.py",
+        before="        if not gone:\n",
+        after="        if True:\n",
+        tests=(SAVEPOINTS + "test_a_file_that_is_taken_away_meanwhile_is_no_failure",),
+    ),
+    Defect(
+        name="savepoint-with-flipped-bytes",
+        group=LOG,
+        what="A savepoint is restored with other bytes than it was made of",
+        file="savepoints/starting.py",
+        before="        if each.name not in own and each != listed[each.name]\n",
+        after="        if False\n",
+        tests=(RESTORE + "test_a_damaged_savepoint_is_not_restored",),
     ),
 )
