@@ -111,7 +111,9 @@ def pictures(page: Page, home: str, folder: Path) -> None:
         page.goto(f"{home}/{tab}")
         page.locator("#live[data-state=on]").wait_for()
         taken = Image.open(io.BytesIO(page.screenshot()))
-        taken.convert("RGB").quantize(48).save(folder / f"page-{name}.png", optimize=True)
+        taken.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE).save(
+            folder / f"page-{name}.png", optimize=True
+        )
 
 
 def test_beside_a_job_under_kills_nothing_is_lost_or_told_twice(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,19 +18,27 @@ import psutil
 import pytest
 from tests.unit.long_log import long_log
 from tests.unit.operator_bench import QueryCoordinator, run
+from tests.unit.ui_bench import events_of
+
+from onceonly.log.presence import Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 EPOCHS = 100_000
 
 
+MOUNTED = 'mount --bind "$0" "$1" && mount -o remount,ro,bind "$1" && ! touch "$1/x" && shift && exec "$@"'
+
+
 @contextmanager
-def ui(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the command; give its process and the line that it has written."""
+def ui(
+    *arguments: str | Path, within: Sequence[str | Path] = ()
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the command, ``within`` another one; give its process and the line that it has written."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "onceonly", "ui", "--no-browser", *map(str, arguments)],
+        [*map(str, within), sys.executable, "-m", "onceonly", "ui", "--no-browser", *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
@@ -45,7 +55,7 @@ class Browser:
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
         self.host, self.port = str(parts.hostname), parts.port
-        self.cookie = ""
+        self.cookie = self.text = ""
         self.home = self.open(f"{parts.path}?{parts.query}").rpartition("/")[0]
 
     def ask(self, path: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
@@ -53,10 +63,19 @@ class Browser:
         connection.request("GET", path, headers={"Cookie": self.cookie} if self.cookie else {})
         return connection, connection.getresponse()
 
+    @contextmanager
+    def events(self) -> Iterator[Iterator[dict[str, str]]]:
+        """Follow the stream from now on."""
+        connection, answer = self.ask(f"{self.home}/events")
+        try:
+            yield events_of(answer)
+        finally:
+            connection.close()
+
     def open(self, path: str) -> str:
         """Open a page; give where it led."""
         connection, answer = self.ask(path)
-        answer.read()
+        self.text = answer.read().decode()
         connection.close()
         self.cookie = answer.headers.get("set-cookie", self.cookie).partition(";")[0]
         if answer.status == 303:
@@ -107,6 +126,22 @@ def test_a_hundred_thousand_epochs_open_in_two_seconds_and_little_memory(tmp_pat
     sys.stdout.write(f"{told}\n")
     assert busy < 2.0, told
     assert most < 150 * 1024, told
+
+
+@pytest.mark.long
+def test_a_mount_that_can_only_be_read_is_enough(tmp_path: Path) -> None:
+    query, mount = QueryCoordinator(tmp_path / "cp"), tmp_path / "mount"
+    query.complete(0, 1)
+    mount.mkdir()
+    presence = Presence.hold(str(query.path))
+    within = ("unshare", "--map-root-user", "--mount", "sh", "-c", MOUNTED, query.path, mount)
+    with ui(mount, within=within) as (_, line):
+        browser = Browser(line)
+        assert f"run alive (host {socket.gethostname()}, process {os.getpid()} (driver))" in browser.text
+        with browser.events() as events:
+            query.complete(2)
+            assert next(each["id"] for each in events if each["event"] == "record") == "2.0"
+    presence.close()
 
 
 def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
