@@ -240,6 +240,18 @@ def test_the_option_is_a_streams_alone() -> None:
         batch_query(settings, "job")
 
 
+def test_a_start_without_the_option_is_what_cures_a_group_that_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wanting, "_wanted", {})
+    (tmp_path / "onceonly").mkdir()
+    store = log_store(str(tmp_path))
+    lag_state.write(store, lag_state.LagState(group="g", told="no topics"))
+    wanting.keeper(str(tmp_path), "q")
+    wanting.keeper(str(tmp_path), "q", starts=True)
+    until(lambda: lag_state.read(store) is None, "what the start before has left is gone")
+
+
 def test_a_start_without_the_option_forgets_that_of_the_start_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,12 @@ def read(store: RewritableStore) -> LagState | None:
         return None
 
 
+def forget(store: RewritableStore) -> None:
+    """Take it away, if there is one: no group is wanted any more. Driver. Raises ``UnavailableError``."""
+    if store.get(NAME) is not None:
+        store.delete(NAME)
+
+
 def write(store: RewritableStore, state: LagState) -> None:
     """Write it over what is there. Driver; a failure is nobody's."""
     with contextlib.suppress(OnceonlyError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from onceonly import background
 from onceonly.errors import OnceonlyError
 from onceonly.guards.lag import Keeper
-from onceonly.log.place import home_of
+from onceonly.log import lag_state
+from onceonly.log.place import home_of, log_store
 from onceonly.settings.query import CHECKPOINT, LAG_GROUP, SOURCE_FORMAT, SOURCE_OPTION, parse_query
 from onceonly.spark import spans
 
@@ -62,7 +65,19 @@ def note(settings: QuerySettings) -> None:
     _wanted[home] = settings
 
 
-def keeper(location: str, query: str) -> Keeper | None:
-    """Begin to keep the group of a run that has just begun, or was just heard of; None where no query wants one."""
+def keeper(location: str, query: str, *, starts: bool = False) -> Keeper | None:
+    """Begin to keep the group of a run that ``starts``, or was just heard of; None where no query wants one.
+
+    What a start before it has left word of is then forgotten, beside the query.
+    """
     settings = _wanted.get(home_of(location)) if _wanted else None
-    return None if settings is None else Keeper(settings, query, partial(spans.read_sources, query))
+    if settings is not None:
+        return Keeper(settings, query, partial(spans.read_sources, query))
+    if starts:
+        background.begin("onceonly-lag", _forget, location)
+    return None
+
+
+def _forget(location: str) -> None:
+    with contextlib.suppress(OnceonlyError):  # it is for people alone
+        lag_state.forget(log_store(location))

@@ -105,12 +105,12 @@ class _Watched:
                 background.begin("onceonly-stop", self._hear)
             return self.presence is not None
 
-    def show_lag(self) -> None:
+    def show_lag(self, *, starts: bool = False) -> None:
         """Have its positions shown, where that is wanted: from its start, or from when it is first asked for."""
         if self._lag is not None:
             self._lag.moved()
         else:
-            self._lag = lag.keeper(self.location, self.query)
+            self._lag = lag.keeper(self.location, self.query, starts=starts)
 
     def _hear(self) -> None:
         every_s = stopping.EVERY_S if self.path is not None else stopping.EVERY_STORED_S
@@ -176,7 +176,7 @@ class _Listener(StreamingQueryListener):
         watching.began(location, watched.query, str(jevent.name() or ""))
         with self._lock:
             self._runs[run] = watched
-        watched.show_lag()
+        watched.show_lag(starts=True)
         if watched.path is not None:
             watched.begin(why)
         else:
