@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from onceonly.view.multiples import multiples
 from onceonly.view.page import report
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
-from onceonly.view.values import Level, What
+from onceonly.view.values import Level, What, Work
 
 if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import EpochModel
@@ -75,6 +76,16 @@ def test_what_is_in_doubt_is_never_drawn_as_committed() -> None:
     assert "m doubt" in drawn
     assert "committed" not in drawn.replace("not known to be committed", "")
     assert shown.in_doubt == ((doubtful, doubtful.marks[-1]),)
+
+
+def test_what_another_process_had_to_finish_was_in_doubt_until_then() -> None:
+    died = bench.decision(0, 1, [bench.vote(0, 0, 0.5)])
+    finished = replace(bench.receipt(0, 60, commits=1), stamp=bench.stamp(60, pid=8))
+    [epoch] = view(bench.model(bench.told(died, settled=finished))).epochs
+    [bar] = [bar for bar in epoch.bars if bar.lane == "sink box"]
+    assert (bar.work, bar.begin, bar.end) == (Work.DOUBT, bench.ZERO + 1, bench.ZERO + 60)
+    assert bar.told.endswith("in doubt until process 8 on driver-1 finished it")
+    assert epoch.in_doubt == ()
 
 
 def test_what_is_not_known_is_said_and_drawn_with_broken_lines() -> None:

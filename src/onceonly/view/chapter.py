@@ -196,18 +196,19 @@ class Chapter:
                 told = f"{n(doubt, 'transaction')} of {sink} in doubt since {moment(begin)}"
                 self._bars.append(Bar(work=Work.DOUBT, lane=lane_of(sink), told=told, begin=begin, sink=sink))
             elif placed is not None and placed.place is not None:
-                span = took(placed.place - begin)
-                told = f"{n(len(own), 'transaction')} of {sink} committed within {span}"
+                told = f"{n(len(own), 'transaction')} of {sink} committed within {took(placed.place - begin)}"
+                work, later = Work.COMMITTING, self._finished_by(own[-1].link)
+                if later:
+                    work, told = Work.DOUBT, f"{told}: in doubt until {later} finished it"
                 self._bars.append(
-                    Bar(
-                        work=Work.COMMITTING,
-                        lane=lane_of(sink),
-                        told=told,
-                        begin=begin,
-                        end=placed.place,
-                        sink=sink,
-                    )
+                    Bar(work=work, lane=lane_of(sink), told=told, begin=begin, end=placed.place, sink=sink)
                 )
+
+    def _finished_by(self, decision: Link) -> str:
+        """Name the process that finished what another one had decided; empty where it was the same, or is not known."""
+        receipt = self._found.receipt
+        decided, settled = by(decision.stamp), by(receipt.stamp if receipt is not None else None)
+        return settled if decided and settled != decided else ""
 
     # --- helpers ----------------------------------------------------------------------------------------------
 

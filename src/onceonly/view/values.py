@@ -62,6 +62,7 @@ class Work(enum.StrEnum):
     WRITING = "writing"
     COMMITTING = "committing"
     DOUBT = "in doubt since the decision"
+    """Until it is settled, or until the process that finished what another one had decided."""
     FOLDED = "folded: one line of history"
 
 
