@@ -67,6 +67,15 @@ def test_the_steps_of_an_epoch_are_in_the_order_of_the_log_each_with_its_file_an
     assert epoch.slow == "write took longest: 0.900 s; slot 1 of box voted last, 0.500 s after the one before"
 
 
+def test_a_vote_says_its_rows_and_their_size_where_the_log_has_it() -> None:
+    votes = [replace(bench.vote(4, 0, 0.4), bytes=2048), bench.vote(4, 1, 0.5)]
+    seen = view(bench.model(bench.told(bench.decision(4, 1, votes), settled=bench.receipt(4, 1.2))))
+    assert [mark.told for mark in seen.epochs[0].marks if mark.what is What.VOTE] == [
+        "slot 0 of box voted to commit: 3 rows, 2.0 KiB",
+        "slot 1 of box voted to commit: 3 rows",
+    ]
+
+
 def test_what_is_in_doubt_is_never_drawn_as_committed() -> None:
     shown = view(bench.model(bench.usual(0, 0), bench.in_doubt(1, 5)))
     doubtful = shown.epochs[1]

@@ -81,6 +81,15 @@ def iso(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def size(count: float) -> str:
+    """Return a number of bytes as text."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:  # noqa: PLR2004  the meaning of these units
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
 def sizes(checkpoint: Path) -> Sizes:
     """Add up the checkpoint's files, at most a hundred thousand of them."""
     state: dict[str, int] = {}

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onceonly.model import LinkKind, letters_of, seconds_of
+from onceonly.operations import disk
 from onceonly.operations.states import EpochState, HandleState, meaning
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _operators(found: EpochModel) -> Table:
     table = _table("operator", "rows", "updated", "memory", right=("rows", "updated", "memory"))
     for item in found.progress.operators if found.progress else ():
         table.add_row(
-            Text(item.name), str(item.rows_total), str(item.rows_updated), _bytes(item.memory_bytes)
+            Text(item.name), str(item.rows_total), str(item.rows_updated), disk.size(item.memory_bytes)
         )
     return table
 
@@ -308,9 +309,9 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 def _sizes(sizes: Sizes) -> Text:
     least = "" if sizes.complete else "at least "
-    text = f"checkpoint {least}{_bytes(sizes.total)} in {least}{_n(sizes.files, 'file')}"
+    text = f"checkpoint {least}{disk.size(sizes.total)} in {least}{_n(sizes.files, 'file')}"
     for operator, size in sizes.state.items():
-        text += f"\nstate of operator {operator}: {_bytes(size)}"
+        text += f"\nstate of operator {operator}: {disk.size(size)}"
     return Text(text)
 
 
@@ -368,11 +369,3 @@ def _n(count: int, word: str) -> str:
 def _moment(at: float | None) -> str:
     """Return a moment in the operator's own time."""
     return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:  # noqa: PLR2004  the meaning of these units
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

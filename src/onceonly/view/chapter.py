@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly.log import files
 from onceonly.log.identity import FOLDER
 from onceonly.model import LinkKind, seconds_of
+from onceonly.operations.disk import size
 from onceonly.operations.states import EpochState, HandleState, meaning
 from onceonly.view.telling import by, moment, n, outcomes, took
 from onceonly.view.values import (
@@ -25,7 +26,7 @@ from onceonly.view.values import (
 )
 
 if TYPE_CHECKING:
-    from onceonly.model import Link, Stamp
+    from onceonly.model import Link, Stamp, Vote
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.states import EpochView, HandleView
     from onceonly.view.clock import Clock, Placed
@@ -127,13 +128,13 @@ class Chapter:
             self._marks.append(
                 Mark(
                     what=What.VOTE, lane=EXECUTORS, place=where.place, at=own_at, skewed=where.skewed,
-                    told=f"slot {vote.slot} of {vote.sink} voted to commit: {n(vote.rows, 'row')}", by=by(own),
+                    told=f"slot {vote.slot} of {vote.sink} voted to commit: {_amount(vote)}", by=by(own),
                     record=record, file=self._file(link), sink=vote.sink, slot=vote.slot, rows=vote.rows,
                     checksum=vote.checksum, transaction=vote.handle.transaction if vote.handle else "",
                 )
             )  # fmt: skip
             if begin is not None and begin.place is not None and where.place is not None:
-                told = f"slot {vote.slot} of {vote.sink} wrote and prepared {n(vote.rows, 'row')}"
+                told = f"slot {vote.slot} of {vote.sink} wrote and prepared {_amount(vote)}"
                 self._bars.append(
                     Bar(
                         work=Work.WRITING, lane=EXECUTORS, told=told, begin=begin.place, end=where.place,
@@ -279,3 +280,7 @@ def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:
 def _between(before: float, after: float) -> float | None:
     """Return the seconds between two moments; None where one is not known, or clocks contradict the order."""
     return after - before if before and after and after >= before else None
+
+
+def _amount(vote: Vote) -> str:
+    return n(vote.rows, "row") + (f", {size(vote.bytes)}" if vote.bytes else "")
