@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: size brokers clients matrix stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
+.PHONY: textbook size brokers clients matrix stores bench bench-quick bench-page scale scale-page soak soak-page power model model-large trace proof-pages test-all help machine setup demo test lint types imports docs diagrams unit integration acceptance format lock clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; \
@@ -116,13 +116,19 @@ docs: setup
 diagrams: setup
 	$(BIN)/python docs/diagrams/render.py
 
+# Records the textbook's runs anew, killed at each crash point, and draws what the docs show of them: a quarter of an hour.
+textbook: setup
+	$(BIN)/python -m onceonly_proof.textbook.record
+	$(BIN)/python -m onceonly_proof.textbook.draw docs/proof/textbook
+
 # Writes what README and docs show of recorded runs: the guarantee matrix, the counts with and without alignment, the run
-# in the shape of Kafka's own test, recovery times, power cuts.
+# in the shape of Kafka's own test, recovery times, power cuts, the textbook's pictures.
 proof-pages: setup
 	$(BIN)/python -m onceonly_proof.campaign.matrix docs/proof/result.json
 	$(BIN)/python -m onceonly_proof.campaign.unaligned_page
 	$(BIN)/python -m onceonly_proof.campaign.shape_pages
 	$(BIN)/python -m onceonly_proof.power.page
+	$(BIN)/python -m onceonly_proof.textbook.draw docs/proof/textbook
 
 unit: setup
 	$(BIN)/pytest -n auto --dist worksteal -m "not integration and not acceptance and not long" --ignore tests/mutation

@@ -1,6 +1,6 @@
-"""The command line: what an operator does, and ``demo`` and ``verify`` of the proof.
+"""The command line: what an operator does, and ``demo``, ``textbook`` and ``verify`` of the proof.
 
-All thin. ``demo`` and ``verify`` come with the distribution onceonly-proof, which names them under the entry point
+All thin. Those come with the distribution onceonly-proof, which names them under the entry point
 ``onceonly.commands``. Data go to stdout, messages to stderr. Exit status: 0 clean, 1 anomaly or in doubt, 2 cannot
 tell, 64 wrong usage. Every option can be given as ``ONCEONLY_<COMMAND>_<OPTION>``; the command line goes first.
 """
@@ -35,7 +35,7 @@ _COMMANDS = (
     "ui",
     "watch",
 )
-_OF_PROOF = ("demo", "verify")
+_OF_PROOF = ("demo", "textbook", "verify")
 _ENTRY_POINTS = "onceonly.commands"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.view import style, tables
 from onceonly.view.epoch import epoch as epoch_picture
-from onceonly.view.markup import Child, Markup, join, tag
+from onceonly.view.markup import Child, Markup, join, tag, verbatim
 from onceonly.view.multiples import multiples
 from onceonly.view.story import cut
 from onceonly.view.timeline import timeline
@@ -71,21 +71,27 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     return whole(f"onceonly: query {view.query}", join(*body))
 
 
-def whole(title: str, body: Markup) -> str:
-    """Return a page around its body, with a policy that lets it fetch nothing and run nothing."""
-    digest = base64.b64encode(hashlib.sha256(style.PAGE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+def whole(title: str, body: Markup, *, css: str = style.PAGE, script: str = "") -> str:
+    """Return a page around its body, with a policy that lets it fetch nothing, and run nothing but ``script``."""
+    policy = f"default-src 'none'; style-src {_digest(css)}; base-uri 'none'; form-action 'none'"
+    if script:
+        policy += f"; script-src {_digest(script)}"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         tag("title", title),
-        style.sheet(style.PAGE),
+        style.sheet(css),
     )
-    return (
-        f"<!doctype html>\n{tag('html', head, tag('body', tag('main', body), class_='oo-page'), lang='en')}\n"
-    )
+    code = tag("script", verbatim(script)) if script else None
+    inside = tag("body", tag("main", body), code, class_="oo-page")
+    return f"<!doctype html>\n{tag('html', head, inside, lang='en')}\n"
+
+
+def _digest(own: str) -> str:
+    """Name a style sheet or a script of a page for its policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()}'"
 
 
 def summary(view: View) -> str:
