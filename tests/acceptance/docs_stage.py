@@ -8,15 +8,16 @@ import os
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from confluent_kafka import Producer
 from doc_blocks import ROOT, Block, blocks, extract
-from harness import read_committed
+from harness import open_transactions, read_committed
 from pyspark.errors import StreamingQueryException
 
 import onceonly
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     Names: TypeAlias = dict[str, Any]
 
@@ -559,6 +561,124 @@ class InDoubt(OneOrder):
         assert self.rows() == 20
 
 
+class Topic(Stage):
+    """A page on which a job that writes to Kafka has died right after the decision of its second epoch."""
+
+    options: ClassVar[dict[str, str]] = {}
+
+    def names(self) -> Names:
+        onceonly.register(self.spark)
+        failpoints._counts.clear()
+        self.topic = f"shop-orders-{self.folder.name}"
+        self.topics(self.topic)
+        self.addresses["shop-orders"] = self.topic
+        frame = self.collection().selectExpr("app as key", "cast(id as string) as value")
+        checkpoint = str(self.folder / "checkpoints" / "orders")
+        sink = {
+            "kafka.bootstrap.servers": self.servers,
+            "topic": self.topic,
+            "checkpointLocation": checkpoint,
+            # Only what is of this page is found by its prefix.
+            "onceonly.transactional.id.prefix": self.topic,
+            **self.options,
+        }
+
+        def build_query() -> StreamingQuery:
+            writer = frame.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            return writer.foreachBatch(onceonly.sink("onceonly.kafka", **sink)).start()
+
+        os.environ["ONCEONLY_FAILPOINTS"] = "link.after_put=raise@2"
+        try:
+            with contextlib.suppress(StreamingQueryException):
+                build_query().awaitTermination(60)
+        finally:
+            del os.environ["ONCEONLY_FAILPOINTS"]
+        # As if the driver had ended: this process goes on, and would be taken for a run that is alive.
+        for coordinator in _coordinators._things.values():
+            coordinator.close()
+        _coordinators._things.clear()
+        assert len(self.read(self.topic)) == 20
+        return {"build_query": build_query, "onceonly": onceonly}
+
+
+class ReaderStandsStill(Topic):
+    def names(self) -> Names:
+        self.checks = {"commit": self.go_on}
+        return super().names()
+
+    def go_on(self, names: Names) -> None:
+        assert len(self.read(self.topic)) == 40
+
+
+class BrokerWasDown(Topic):
+    options: ClassVar[dict[str, str]] = {"kafka.transaction.timeout.ms": "10000"}
+
+    def names(self) -> Names:
+        self.checks = {"start": self.all_once}
+        found = super().names()
+        # Its coordinator aborts what is older than its time-out.
+        until = time.monotonic() + 120
+        while open_transactions(self.servers, self.topic) and time.monotonic() < until:
+            time.sleep(0.2)
+        return found
+
+    def all_once(self, names: Names) -> None:
+        assert sorted(self.read(self.topic)) == sorted(ROWS)
+
+
+class Upgrade(Stage):
+    """The page's program runs beside it, as it does for a reader."""
+
+    def names(self) -> Names:
+        self.checks = {"job.py": self.begin, "stop": self.ended, "start": self.goes_on}
+        self.own = {"start": self.again}
+        return {}
+
+    def begin(self, names: Names) -> None:
+        environment = {
+            **os.environ,
+            "SPARK_CONF_DIR": os.getcwd(),  # noqa: PTH109  as the other jobs of pages
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        job = [sys.executable, "-W", "ignore", str(self.folder / "job.py")]
+        with (self.folder / "job.log").open("ab") as out:
+            self.process = subprocess.Popen(
+                job, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=self.folder, env=environment
+            )
+        before = self.committed()
+        self.wait(lambda: self.committed() > before + 2, "its epochs")
+
+    def again(self, block: Block, code: str) -> None:
+        self.begin({})
+
+    def ended(self, names: Names) -> None:
+        assert self.process.wait(60) == 0, (self.folder / "job.log").read_text(encoding="utf-8")
+
+    def goes_on(self, names: Names) -> None:
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "onceonly", "stop", str(self.folder / "checkpoints/orders")],
+                check=True, capture_output=True, timeout=120,
+            )  # fmt: skip
+            self.ended(names)
+            rows = onceonly.files.read(self.spark, str(self.folder / "orders")).select("id").collect()
+            assert sorted(row["id"] for row in rows) == list(range(20 * self.committed()))
+        finally:
+            self.process.kill()
+
+    def committed(self) -> int:
+        return len(list((self.folder / "checkpoints/orders").glob("commits/[0-9]*")))
+
+    def wait(self, ready: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + 180
+        while not ready():
+            assert self.process.poll() is None, (self.folder / "job.log").read_text(encoding="utf-8")
+            if time.monotonic() > until:
+                self.process.kill()
+                raise AssertionError(what)
+            time.sleep(0.05)
+
+
 class SeeARun(OneOrder):
     failpoints = "link.after_put=raise@2"
 
@@ -697,7 +817,10 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/batches.md": Batches,
     "docs/how-to/dead-letters.md": DeadLetters,
     "docs/how-to/files-on-stores.md": FilesOnStores,
+    "docs/how-to/broker-was-down.md": BrokerWasDown,
     "docs/how-to/in-doubt.md": InDoubt,
+    "docs/how-to/reader-stands-still.md": ReaderStandsStill,
+    "docs/how-to/upgrade-a-query.md": Upgrade,
     "docs/how-to/metrics.md": Metrics,
     "docs/how-to/move-a-checkpoint.md": Move,
     "docs/how-to/savepoints.md": Savepoints,
