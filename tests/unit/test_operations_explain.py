@@ -179,3 +179,17 @@ def test_people_get_a_line_for_each_question(coordinator: QueryCoordinator) -> N
 def test_every_key_is_in_the_reference() -> None:
     reference = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text(encoding="utf-8")
     assert {part for part in PARTS if f"`{part}`" not in reference} == set()
+
+
+def test_a_name_that_epochs_use_one_after_the_other_is_that_of_the_newest(
+    coordinator: QueryCoordinator,
+) -> None:
+    for epoch in (1, 2):
+        coordinator.set_barrier(epoch)
+        coordinator.log.put_link(coordinator.link(epoch, votes=[coordinator.vote(epoch, name="again")]))
+        coordinator.open("again")
+        if epoch == 1:
+            coordinator.settle(coordinator.log.chain(1)[0])
+            coordinator.note(1)
+    assert explained(coordinator, "again")["epoch"] == 2
+    assert explained(coordinator, "aga")["epoch"] == 2

@@ -40,6 +40,14 @@ def test_what_a_link_names_is_no_finding_and_what_none_does_is_one(
     assert only["command"] == f"onceonly transactions abort t9-0 {coordinator.path}"
 
 
+def test_a_name_of_an_epoch_that_is_settled_hides_nothing(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator.open("t0-0")  # used again by an epoch that was not decided
+    status, (only,) = found(coordinator, capsys)
+    assert (status, only["transaction"]) == (1, "t0-0")
+
+
 def test_what_a_running_query_has_open_is_its_own(
     coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ class Explanation:
 def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float = 30.0) -> Explanation | None:
     """Explain a transaction of a checkpoint, by its name or the beginning of it; None where it is not of this one.
 
+    Of a name that several epochs have used, one after the other, the newest transaction is explained.
     Any process, beside a run too. Asks its target; only looks. Raises ``ConfigurationError`` for a name that is not one
     transaction's, ``LogError`` and ``UnavailableError`` for a log that cannot be read.
     """
@@ -78,15 +79,15 @@ def explain(checkpoint: Checkpoint, name: str, given: Given, *, within_s: float 
     candidates = [
         (epoch, handle) for epoch, handle in model.transactions if handle.transaction.startswith(name)
     ]
-    exact = [pair for pair in candidates if pair[1].transaction == name]
-    if len(exact or candidates) > 1:
-        shown = ", ".join(handle.transaction for _, handle in candidates[:3])
+    names = dict.fromkeys(handle.transaction for _, handle in candidates)
+    if len(names) > 1 and name not in names:
         raise ConfigurationError(
-            f"{name!r} stands for {len(candidates)} transactions: {shown}",
+            f"{name!r} stands for {len(names)} transactions: {', '.join(list(names)[:3])}",
             next_step="give more of its name; onceonly transactions list --all has the names in full",
         )
     if candidates:
-        [(epoch, handle)] = exact or candidates
+        # Kafka's names are used again, by later epochs: the newest is meant, and comes first.
+        epoch, handle = next((each for each in candidates if each[1].transaction == name), candidates[0])
         whole = look.epoch(checkpoint, epoch.view.epoch, sizes=False)
         assert handle.vote.handle is not None  # noqa: S101  only votes with one have a view
         told = sinks.look_up(checkpoint, given, [(handle.vote.sink, handle.vote.handle)], within_s=within_s)

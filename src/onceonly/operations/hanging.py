@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onceonly.operations import sinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from onceonly.model import Hanging
     from onceonly.operations.find import Checkpoint
@@ -39,7 +39,7 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
     known = {each.query: each for each in (checkpoint, *beside)}
     # One that goes on has open what its log will name.
     alive = {query for query, each in known.items() if each.run.alive}
-    named = {name for each in known.values() for name in _named(each)}
+    named = {name for each in known.values() for name in sinks.pending(each)}
     found: dict[tuple[str, str], Hung] = {}
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
@@ -88,9 +88,3 @@ def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
 
 def _abort(transaction: str, checkpoint: Checkpoint) -> str:
     return f"onceonly transactions abort {shlex.quote(transaction)} {shlex.quote(checkpoint.path)}"
-
-
-def _named(checkpoint: Checkpoint) -> Iterator[str]:
-    """Name the transactions that the newest links name."""
-    for link in sinks.links(checkpoint):
-        yield from (vote.handle.transaction for vote in link.votes if vote.handle is not None)

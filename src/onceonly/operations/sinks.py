@@ -136,8 +136,7 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftov
 
     Raises ``UnavailableError``, and ``ConfigurationError`` where a target is another one than the log names.
     """
-    newest = links(checkpoint)
-    named = {vote.handle.transaction for link in newest[:1] for vote in link.votes if vote.handle is not None}
+    named = pending(checkpoint)
     found: list[tuple[str, Leftover]] = []
     with participants(checkpoint, given) as made:
         refuse_other_target(checkpoint, given, made)
@@ -149,6 +148,17 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftov
                 leftovers = [found for found in each.sink.recover(context) if found.is_open]
             found += [(name, item) for item in leftovers if item.transaction not in named]
     return found
+
+
+def pending(checkpoint: Checkpoint) -> set[str]:
+    """Name the transactions of the newest decision, where it is not settled: of one that is, names are used again."""
+    return {
+        vote.handle.transaction
+        for link in links(checkpoint)[:1]
+        if not _is_settled(checkpoint, link)
+        for vote in link.votes
+        if vote.handle is not None
+    }
 
 
 def look_up(
