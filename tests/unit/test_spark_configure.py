@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from onceonly import configure
 from onceonly.spark import configure as configuring
-from onceonly.spark.configure import PROVIDER, RAW_FILES, SETTINGS
+from onceonly.spark.configure import CHANGELOG, PROVIDER, RAW_FILES, SETTINGS
 
 if TYPE_CHECKING:
     import pytest
@@ -59,6 +59,14 @@ def test_what_rocksdb_cannot_be_stored_by_is_left_out_where_it_is_asked_for_or_s
     assert asked == configured(given) == settings("an idle driver", "local checkpoints without RocksDB")
     assert RAW_FILES[0] not in asked
     assert configured(Builder())[RAW_FILES[0]] == RAW_FILES[1]
+
+
+def test_state_with_a_changelog_is_one_word_and_goes_without_what_rocksdb_cannot_be_stored_by() -> None:
+    given = configured(Builder(), changelog=True)
+    assert given.items() >= CHANGELOG.items()
+    assert {name: value for name, value in given.items() if name not in CHANGELOG} == configured(
+        Builder(), rocksdb=True
+    )
 
 
 def test_batches_of_large_rows_stay_bounded_by_their_bytes() -> None:

@@ -17,6 +17,11 @@ log = logging.getLogger("onceonly")
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 RAW_FILES = ("spark.hadoop.fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+CHANGELOG = {
+    PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""State in RocksDB, of which an epoch stores what has changed, and a task beside it the whole now and then."""
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _FILES = "FileSystemBasedCheckpointFileManager"
 _IDLE_JAVA = (
@@ -129,6 +134,7 @@ def configure(
     large_rows: bool = False,
     idle_driver: bool = False,
     rocksdb: bool = False,
+    changelog: bool = False,
 ) -> SparkSession.Builder:
     """Put the settings that make epochs short into a session's builder, and give it back.
 
@@ -137,9 +143,12 @@ def configure(
     is right only where all checkpoints of the session are on local or mounted file systems; ``large_rows=True`` what is
     right only where rows of over 50 KB are rare. ``idle_driver=True`` adds what is right where the driver works on no
     rows, as on a cluster, or on few. ``rocksdb=True`` leaves out what Spark cannot store RocksDB's state by; it goes
-    without saying where the builder has RocksDB as the state store's provider already.
+    without saying where the builder has RocksDB as the state store's provider already. ``changelog=True`` keeps the
+    state of new queries in RocksDB with its changelog; a query keeps the provider that it began with.
     """
-    rocksdb = rocksdb or is_rocksdb(getattr(builder, "_options", {}).get(PROVIDER))
+    for name, value in CHANGELOG.items() if changelog else ():
+        builder = builder.config(name, value)
+    rocksdb = rocksdb or changelog or is_rocksdb(getattr(builder, "_options", {}).get(PROVIDER))
     right = {
         "all": True,
         "local checkpoints": local_checkpoints,
