@@ -7,14 +7,17 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.operator_bench import BOX, QueryCoordinator, run
+from tests.unit import ui_bench
+from tests.unit.operator_bench import BOX, QUERY, QueryCoordinator, run
 from tests.unit.store_bench import told
 
 from onceonly.log.place import log_store
 from onceonly.log.progress import Progress
 from onceonly.log.stored_progress import StoredProgress
+from onceonly.operations.find import open_checkpoint
 from onceonly.stores.address import parse
 from onceonly.stores.opened import open_store
+from onceonly.ui.pages import TABS
 from onceonly_proof.embedded.hdfs import EmbeddedHdfs
 from onceonly_proof.embedded.s3 import SECRET, EmbeddedS3
 
@@ -76,6 +79,13 @@ def test_it_is_found_accepted_shown_and_resolved(
     assert (found["moved"], found["run"]["state"]) == (False, "down")
     (shown,) = listed("show", "chk-1", address)
     assert shown["epoch"]["spark"]["duration_ms"] == {"addBatch": 7}
+
+    with ui_bench.serve([open_checkpoint(address)]) as page:
+        for name, _ in TABS:
+            answer = page.get(f"/{QUERY}/{name}")
+            assert (answer.status, SECRET in answer.text) == (200, False)
+            assert "/queries/orders" in answer.text
+        assert "chk-2 is decided" in page.get(f"/{QUERY}/now").text
 
     done = run("transactions", "commit", "chk-2", address, "--yes", "--sink", f"box={BOX}", NO_COLOR="1")
     assert done.returncode == 0, done.stderr
