@@ -13,12 +13,13 @@ import ui_browser
 from tests.unit import ui_bench
 from tests.unit.operator_bench import QUERY, QueryCoordinator
 from tests.unit.test_ui_pages import EVIL, PAGES, evil_query
-from tests.unit.ui_bench import until
+from tests.unit.ui_bench import WAIT_S
 
 from onceonly.looking import seen
 from onceonly.operations.find import open_checkpoint
 from onceonly.ui.pages import TABS
 from onceonly.view.page import report as page_of
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,7 +275,7 @@ def test_a_hidden_tab_has_no_stream_and_is_told_when_it_is_back(
     hide = "(hidden) => { Object.defineProperty(document, 'hidden', {configurable: true, get: () => Boolean(hidden)});"
     turn = f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}"
     page.evaluate(turn, 1)
-    until(lambda: len(server.streams) == 0)
+    assert until(lambda: len(server.streams) == 0, WAIT_S)
     query.complete(3)
     page.evaluate(turn, 0)
     page.locator("#records li[data-position='3.receipt']").wait_for()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit import ui_bench
 from tests.unit.operator_bench import QUERY, QueryCoordinator
-from tests.unit.ui_bench import until
+from tests.unit.ui_bench import WAIT_S
 
 from onceonly.log import history
 from onceonly.operations import look
@@ -22,6 +22,7 @@ from onceonly.operations.find import open_checkpoint
 from onceonly.ui import records, stream, watcher
 from onceonly.ui.records import RECEIPT, START, Position
 from onceonly.ui.watcher import Watcher
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +160,7 @@ def test_all_streams_share_one_look_at_the_log(page: Page, monkeypatch: pytest.M
 
     monkeypatch.setattr(look, "tail", tail)
     with page.following(EVENTS), page.following(EVENTS), page.following(EVENTS), page.following(EVENTS):
-        until(lambda: len(looks) >= 6)
+        assert until(lambda: len(looks) >= 6, WAIT_S)
     gaps = [after - before for before, after in pairwise(looks)]
     assert min(gaps) >= 0.19, gaps
 
@@ -180,7 +181,7 @@ def test_a_browser_keeps_a_connection_for_its_pages(page: Page) -> None:
                 assert next(others.enter_context(page.following(EVENTS)))["event"] == "state"
             assert [each["event"] for each in oldest] == ["crowded"]
             assert len(page.streams) == stream.STREAMS_MAX
-    until(lambda: len(page.streams) == 0)
+    assert until(lambda: len(page.streams) == 0, WAIT_S)
 
 
 def test_the_end_of_the_server_is_told_to_the_tabs(page: Page) -> None:

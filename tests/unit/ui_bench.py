@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -134,12 +133,3 @@ def serve(app: ASGIApp | Sequence[Checkpoint], *, prefix: str = "") -> Iterator[
         thread.join(WAIT_S)
         served.listener.close()
         assert not thread.is_alive()
-
-
-def until(condition: object, *, within_s: float = WAIT_S) -> None:
-    """Wait for a condition."""
-    assert callable(condition)
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.02)

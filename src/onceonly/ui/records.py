@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.model import LinkKind
 from onceonly.operations.states import meaning
+from onceonly.view.telling import n
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +72,7 @@ def records(epoch: EpochModel) -> list[Record]:
         Record(
             position=Position(number, link.index),
             what=_SAYS[link.kind].format(
-                transactions=_count(len(link.pending), "transaction"), reason=meaning(link.reason)
+                transactions=n(len(link.pending), "transaction"), reason=meaning(link.reason)
             ),
             at=link.stamp.at if link.stamp else "",
         )
@@ -99,7 +100,3 @@ def newest(epochs: Sequence[EpochModel]) -> Position:
     """Return how far the log has come, by its epochs, newest first."""
     told = after(epochs[:2], START)  # the newest epoch may have a barrier only
     return told[-1].position if told else START
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
