@@ -62,8 +62,8 @@ def reader(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> It
         assert process.wait(60) == 0
 
 
-FURTHER = ("cassandra", "kinesis", "mysql", "opensearch", "rabbitmq")
-"""Servers whose pages are run in ``make test-all``."""
+FURTHER = ("broker-was-down", "cassandra", "kinesis", "mysql", "opensearch", "rabbitmq")
+"""Pages that are run in ``make test-all``: of these servers, and one that waits for a time-out."""
 
 
 def page_of(page: str) -> object:

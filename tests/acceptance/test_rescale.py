@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ways import Way
 
 way, spark = ways.way, ways.spark  # fixtures
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(600)]
 # Ids 0 to 29, the same again, which only the state knows, and 30 more.
 IDS = [*range(30), *range(30), *range(30, 60)]
 

@@ -115,6 +115,7 @@ def test_an_epoch_that_takes_long_is_waited_for_and_one_that_is_killed_is_told(j
     assert job.rows().total() < ROWS
 
 
+@pytest.mark.long
 def test_a_query_that_dies_as_it_is_asked_to_end_is_told_and_not_started_again(job: Job) -> None:
     life = job.start("function", "busy", failpoints="link.before_put=pause@3, link.after_put=raise@3")
     life.wait_for("link.before_put")

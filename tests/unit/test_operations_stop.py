@@ -90,14 +90,26 @@ def test_a_process_that_ends_at_once_when_its_query_has_is_no_crash(world: World
 
 
 def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None:
-    assert world.stop().ended is Ended.DOWN
     world.begin("one", alive=False)
+    assert world.stop().ended is Ended.DOWN
     world.coordinator.set_barrier(1)
     world.coordinator.decide(1)
     outcome = world.stop()
     assert (outcome.ended, outcome.is_settled) == (Ended.DOWN, False)
     assert "chk-1 is decided" in outcome.sentence
     assert "onceonly transactions commit|abort chk-1" in outcome.next_step
+
+
+def test_what_runs_without_a_word_as_on_spark_connect_is_not_taken_for_down(world: World) -> None:
+    outcome = world.stop()
+    assert (outcome.ended, outcome.is_down, world.now) == (Ended.UNHEARD, False, 0.0)
+    assert "Spark Connect" in outcome.next_step
+    world.end(world.begin("one", alive=False))
+    assert world.stop().ended is Ended.DOWN
+    world.coordinator.set_barrier(1)
+    link = world.coordinator.link(1, votes=[world.coordinator.vote(1)])
+    world.coordinator.log.put_link(replace(link, stamp=Stamp(at="2026-11-26T22:00:00.000Z")))
+    assert world.stop().ended is Ended.UNHEARD
 
 
 def test_a_run_that_is_killed_meanwhile_is_told(world: World) -> None:
@@ -171,6 +183,7 @@ def test_a_savepoint_is_made_of_what_has_ended_whole_and_of_nothing_else(
     world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     places = tmp_path / "savepoints"
+    world.end(world.begin("one", alive=False))
     assert here("stop", str(world.path), "--savepoint", str(places), "--json") == 0
     made = json.loads(capsys.readouterr().out)["savepoint"]
     assert (made["epoch"], made["path"].startswith(str(places))) == (0, True)

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceonly import events
-from onceonly.log.actions import user
+from onceonly.log.actions import OPERATOR, user
 from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
-from onceonly.operations import look
+from onceonly.model import Stamp, seconds_of
+from onceonly.operations import look, sinks
 from onceonly.operations.states import SETTLED, EpochState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onceonly.log.runs import Run
     from onceonly.operations.checkpoint_model import EpochModel
@@ -44,7 +45,7 @@ class Ended(enum.StrEnum):
     DIED = "died"
     """The run ended without a word, as one does that is killed."""
     UNHEARD = "unheard"
-    """In the time given, no driver has seen the request."""
+    """In the time given, no driver has seen the request; or nobody can tell whether there is one that could."""
     RUNNING = "running"
     """The driver has seen it, and the epoch in flight has not ended in the time given."""
 
@@ -157,12 +158,24 @@ class _Request:
             return Ended.STOPPED
         if self._lived and (alive.alive is False or (runs and runs[0].run != self._stop_run)):
             return Ended.DIED
-        return Ended.DOWN if alive.alive is False else None
+        if alive.alive is not False:
+            return None
+        return Ended.DOWN if self._is_told(runs) else Ended.UNHEARD
 
     def is_heard(self) -> bool:
         """Say whether the driver has seen the request."""
         self._stop = (self._stops.of(self._run) if self._run else None) or self._stop
         return self._stop is not None and bool(self._stop.seen)
+
+    def _is_told(self, runs: Sequence[Run]) -> bool:
+        """Say whether a run has left word that put the newest link: on Spark Connect none does, and it may live."""
+        own = [each for each in sinks.links(self._checkpoint) if not each.application.startswith(OPERATOR)]
+        if not own:
+            return True
+        if not runs:
+            return False
+        ended = seconds_of(Stamp(at=runs[0].ended)) if runs[0].ended else 0.0
+        return not ended or seconds_of(own[0].stamp) <= ended + _NOTED_S
 
     def _has_gone_in_order(self) -> bool:
         """Say whether a run that is gone had heard the request, and left nothing: its process may end at once then."""
