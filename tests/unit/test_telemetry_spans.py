@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from onceonly.log.actions import Action
 from onceonly.model import Handle, Link, LinkKind, Receipt, Stamp, Vote
 from onceonly.telemetry.otlp import Tracer
 from onceonly.telemetry.spans import Span, of_epoch, trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+    from opentelemetry.sdk.trace import ReadableSpan
 
 
 def at(second: int) -> Stamp:
@@ -83,6 +91,33 @@ def test_an_operators_action_is_in_the_trace_of_its_epoch() -> None:
 
 def test_what_has_no_times_has_no_trace() -> None:
     assert of_epoch("q", "orders", [replace(link(0, "a.1", 12), stamp=None)], receipt("a.1", 14)) == []
+
+
+class Collector(InMemorySpanExporter):
+    """Takes what it is given as it is told to."""
+
+    takes = SpanExportResult.FAILURE
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        super().export(spans)
+        return self.takes
+
+
+def test_a_collector_that_takes_nothing_is_told_of_once_until_it_has_taken_something(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collector = Collector()
+    tracer = Tracer(collector)
+    spans = of_epoch("q", "orders", [link(0, "a.1", 12)], receipt("a.1", 14))
+
+    def told_after(takes: SpanExportResult) -> int:
+        collector.takes = takes
+        tracer.export(spans)
+        tracer.flush()
+        return caplog.text.count("does not take traces")
+
+    failure, success = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
+    assert [told_after(takes) for takes in (failure, failure, success, failure)] == [1, 1, 1, 2]
 
 
 def test_the_library_is_given_the_same_spans() -> None:
