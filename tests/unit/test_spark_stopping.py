@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceonly import events
@@ -16,8 +18,6 @@ from onceonly.spark import stopping
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 JVM = {stopping._STATES[0]: SimpleNamespace(**{"MODULE$": "over"})}
 
@@ -81,6 +81,35 @@ def test_it_is_active_until_its_last_epoch_has_ended(monkeypatch: pytest.MonkeyP
     threading.Timer(0.2, stopping._ending.clear).start()
     assert query.awaitTermination(30) is True
     assert not query.isActive
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_waits_for_an_end_goes_on_when_all_is_done_that_is_done_then(fails: bool) -> None:  # noqa: FBT001
+    stopping.install()
+    run = SimpleNamespace(toString=lambda: "run-1")
+
+    def ends(*_: object) -> bool:
+        if fails:
+            raise RuntimeError("failed")
+        return True
+
+    java = SimpleNamespace(isActive=lambda: False, awaitTermination=ends, runId=lambda: run, id=lambda: run)
+    query: Any = StreamingQuery(java)
+    running = SimpleNamespace(isActive=lambda: True)
+    stopping.tells("run-1", java)
+    stopping.tells("run-2", running)
+    done: list[str] = []
+
+    def tell() -> None:
+        done.append("report")
+        stopping.told("run-1")
+
+    threading.Timer(0.3, tell).start()
+    with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():
+        assert query.awaitTermination()
+    assert done == ["report"]
+    assert set(stopping._untold) == {"run-2"}
+    stopping.told("run-2")
 
 
 def test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when(tmp_path: Path) -> None:

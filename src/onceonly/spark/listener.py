@@ -170,6 +170,7 @@ class _Listener(StreamingQueryListener):
         query = spark._jsparkSession.streams().get(jevent.id())  # noqa: SLF001
         location = str(query.streamingQuery().resolvedCheckpointRoot())
         run = str(jevent.runId().toString())
+        stopping.tells(run, query)
         end = partial(stopping.end, query.streamingQuery(), spark)
         watched = _Watched(location, run, str(jevent.id().toString()), end)
         why = _may_differ(query)
@@ -206,12 +207,16 @@ class _Listener(StreamingQueryListener):
 
     def ended(self, jevent: Any) -> None:  # noqa: ANN401
         """The run is over."""
+        run = str(jevent.runId().toString())
         with self._lock:
-            watched = self._runs.pop(jevent.runId().toString(), None)
-        if watched is not None:
-            watched.close()
-            reporting.ended(watched.location)
-            watching.ended(watched.location)
+            watched = self._runs.pop(run, None)
+        try:
+            if watched is not None:
+                watched.close()
+                reporting.ended(watched.location)
+                watching.ended(watched.location)
+        finally:
+            stopping.told(run)
 
     # Spark calls the proxy; these only complete the class.
     def onQueryStarted(self, event: object) -> None: ...  # noqa: N802

@@ -5,10 +5,14 @@ query is over, and looks at that between two epochs; the same is done here, from
 Spark calls a query ended whose last epoch is still running, so PySpark's ``isActive`` and ``awaitTermination`` are
 wrapped: they wait until that has ended, so that no program goes on before. On Spark Connect nobody of ours is where the
 driver is.
+
+Spark tells its listeners of an end after it has woken who waits for it. Most programs end there, before what is done at
+a query's end (its last word, its report) and with a stack trace of Py4J's; so who waits is held until it was told.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -22,7 +26,7 @@ from onceonly.log.stops import StopFiles
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -43,8 +47,13 @@ _STATES: Final = (
     "org.apache.spark.sql.execution.streaming.TERMINATED$",
 )
 
+_TOLD_S: Final = 5.0
+"""How long it is waited for that Spark tells its listeners of an end."""
+
 _ending: set[str] = set()
 """The runs whose last epoch is being waited for."""
+_untold: dict[str, Any] = {}
+"""The queries, by run, whose end is going to be told; Java's."""
 
 
 def install() -> None:
@@ -57,10 +66,11 @@ def install() -> None:
 
 @functools.cache
 def _wrap() -> None:
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
     is_active: Any = vars(StreamingQuery)["isActive"].fget
     await_end: Any = StreamingQuery.awaitTermination
+    await_any: Any = StreamingQueryManager.awaitAnyTermination
 
     @functools.wraps(is_active)
     def active(self: Any) -> bool:  # noqa: ANN401  PySpark's own
@@ -69,15 +79,48 @@ def _wrap() -> None:
     @functools.wraps(await_end)
     def awaited(self: Any, timeout: float | None = None) -> bool | None:  # noqa: ANN401  PySpark's own
         deadline = time.monotonic() + (_NOTED_S if timeout is None else timeout)
-        done: bool | None = await_end(self, timeout)
+        with _until_told():
+            done: bool | None = await_end(self, timeout)
         while done is not False and _is_ending(self):
             if time.monotonic() > deadline:
                 return None if timeout is None else False
             time.sleep(_POLL_S)
         return done
 
+    @functools.wraps(await_any)
+    def awaited_any(self: Any, timeout: float | None = None) -> bool | None:  # noqa: ANN401  PySpark's own
+        with _until_told():
+            done: bool | None = await_any(self, timeout)
+        return done
+
     StreamingQuery.isActive = property(active)  # type: ignore[method-assign,assignment]
     StreamingQuery.awaitTermination = awaited  # type: ignore[method-assign]
+    StreamingQueryManager.awaitAnyTermination = awaited_any  # type: ignore[method-assign]
+
+
+def tells(run: str, query: Any) -> None:  # noqa: ANN401  a Java object
+    """Note that the end of a run is going to be told to this process, by ``told``. Driver, any thread."""
+    _untold[run] = query
+
+
+def told(run: str) -> None:
+    """Note that all is done that there is to do at the end of a run. Driver, any thread; idempotent."""
+    _untold.pop(run, None)
+
+
+@contextlib.contextmanager
+def _until_told() -> Iterator[None]:
+    """Wait, however the block ends, until the ends of all queries that are over by then were told; not for long."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the JVM may be gone
+            over = [run for run, query in list(_untold.items()) if not query.isActive()]
+            deadline = time.monotonic() + _TOLD_S
+            while not _untold.keys().isdisjoint(over) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+            for run in over:
+                told(run)
 
 
 def _is_ending(query: Any) -> bool:  # noqa: ANN401  PySpark's own
