@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness import Run
 from ledger_sink import by_epoch
 from savepoint_job import newest
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).with_name("savepoint_job.py")
 CUT, COMPARED = 4, 4
@@ -36,10 +37,15 @@ CELLS = [
 
 
 def start(
-    folder: Path, checkpoint: Path, ledger: Path, operator: str, provider: str, *forks: Path | str
+    folder: Path,
+    checkpoint: Path,
+    ledger: Path,
+    operator: str,
+    provider: str,
+    *forks: Path | str,
+    failpoints: str = "",
 ) -> Run:
-    fired = folder / f"{checkpoint.name}-fired"
-    fired.mkdir(exist_ok=True)
+    fired = Path(tempfile.mkdtemp(prefix="fired-", dir=folder))
     log = folder / f"{checkpoint.name}.log"
     command = [
         sys.executable,
@@ -57,6 +63,8 @@ def start(
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
+        "ONCEONLY_FAILPOINTS": failpoints,
+        "ONCEONLY_FAILPOINTS_DIR": str(fired),
     }
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -226,3 +234,37 @@ def test_a_job_that_lives_on_where_it_was_ends_as_superseded(tmp_path: Path) -> 
     finished(start(tmp_path, two, tmp_path / "ledger2", "window", "hdfs"))
     common = range(made["epoch"] + 1, min(max(rows(tmp_path / "ledger")), made["epoch"] + COMPARED) + 1)
     assert_alike(tmp_path / "ledger", tmp_path / "ledger2", common)
+
+
+KILLS = (
+    "plan.after_resolve",
+    "link.after_put",
+    "commit.before_handle",
+    "receipt.before_put",
+    "commit.before_return",
+)
+
+
+@pytest.mark.long
+def test_of_a_job_that_is_killed_again_and_again_each_savepoint_is_of_what_was_decided(
+    tmp_path: Path,
+) -> None:
+    one, place = tmp_path / "one", tmp_path / "place"
+    for point in KILLS:
+        run = start(tmp_path, one, tmp_path / "ledger", "window", "changelog", failpoints=f"{point}=pause@3")
+        try:
+            run.wait_for(point)
+            onceonly("savepoint", "create", one, place)  # beside it
+        finally:
+            run.kill_tree()
+        onceonly("savepoint", "create", one, place)  # with it down
+    made = onceonly("savepoint", "list", place)["savepoints"]
+    assert len(made) == 2 * len(KILLS)
+    newest_one, last = made[0], made[0]["epoch"] + COMPARED
+    end_after(one, last)
+    finished(start(tmp_path, one, tmp_path / "ledger", "window", "changelog"))
+    two = tmp_path / "two"
+    onceonly("savepoint", "restore", newest_one["path"], "--to", two, "--output", "again", *LEDGER)
+    end_after(two, last)
+    finished(start(tmp_path, two, tmp_path / "ledger2", "window", "changelog"))
+    assert_alike(tmp_path / "ledger", tmp_path / "ledger2", range(newest_one["epoch"] + 1, last + 1))
