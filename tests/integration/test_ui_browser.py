@@ -190,6 +190,7 @@ def test_lines_windows_and_epochs_are_reached_by_the_keyboard(server: Server, br
         page.goto(f"{server.base}/{QUERY}/timeline")
         page.keyboard.press("ArrowLeft")
         page.get_by_text("chk-0 to chk-19", exact=True).wait_for()
+        page.locator("#live[data-state=on]").wait_for()  # the script listens to keys by then
         page.keyboard.press("ArrowRight")
         page.get_by_text("chk-20 to chk-79", exact=True).wait_for()
 
