@@ -46,6 +46,9 @@ def test_a_name_of_an_epoch_that_is_settled_hides_nothing(
     coordinator.open("t0-0")  # used again by an epoch that was not decided
     status, (only,) = found(coordinator, capsys)
     assert (status, only["transaction"]) == (1, "t0-0")
+    # No epoch is in flight that a command could end, so none is named that would refuse.
+    assert only["command"] is None
+    assert "next start" in only["told"]
 
 
 def test_what_a_running_query_has_open_is_its_own(

@@ -17,7 +17,6 @@ from onceonly.model import LinkKind, Stands, seconds_of
 from onceonly.operations import disk, look, sinks
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.probes import Health, Sick, asked
-from onceonly.operations.states import SETTLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -236,10 +235,8 @@ def _left_open(checkpoint: Checkpoint, given: Given) -> None:
         return  # the probe before tells
     if outside:
         sink, item = outside[0]
-        [newest] = look.newest(checkpoint, limit=1, history=True).epochs
-        # A command ends the epoch in flight; where none is, only the next one can have a link that it is swept under.
-        by_hand = f", or onceonly transactions abort {item.transaction} {checkpoint.path}"
+        by_hand = look.abort_by_hand(checkpoint, item.transaction)
         raise Sick(
             f"{len(outside)} transactions are open that no link names, as {item.transaction} of the sink {sink}",
-            f"start the query{'' if newest.view.state in SETTLED else by_hand}",
+            f"start the query, or {by_hand}" if by_hand else "start the query",
         )

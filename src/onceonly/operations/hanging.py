@@ -5,11 +5,10 @@ What a running job has open belongs to it, and what a link names is told by ``tr
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.operations import sinks
+from onceonly.operations import look, sinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +54,7 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
             if leftover.transaction not in told and leftover.transaction not in named:
                 found[leftover.transaction, ""] = Hung(
                     sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
-                    command=_abort(leftover.transaction, checkpoint),
+                    command=look.abort_by_hand(checkpoint, leftover.transaction),
                 )  # fmt: skip
     return list(found.values())
 
@@ -69,7 +68,7 @@ def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
     if owner is not None:
         told, command = (
             f"{told}; no link names it: the query's next start aborts it",
-            _abort(item.transaction, owner),
+            look.abort_by_hand(owner, item.transaction),
         )
     elif item.query:
         told = (
@@ -84,7 +83,3 @@ def _hung(sink: str, item: Hanging, known: dict[str, Checkpoint]) -> Hung:
         blocks=item.blocks,
         command=command,
     )
-
-
-def _abort(transaction: str, checkpoint: Checkpoint) -> str:
-    return f"onceonly transactions abort {shlex.quote(transaction)} {shlex.quote(checkpoint.path)}"

@@ -6,6 +6,7 @@ Reads only; a run may go on meanwhile. Raises ``LogError`` or ``UnavailableError
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from onceonly.log.stored_progress import progress_in
 from onceonly.operations import disk, offsets, stamps, states
 from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
 from onceonly.operations.search import AT_ONCE
-from onceonly.operations.states import EpochState
+from onceonly.operations.states import SETTLED, EpochState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,6 +51,16 @@ def newest(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> Check
     history = history or (limit is not None and limit > count)
     found = itertools.islice(_newest(checkpoint, known, barrier, history=history, limit=limit), limit)
     return _model(checkpoint, found, known=count)
+
+
+def abort_by_hand(checkpoint: Checkpoint, transaction: str) -> str:
+    """Return the command that ends a transaction which no link names, empty where there is none: any process.
+
+    A command ends the epoch in flight; where none is, only the next one can have a link that it is swept under.
+    """
+    if all(each.view.state in SETTLED for each in newest(checkpoint, limit=1, history=True).epochs):
+        return ""
+    return f"onceonly transactions abort {shlex.quote(transaction)} {shlex.quote(checkpoint.path)}"
 
 
 def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> CheckpointModel:
