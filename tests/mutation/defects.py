@@ -2959,7 +2959,7 @@ DEFECTS: Final = (
         group=RECOVERY,
         what="A query that is asked to end is stopped in the middle of its epoch",
         file="spark/stopping.py",
-        before="            if is_idle and was_idle:\n",
+        before="            if idle >= _IDLE_MIN:\n",
         after="            if True:\n",
         tests=(STOPPING + "test_an_idle_query_is_woken_and_a_busy_one_is_never_broken_off",),
     ),

@@ -62,10 +62,28 @@ def test_an_idle_query_is_woken_and_a_busy_one_is_never_broken_off(monkeypatch: 
     for busy in (0, 5):
         query = Query(busy)
         assert query.end() == ["noted"]
-        assert (query.marked, query.broken_off) == (["over"], False)
+        assert (query.marked, query.broken_off) == ([], False)
     alone = Query(3, ends_alone=True)
     assert alone.end() == ["noted"]
     assert alone.broken_off is None
+
+
+def test_a_busy_query_is_marked_where_an_epoch_is_about_to_be_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stopping, "_POLL_S", 0.001)
+    stopping.deciding("run-1")  # nobody has asked for an end
+    query = Query(10**9)
+    thread = threading.Thread(target=query.end)
+    thread.start()
+    until = time.monotonic() + 10
+    while not query.marked and time.monotonic() < until:
+        stopping.deciding("another")
+        stopping.deciding("run-1")
+    query.is_alive = False
+    thread.join(10)
+    assert set(query.marked) == {"over"}
+    assert query.broken_off is None
 
 
 def test_it_is_active_until_its_last_epoch_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

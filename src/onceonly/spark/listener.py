@@ -86,6 +86,7 @@ class _Watched:
         self._runs = RunFiles(place)
         self._stops = StopFiles(place)
         self._end = end
+        self.asked = 0
         self._over = threading.Event()
         self._said: Future[None] | None = None
         self._lag: Keeper | None = None
@@ -192,6 +193,10 @@ class _Listener(StreamingQueryListener):
         with contextlib.suppress(OnceonlyError):
             for each in runs:
                 each.is_ours()
+                # The first question of a run is its planner's; each later one comes before a decision.
+                each.asked += 1
+                if each.asked > 1:
+                    stopping.deciding(each.run.run)
 
     def progressed(self, jevent: Any) -> None:  # noqa: ANN401
         """Write down one report."""

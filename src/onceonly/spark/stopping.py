@@ -1,7 +1,7 @@
 """Ending a query in order when an operator has asked for it: after the epoch in flight, which goes to its end.
 
 Spark's ``stop()`` breaks an epoch off. Where an ``availableNow`` query has read all, Spark only writes down that the
-query is over, and looks at that between two epochs; the same is done here, from a thread of the driver's Python. Then
+query is over, and looks at that between two epochs; the same is done here, once an epoch's tasks are over. Then
 Spark calls a query ended whose last epoch is still running, so PySpark's ``isActive`` and ``awaitTermination`` are
 wrapped: they wait until that has ended, so that no program goes on before. On Spark Connect nobody of ours is where the
 driver is.
@@ -50,6 +50,10 @@ _STATES: Final = (
 _TOLD_S: Final = 5.0
 """How long it is waited for that Spark tells its listeners of an end."""
 
+_IDLE_MIN: Final = 10
+"""So many looks in a row find an idle query without an epoch: one that is busy has none for as long."""
+_wanted: dict[str, Callable[[], None]] = {}
+"""What marks a query as ended that is to end, by run."""
 _ending: set[str] = set()
 """The runs whose last epoch is being waited for."""
 _untold: dict[str, Any] = {}
@@ -159,20 +163,28 @@ def end(query: Any, session: SparkSession, note: Callable[[], None]) -> None:  #
     """
     run = str(query.runId().toString())
     _ending.add(run)
+    _wanted[run] = functools.partial(_mark, query, session._jvm)  # noqa: SLF001
     try:
-        _mark(query, session._jvm)  # noqa: SLF001
-        was_idle = False
-        thread = query.queryExecutionThread()
+        thread, idle = query.queryExecutionThread(), 0
         while thread.isAlive():
-            # Twice: a trigger may just begin that found the query active.
-            is_idle = not query.status().isTriggerActive()
-            if is_idle and was_idle:
+            idle = 0 if query.status().isTriggerActive() else idle + 1
+            if idle >= _IDLE_MIN:
                 query.stop()  # wakes it where it waits for its trigger
-            was_idle = is_idle
             time.sleep(_POLL_S)
         note()
     finally:
+        _wanted.pop(run, None)
         _ending.discard(run)
+
+
+def deciding(run: str) -> None:
+    """Hear that an epoch of a run is about to be decided: its tasks are over, and the query may be marked as ended.
+
+    Marked before, the job of an epoch that begins was broken off (seen with 4.2). Driver, any thread.
+    """
+    mark = _wanted.get(run)
+    if mark is not None:
+        mark()
 
 
 def _mark(query: Any, jvm: Any) -> None:  # noqa: ANN401
