@@ -850,7 +850,7 @@ DEFECTS: Final = (
         name="batch-of-other-rows-found-done",
         group=RECOVERY,
         what="A batch with other rows under an id that is done ends well, and its rows are nowhere",
-        file="settings/query.py",
+        file="settings/batches.py",
         before="        replay=Replay.STOP if query.replay is Replay.AUTO else query.replay,\n",
         after="        replay=query.replay,\n",
         tests=(BATCHES + "test_other_rows_under_an_id_that_is_done_are_refused_by_name",),

@@ -18,7 +18,8 @@ from onceonly.guards.positions import Stood, due, owner, words
 from onceonly.guards.source import FILES, KAFKA, Source
 from onceonly.log import lag_state
 from onceonly.log.place import log_store
-from onceonly.settings.query import QuerySettings, batch_query, parse
+from onceonly.settings.batches import batch_query
+from onceonly.settings.query import QuerySettings, parse
 from onceonly.spark import lag as wanting
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from onceonly.operations import settle
 from onceonly.operations.find import find
 from onceonly.operations.given import Given
 from onceonly.operations.look import newest as listed
-from onceonly.settings.query import JOB, batch_query, job_id
+from onceonly.settings.batches import batch_query, job_id
+from onceonly.settings.query import JOB
 from onceonly.settings.registry import remember, settings_of
 from onceonly.spark.batch import Batch, BatchWriter, plan_batch
 from onceonly.spark.format import make_format

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly.errors import ConfigurationError
-from onceonly.settings.query import batch_query, parse
+from onceonly.settings.batches import batch_query
+from onceonly.settings.query import parse
 from onceonly.spark import reporting
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from onceonly.errors import ConfigurationError
@@ -54,6 +54,7 @@ _QUERY = (
 )
 JOB = "onceonly.job"
 """The id of a batch. A stream has none: it is known by its checkpoint."""
+
 REFUSED = "onceonly.refused"
 LETTERS_FORMAT = "onceonly.deadletter.format"
 LETTERS_LIMIT = "onceonly.deadletter.limit"
@@ -68,8 +69,6 @@ _LIMIT_S_MIN = 0.001
 _LIMIT_S_MAX = 31_622_400.0  # a year; Python cannot wait for more than some of them
 # The name becomes a part of transactional ids, group names and file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-# It names a folder, and stands in the names of others and in transactional ids, where some of these are escaped.
-_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+:-]{0,63}")
 
 
 class Replay(enum.StrEnum):
@@ -242,44 +241,6 @@ def parse_query(given: Mapping[str, str]) -> QuerySettings:
             )
         ),
         lag_group=given.get(LAG_GROUP, "").strip(),
-    )
-
-
-def job_id(text: str | None) -> str:
-    """See that a batch has an id that can be the name of a folder. Pure."""
-    if text is not None and _JOB_ID.fullmatch(text):
-        return text
-    what = f"the option {JOB!r} cannot be {text!r}" if text else f"the option {JOB!r} is missing"
-    raise ConfigurationError(
-        f"{what}: it is the id by which a batch that is run again finds what was decided",
-        next_step="name what the batch writes, as in .option('onceonly.job', '2026-11-01'): up to 64 letters, digits "
-        "or ._=@+:-, beginning with a letter or digit",
-    )
-
-
-def batch_query(settings: Settings, job: str) -> QuerySettings:
-    """Return the runtime's own options of a batch, whose log is in the folder of its id. Pure.
-
-    Nobody can say what the plan of a batch promises, so that other rows are refused unless the user says otherwise.
-    """
-    if settings.query is None:
-        raise ConfigurationError(
-            "the option 'checkpointLocation' is missing: the decision of a batch is kept below it",
-            next_step="set .option('checkpointLocation', <path>), the same for every run of the job",
-        )
-    for name in settings.of_query:
-        if name in (ADOPT, HISTORY, LAG_GROUP, REPORT, *_SOURCE, *NAMES, *_SAVEPOINTS) or name.startswith(
-            SOURCE_OPTION
-        ):
-            raise ConfigurationError(
-                f"the option {name!r} is a stream's: a batch is one epoch, with none before it",
-                next_step="leave it out",
-            )
-    query = settings.query
-    return replace(
-        query,
-        checkpoint=f"{query.checkpoint.rstrip('/')}/{job}",
-        replay=Replay.STOP if query.replay is Replay.AUTO else query.replay,
     )
 
 

@@ -14,14 +14,13 @@ from pyspark.sql.datasource import DataSource
 
 from onceonly.checkpoint.batches import BatchCheckpoint
 from onceonly.errors import ConfigurationError, SetupError
+from onceonly.settings.batches import batch_query, job_id
 from onceonly.settings.query import (
     JOB,
     PREFIX,
     REPORT,
     START,
     SinkSettings,
-    batch_query,
-    job_id,
     no_checkpoint,
     with_checkpoint,
 )
