@@ -20,6 +20,7 @@ from tests.unit.long_log import long_log
 from tests.unit.operator_bench import QueryCoordinator, run
 from tests.unit.ui_bench import events_of
 
+import onceonly
 from onceonly.log.presence import Presence
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ def test_a_mount_that_can_only_be_read_is_enough(tmp_path: Path) -> None:
 
 def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     QueryCoordinator(tmp_path / "cp").complete(0)
+    monkeypatch.delattr(onceonly, "ui", raising=False)  # so that the one of before is there again afterwards
     for name in [name for name in sys.modules if name.startswith("onceonly.ui")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
