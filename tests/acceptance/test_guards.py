@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import ledger_sink
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
-import onceonly
 import ways
 from onceonly import errors
 from onceonly.checkpoint.files import FolderFiles
 from onceonly.guards import known
-from onceonly.jars.locked import spark_jars
-from onceonly.spark.processes.start import FOLDER
 from onceonly_proof.embedded.kafka_settings import FEEDER
-from onceonly_proof.local_session import SHORT_LIVED_JAVA
-from ways import BY_FORMAT_FIRST, HERE, WAIT_S
+from ways import BY_FORMAT_FIRST, WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -32,28 +24,9 @@ if TYPE_CHECKING:
     from onceonly_proof.embedded.kafka import EmbeddedKafka
     from ways import Way
 
-way = ways.way  # a fixture
+spark, way = ways.spark, ways.way  # fixtures
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 GO_ON: dict[str, Any] = {"onceonly.source.changed": "go-on"}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("guards")
-        .config("spark.ui.enabled", "false")
-        .config("spark.jars", spark_jars())
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.executorEnv.PYTHONPATH", f"{HERE}{os.pathsep}{FOLDER}")
-        .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
-    onceonly.register(session, ledger_sink.LedgerSink)
-    yield session
-    session.stop()
 
 
 def refused(way: Way, df: DataFrame, **options: Any) -> errors.SourceChangedError:  # noqa: ANN401

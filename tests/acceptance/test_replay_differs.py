@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 spark, way = ways.spark, ways.way  # fixtures
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(480)]
+
+
+# The guards know a file that was written anew; here it is the replay that is looked at.
+GO_ON: dict[str, Any] = {"onceonly.source.changed": "go-on"}
 
 
 def rewrite(way: Way, count: int) -> None:
@@ -56,14 +60,14 @@ def of_chance(df: DataFrame) -> DataFrame:
 def test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others(way: Way) -> None:
     left_before_its_note(way, same)
     for _ in range(2):
-        query = way.start(of_file(way))
+        query = way.start(of_file(way), **GO_ON)
         with pytest.raises(Exception, match="ONCEONLY") as caught:
             query.awaitTermination(WAIT_S)
         found = errors.find_error(caught.value)
         assert isinstance(found, errors.ReplayMismatchError)
         assert "onceonly.replay=tell" in found.next_step
     assert not (way.folder / "q/checkpoint/commits/0").exists()
-    way.run(of_file(way), **{"onceonly.replay": "tell"})
+    way.run(of_file(way), **GO_ON, **{"onceonly.replay": "tell"})
     assert way.exactly(10), "the output stands as it was decided"
 
 
@@ -71,7 +75,7 @@ def test_a_plan_that_promises_the_same_rows_stops_before_spark_notes_others(way:
 def test_a_plan_of_chance_goes_on_and_is_told(way: Way) -> None:
     way.record()
     left_before_its_note(way, of_chance)
-    way.run(of_chance(of_file(way)))
+    way.run(of_chance(of_file(way)), **GO_ON)
     assert way.exactly(10)
     assert len(way.seen("replay.differs")) == 1
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import onceonly
 from onceonly import events, failpoints
+from onceonly.jars.locked import spark_jars
 from onceonly.spark.processes.start import FOLDER
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
@@ -39,6 +40,8 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("ways")
         .config("spark.ui.enabled", "false")
+        # For some only; but of the files that a process runs, the first one starts Java, which takes jars no more.
+        .config("spark.jars", spark_jars())
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.executorEnv.PYTHONPATH", f"{HERE}{os.pathsep}{FOLDER}")
         .config("spark.driver.extraJavaOptions", SHORT_LIVED_JAVA)
