@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
+from contextlib import ExitStack
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -329,9 +330,14 @@ def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_watch_in_a_terminal_is_live_until_it_is_interrupted(stuck: QueryCoordinator) -> None:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "onceonly", "watch", str(stuck.path), "--every", "0.2"]
+    # Tests that were started in a shell's background would pass on that Ctrl-C is ignored.
+    heard = ["env", "--default-signal=INT"]
+    command = [*heard, sys.executable, "-m", "onceonly", "watch", str(stuck.path), "--every", "0.2"]
     wide = {**os.environ, "COLUMNS": "200", "LINES": "60"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=wide
+    ) as process, ExitStack() as ends:  # fmt: skip
+        ends.callback(process.kill)
         os.close(theirs)
         _until(ours, b"2 transactions in doubt")
         stuck.settle(stuck.log.chain(2)[0])
