@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.model import Capabilities, Guarantee, Handle, Outcome
 from onceonly.ports import Leftover, QueryContext, TwoPhaseCommitSink, WriteContext
-from onceonly.sinks.kafka import auditing, committer, hanging, looking_up, marker, writer
-from onceonly.sinks.kafka.checks import ageing, past, target
+from onceonly.sinks.kafka import auditing, committer, looking_up, marker, writer
+from onceonly.sinks.kafka.checks import ageing, hanging, past, target
 from onceonly.sinks.kafka.options import DECLARED, KafkaOptions
 from onceonly.sinks.kafka.wire.admin import Admin
 
