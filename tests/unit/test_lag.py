@@ -11,6 +11,7 @@ import pytest
 from decided_query import DecidedQuery
 
 from onceonly import failpoints
+from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.guards import lag, positions
 from onceonly.guards.lag import Keeper
@@ -205,6 +206,20 @@ def test_a_failure_is_told_once_and_as_a_state_and_the_query_goes_on(
         caplog.text.count("the group g does not show its lag: Kafka is silent. Next: see that it runs.") == 1
     )
     assert "shows its lag again" in caplog.text
+
+
+def test_a_disk_that_fails_an_fsync_does_not_end_the_job_for_the_groups_state(
+    query: DecidedQuery, held: Held, keep: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.decide(0, {"a": {0: 5}})
+    synced: list[object] = []
+    monkeypatch.setattr(disk, "fsync", lambda _descriptor, path, **_: synced.append(path))
+    keep()
+    state = query.checkpoint / "onceonly" / lag_state.NAME
+    until(state.exists, "the state is noted")
+    wanting.keeper(str(query.checkpoint), "q", starts=True)
+    until(lambda: not state.exists(), "the state is forgotten")
+    assert not synced
 
 
 def test_a_group_that_shows_another_query_is_left_alone(

@@ -22,7 +22,7 @@ from onceonly.guards.source import merged
 from onceonly.log import identity, lag_state
 from onceonly.log.lag_state import LagState
 from onceonly.log.opening import look
-from onceonly.log.place import home_of, log_store
+from onceonly.log.place import home_of, log_store, notes_store
 from onceonly.model import LinkKind
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Keeper:
         state = LagState(
             group=self._settings.lag_group, told=told, next_step=next_step, since=events.stamp().at
         )
-        lag_state.write(log_store(self._settings.checkpoint), state)
+        lag_state.write(notes_store(self._settings.checkpoint), state)
 
 
 _keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()

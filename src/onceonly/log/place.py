@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceonly.stores.address import Kind
-from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.folder import UnsyncedStore
+from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
     from onceonly.stores.port import RewritableStore
@@ -29,3 +30,12 @@ def home_of(checkpoint: str) -> str:
 def log_store(checkpoint: str) -> RewritableStore:
     """Open the store of a checkpoint's log. Nothing is asked or made yet. Raises ``ConfigurationError``."""
     return open_store(address_of(checkpoint).below(FOLDER))
+
+
+def notes_store(checkpoint: str) -> RewritableStore:
+    """Open the same for what is for people and decides nothing: in a folder, nothing of it is synced.
+
+    So no disk that fails an fsync ends the process for it. Raises ``ConfigurationError``.
+    """
+    folder = folder_of(address_of(checkpoint))
+    return log_store(checkpoint) if folder is None else UnsyncedStore(folder / FOLDER)

@@ -11,7 +11,7 @@ from onceonly import background
 from onceonly.errors import OnceonlyError
 from onceonly.guards.lag import Keeper
 from onceonly.log import lag_state
-from onceonly.log.place import home_of, log_store
+from onceonly.log.place import home_of, notes_store
 from onceonly.settings.query import CHECKPOINT, LAG_GROUP, SOURCE_FORMAT, SOURCE_OPTION, parse_query
 from onceonly.spark import spans
 
@@ -80,4 +80,4 @@ def keeper(location: str, query: str, *, starts: bool = False) -> Keeper | None:
 
 def _forget(location: str) -> None:
     with contextlib.suppress(OnceonlyError):  # it is for people alone
-        lag_state.forget(log_store(location))
+        lag_state.forget(notes_store(location))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from onceonly.log.place import log_store
+from onceonly.log.place import notes_store
 from onceonly.log.runs import RunFiles
 from onceonly.model import seconds_of
-from onceonly.stores.opened import address_of, folder_of
 from onceonly.telemetry.figures import Observed
 from onceonly.telemetry.following import Follower
 from onceonly.telemetry.starts import read_starts
@@ -37,5 +36,5 @@ def observe(location: str, *, name: str, is_running: bool | None) -> Observed:
 
 
 def _newest_run(location: str) -> Run | None:
-    runs = RunFiles(folder_of(address_of(location)) or log_store(location)).newest(1)
+    runs = RunFiles(notes_store(location)).newest(1)
     return runs[0] if runs else None
