@@ -108,12 +108,11 @@ def _in_full(checkpoint: Checkpoint, model: CheckpointModel) -> CheckpointModel:
 
 
 def _whole(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
-    """Read an epoch in full; one that a run has folded meanwhile stays as it was read."""
+    """Read an epoch in full; one of which more cannot be read now stays as it was read."""
     try:
-        again = reading.epoch(checkpoint, found.view.epoch, sizes=False).epoch
+        return reading.in_full(checkpoint, found)
     except OnceonlyError:
         return found
-    return found if again.view.folded else again
 
 
 def _location(checkpoint: Any) -> str:  # noqa: ANN401  a query of PySpark's, too

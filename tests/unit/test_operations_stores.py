@@ -23,6 +23,7 @@ from onceonly.log.presence import Presence, present
 from onceonly.log.progress import OperatorReport, Progress
 from onceonly.log.runs import Run, RunFiles
 from onceonly.log.stored_progress import StoredProgress
+from onceonly.looking import seen
 from onceonly.model import Guarantee, SinkUse, Stamp
 from onceonly.operations import look
 from onceonly.operations import search as searching
@@ -365,3 +366,18 @@ def test_a_machine_without_the_package_is_told_what_to_install(
     told = run("checkpoints", "list", f"s3a://{BUCKET}/a")
     assert told.returncode == 2
     assert "onceonly[stores]" in told.stderr
+
+
+def test_a_report_reads_once_what_is_of_the_whole_checkpoint(
+    double: S3Double, coordinator: QueryCoordinator
+) -> None:
+    address = at_home(double, coordinator, "a")
+    RunFiles(log_store(address)).put(
+        Run(run="r-1", began=Stamp(at="2026-11-26T10:00:00.000Z", host="h", pid=7))
+    )
+    checkpoint = open_checkpoint(address)
+    double.requests.clear()
+    view = seen(checkpoint, epochs=1000)
+    assert [bool(each.ranges) for each in view.epochs] == [True] * 3
+    asked = [name for _, name in double.requests if "/runs/" in name or name.endswith("sources.json")]
+    assert len(asked) == 2

@@ -72,11 +72,27 @@ def epoch(checkpoint: Checkpoint, number: int, *, sizes: bool = True) -> Checkpo
     if number not in known and number != barrier:
         span = f"it knows chk-{known[0]} to chk-{known[-1]}" if known else "it knows none yet"
         raise ConfigurationError(f"{checkpoint.path} has no chk-{number}", next_step=f"name another: {span}")
-    chain = checkpoint.log.chain(number)
+    [read] = _read(checkpoint, [number])
     found = (
-        _in_full(checkpoint, number, chain) if chain or number not in known else _folded(checkpoint, number)
+        in_full(checkpoint, _shown(checkpoint, read, _noted_to(checkpoint)))
+        if read.chain or number not in known
+        else _folded(checkpoint, number)
     )
     return _model(checkpoint, [found], sizes=_sizes(checkpoint) if sizes else None)
+
+
+def in_full(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
+    """Read of an epoch that is not folded what ``epoch`` has besides: its steps, its ranges, Spark's report."""
+    number = found.view.epoch
+    progress, note = _progress(checkpoint, number)
+    before, after = _ends(checkpoint, number - 1), _ends(checkpoint, number, found.chain)
+    return replace(
+        found,
+        steps=_steps(checkpoint, found),
+        sources=tuple(map(tuple, offsets.sources(before, after, _latest(progress)))),
+        progress=progress,
+        note=note,
+    )
 
 
 def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> CheckpointModel:
@@ -88,8 +104,8 @@ def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> Checkpoint
     for read in _read(checkpoint, known[::-1] if everything else known[::-1][:2]):
         if not read.chain or (read.receipt is not None and not everything):
             break
-        steps = tuple(_steps(checkpoint, read))
-        found.append(EpochModel(view=_view(read, noted), chain=read.chain, receipt=read.receipt, steps=steps))
+        each = EpochModel(view=_view(read, noted), chain=read.chain, receipt=read.receipt)
+        found.append(replace(each, steps=_steps(checkpoint, each)))
     return _model(checkpoint, found)
 
 
@@ -162,36 +178,17 @@ def _newest(
     noted = _noted_to(checkpoint)
     shown = 0
     if barrier is not None and barrier not in known:
-        view = states.describe(barrier, (), None, noted=False)
-        yield EpochModel(view=view, at=_when(checkpoint, _Read(barrier, ())))
+        yield _shown(checkpoint, _Read(barrier, ()), noted)
         shown += 1
     for found in _read(checkpoint, known[::-1][:limit]):
         # Where there is no chain, it is folded; where there is no receipt, it is just being folded by a run.
         if not found.chain or (found.receipt is None and found.epoch != known[-1]):
             break  # from here on, all are folded
-        yield EpochModel(
-            view=_view(found, noted), at=_when(checkpoint, found), chain=found.chain, receipt=found.receipt
-        )
+        yield _shown(checkpoint, found, noted)
         shown += 1
     if history:
         lines = deque(checkpoint.log.history(), maxlen=None if limit is None else max(limit - shown, 0))
         yield from (EpochModel(view=states.folded(line), at=line.at or None) for line in reversed(lines))
-
-
-def _in_full(checkpoint: Checkpoint, number: int, chain: tuple[Link, ...]) -> EpochModel:
-    found = _Read(number, chain, checkpoint.log.receipt(number) if chain else None)
-    progress, note = _progress(checkpoint, number)
-    before, after = _ends(checkpoint, number - 1), _ends(checkpoint, number, chain)
-    return EpochModel(
-        view=_view(found, _noted_to(checkpoint)),
-        at=_when(checkpoint, found),
-        chain=chain,
-        receipt=found.receipt,
-        steps=tuple(_steps(checkpoint, found)),
-        sources=tuple(map(tuple, offsets.sources(before, after, _latest(progress)))),
-        progress=progress,
-        note=note,
-    )
 
 
 def _folded(checkpoint: Checkpoint, number: int) -> EpochModel:
@@ -213,14 +210,16 @@ def _view(found: _Read, noted: int) -> states.EpochView:
     return states.describe(found.epoch, found.chain, found.receipt, noted=found.epoch <= noted)
 
 
-def _with_steps(checkpoint: Checkpoint, found: _Read, noted: int) -> EpochModel:
+def _shown(checkpoint: Checkpoint, found: _Read, noted: int) -> EpochModel:
+    """Return an epoch as a list shows it: what is in the log of it, and when it was last heard of."""
     return EpochModel(
-        view=_view(found, noted),
-        at=_when(checkpoint, found),
-        chain=found.chain,
-        receipt=found.receipt,
-        steps=tuple(_steps(checkpoint, found)),
+        view=_view(found, noted), at=_when(checkpoint, found), chain=found.chain, receipt=found.receipt
     )
+
+
+def _with_steps(checkpoint: Checkpoint, found: _Read, noted: int) -> EpochModel:
+    each = _shown(checkpoint, found, noted)
+    return replace(each, steps=_steps(checkpoint, each))
 
 
 def _noted(epoch: EpochModel, noted: int) -> EpochModel:
@@ -267,11 +266,11 @@ def _when(checkpoint: Checkpoint, found: _Read) -> float | None:
     return next((step.at for step in reversed(stamps.steps(found.chain, found.receipt))), None)
 
 
-def _steps(checkpoint: Checkpoint, found: _Read) -> list[Step]:
+def _steps(checkpoint: Checkpoint, found: EpochModel) -> tuple[Step, ...]:
     """Return the steps of an epoch: as its files tell, or where nobody asks for their times, the stamps in them."""
     if checkpoint.folder is not None:
-        return disk.steps(checkpoint.folder, found.epoch, found.chain)
-    return stamps.steps(found.chain, found.receipt)
+        return tuple(disk.steps(checkpoint.folder, found.view.epoch, found.chain))
+    return tuple(stamps.steps(found.chain, found.receipt))
 
 
 def _sizes(checkpoint: Checkpoint) -> Sizes | None:
