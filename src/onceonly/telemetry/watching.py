@@ -24,7 +24,6 @@ from onceonly.errors import OnceonlyError
 from onceonly.log.actions import ActionFiles
 from onceonly.log.place import home_of, log_store
 from onceonly.model import seconds_of
-from onceonly.savepoints import place as places
 from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.telemetry import lag, spans
 from onceonly.telemetry.exposition import Endpoint, Registry
@@ -161,6 +160,8 @@ class Watched:
         if self.savepoints is None or time.monotonic() < self._savepoint_due:
             return self._savepoint_at
         self._savepoint_due = time.monotonic() + _SAVEPOINT_S
+        from onceonly.savepoints import place as places
+
         try:
             standing = [each.savepoint for each in places.standing(self.savepoints.place)]
         except OnceonlyError as error:
