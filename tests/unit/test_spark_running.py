@@ -10,8 +10,10 @@ import pytest
 
 from onceonly.errors import CheckpointChangedError, ConfigurationError
 from onceonly.settings.query import QuerySettings
+from onceonly.settings.telemetry import TelemetrySettings
 from onceonly.spark import epoch
 from onceonly.spark.task import EPOCH_PROPERTY, QUERY_PROPERTY, RUN_PROPERTY
+from onceonly.telemetry import watching
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +92,17 @@ def test_a_run_begins_where_spark_had_noted_epochs_to_though_its_function_passed
     for number in (13, 14):
         epoch.Epoch(frame(listed=True), number, QuerySettings(checkpoint=location))
         assert epoch._begun == {QUERY: (RUN, first)}
+
+
+def test_metrics_that_a_run_before_asked_for_are_not_told_of_one_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = checkpoint(tmp_path)
+    monkeypatch.setattr(epoch, "_begun", {})
+    monkeypatch.setattr(watching, "_watching", watching._Watching())
+    told = []
+    for asked in (TelemetrySettings(file=str(tmp_path / "own.prom")), TelemetrySettings()):
+        watching.began(location, QUERY, "orders")
+        epoch.Epoch(frame(listed=True), 0, QuerySettings(checkpoint=location, telemetry=asked))
+        told.append(len(watching._watching._of_file(str(tmp_path / "own.prom"))))
+    assert told == [1, 0]

@@ -147,8 +147,7 @@ class Epoch:
         self._writes: dict[str, _Write] = {}
         self._persisted = False
         self._open = False
-        if settings.telemetry.is_asked:
-            watching.ask(settings)
+        watching.ask(settings)
         self._query, self._run = _belongs(df, batch_id, settings.checkpoint)
         reporting.ask(settings.checkpoint, settings.report)
         if self._query not in _begun or _begun[self._query][0] != self._run:
