@@ -117,6 +117,15 @@ class BoxSink(TwoPhaseCommitSink[str]):
         return [Leftover(transaction=path.stem) for path in self.folder.glob("*.open")]
 
 
+class GivingBoxSink(BoxSink):
+    """A box that what was committed can be taken back from."""
+
+    def withdraw(self, _context: QueryContext, _epoch: int, handles: Sequence[Handle]) -> int:
+        for handle in handles:
+            (self.folder / f"{handle.transaction}.done").unlink(missing_ok=True)
+        return len(handles)
+
+
 @dataclass
 class QueryCoordinator:
     """One checkpoint and one box."""

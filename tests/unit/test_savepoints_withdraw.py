@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.files_bench import Files
-from tests.unit.operator_bench import QueryCoordinator, run
+from tests.unit.operator_bench import BOX, QueryCoordinator, run
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
 from onceonly import savepoints
@@ -22,6 +22,8 @@ from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.unit.operator_bench import Ran
 
 SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
 
@@ -100,6 +102,51 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path)
     assert "cannot take anything back" in done.stderr
     assert query.seen() == ["t0-0.done", "t0-1.done", "t1-0.done", "t1-1.done"]
     assert not (tmp_path / "to").exists()
+
+
+def written_again(tmp_path: Path, *epochs: int) -> tuple[QueryCoordinator, QueryCoordinator]:
+    """Make a query with three epochs and a savepoint of its first, and what goes on there under an id of its own."""
+    first = QueryCoordinator(tmp_path / "query")
+    first.complete(0)
+    savepoints.create(str(first.path), str(tmp_path / "early"))
+    first.complete(1, 2)
+    savepoints.create(str(first.path), str(tmp_path / "late"))
+    done = run(
+        "savepoint", "restore", tmp_path / "early", "--to", tmp_path / "again", "--output", "again", "--json",
+        "--sink", f"box={BOX}",
+    )  # fmt: skip
+    second = QueryCoordinator(tmp_path / "again", query=json.loads(done.stdout)["query"])
+    second.complete(*epochs)
+    return first, second
+
+
+def withdraw(place: Path, to: Path) -> Ran:
+    return run(
+        "savepoint", "restore", place, "--to", to, "--output", "withdraw",
+        "--sink", "box=operator_bench:GivingBoxSink",
+    )  # fmt: skip
+
+
+def test_what_was_written_twice_is_taken_back_twice(tmp_path: Path) -> None:
+    first, second = written_again(tmp_path, 1, 2)
+    second.open("t3-0")
+    done = withdraw(tmp_path / "early", tmp_path / "to")
+    assert done.returncode == 0, done.stderr
+    assert first.seen() == ["t0-0.done", "t0-1.done"]
+    # What it had open is aborted as well: nobody goes on under its id.
+    assert second.seen() == []
+
+
+def test_epochs_that_another_id_counts_for_itself_all_came_later(tmp_path: Path) -> None:
+    first, second = written_again(tmp_path, 1)
+    done = run("savepoint", "restore", tmp_path / "late", "--to", tmp_path / "to", "--sink", f"box={BOX}")
+    assert done.returncode == 64
+    assert "6 rows of chk-1" in done.stderr
+    assert not (tmp_path / "to").exists()
+    done = withdraw(tmp_path / "late", tmp_path / "to")
+    assert done.returncode == 0, done.stderr
+    assert len(first.seen()) == 6
+    assert second.seen() == []
 
 
 def manifests(folder: Path, epochs: Sequence[int]) -> Ledger:

@@ -24,11 +24,14 @@ from onceonly.settings.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
 
     from onceonly.model import SinkUse
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
     from onceonly.savepoints.manifest import Savepoint
+
+    After: TypeAlias = list[tuple[Checkpoint, list["Beyond"]]]
 
 RESTORED: Final = "restored from a savepoint elsewhere"
 """The reason of the claim."""
@@ -87,6 +90,14 @@ def _opened(home: str) -> Checkpoint | None:
         if identity.identity_token(home) is None:
             return None
         raise
+
+
+def since(checkpoint: Checkpoint, savepoint: Savepoint) -> int:
+    """Return the epoch after which a checkpoint of the trail has decided anything later than a savepoint; -1 for all.
+
+    A query that went on under an id of its own counts its epochs for itself: all that it has written came later.
+    """
+    return savepoint.epoch if checkpoint.log.token == savepoint.log else -1
 
 
 def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onceonly.operations.find import Checkpoint
-    from onceonly.operations.former import Beyond
+    from onceonly.operations.former import After
     from onceonly.operations.given import Given
     from onceonly.savepoints.copying import Told
     from onceonly.savepoints.manifest import Savepoint
@@ -71,7 +71,7 @@ def restore(
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
         if output is Output.WITHDRAW:
-            withdrawing.refuse_unless_taken_back(newest, after, given)
+            withdrawing.refuse_unless_taken_back(after, given)
     begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
     made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
     if newest is None:
@@ -86,15 +86,15 @@ def restore(
         former.claim(newest)
         # It may have decided more meanwhile.
         now = _after(savepoint, lives, output if after else None, is_there=is_there)
-        if begun.anew:
+        if begun.query != newest.query:
             _sweep(newest, given, made)
-        elif now:
-            made.told.extend(withdrawing.withdraw(newest, now, savepoint.epoch, given))
+        if not begun.anew:
+            made.told.extend(withdrawing.withdraw(now, savepoint, given))
         former.leave(newest, to)
 
     starting.build(address, savepoint, to, begun, refused=False, before_id=fence, told=told)
     if begun.anew:
-        made.told.extend(f"{each.sentence}: {each.again}" for each in after)
+        made.told.extend(f"{each.sentence}: {each.again}" for _, found in after for each in found)
     return made
 
 
@@ -112,11 +112,12 @@ def fork(source: str, to: str, *, same_targets: bool = False, told: Told = unhea
 
 def _after(
     savepoint: Savepoint, lives: Sequence[Checkpoint], output: Output | None, *, is_there: bool
-) -> list[Beyond]:
-    """Return what was decided after a savepoint. Raises where nobody has said what is to become of it."""
+) -> After:
+    """Return what was decided after a savepoint, and where. Raises where nobody has said what is to become of it."""
     # A life under the same log goes on with what stood in it before.
     newest = {each.log.token: each for each in lives}
-    found = [beyond for each in newest.values() for beyond in former.beyond(each, savepoint.epoch)]
+    looked = [(each, former.beyond(each, former.since(each, savepoint))) for each in newest.values()]
+    found = [(each, some) for each, some in looked if some]
     if output is Output.AGAIN:
         return found
     if not is_there:
@@ -127,10 +128,11 @@ def _after(
             "of its own, and writes the rows of epochs after the savepoint again",
         )
     if found and output is None:
+        everything = [each for _, some in found for each in some]
         raise ConfigurationError(
-            f"after chk-{savepoint.epoch}, output was decided that stands in targets: {former.sentences(found)}",
+            f"after chk-{savepoint.epoch}, output was decided that stands in targets: {former.sentences(everything)}",
             next_step="take a newer savepoint; or add --output again, which writes it again: "
-            + "; ".join(f"sink {each.sink}: {each.again}" for each in found)
+            + "; ".join(f"sink {each.sink}: {each.again}" for each in everything)
             + "; or --output withdraw, which takes it back, of files",
         )
     return found

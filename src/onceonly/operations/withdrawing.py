@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
 from onceonly.model import handles_of
-from onceonly.operations import sinks
+from onceonly.operations import former, sinks
 from onceonly.ports import QueryContext
 
 if TYPE_CHECKING:
@@ -15,30 +15,33 @@ if TYPE_CHECKING:
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
     from onceonly.operations.find import Checkpoint
-    from onceonly.operations.former import Beyond
+    from onceonly.operations.former import After, Beyond
     from onceonly.operations.given import Given
+    from onceonly.savepoints.manifest import Savepoint
 
 
-def refuse_unless_taken_back(checkpoint: Checkpoint, found: Sequence[Beyond], given: Given) -> None:
+def refuse_unless_taken_back(after: After, given: Given) -> None:
     """Raise ``ConfigurationError`` where something cannot be taken back, or a sink cannot be made here. Only looks."""
-    _handles(checkpoint, found)
-    with sinks.participants(checkpoint, given) as made:
-        _takers(made, found)
-        sinks.refuse_other_target(checkpoint, given, made)
+    for checkpoint, found in after:
+        _handles(checkpoint, found)
+        with sinks.participants(checkpoint, given) as made:
+            _takers(made, found)
+            sinks.refuse_other_target(checkpoint, given, made)
 
 
-def withdraw(checkpoint: Checkpoint, found: Sequence[Beyond], epoch: int, given: Given) -> list[str]:
-    """Take back what was decided after an epoch; say of each sink what went. Idempotent, safe to be killed in.
+def withdraw(after: After, savepoint: Savepoint, given: Given) -> list[str]:
+    """Take back what was decided after a savepoint; say of each sink what went. Idempotent, safe to be killed in.
 
-    Raises as ``refuse_unless_taken_back``, before any target is touched; ``UnavailableError``.
+    Raises as ``refuse_unless_taken_back``, before any target of a checkpoint is touched; ``UnavailableError``.
     """
-    handles = _handles(checkpoint, found)
     told: list[str] = []
-    with sinks.participants(checkpoint, given) as made:
-        for name, take in _takers(made, found).items():
-            context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
-            with sinks.asking(checkpoint, name):
-                told.append(f"withdrawn from sink {name}: {take(context, epoch, handles[name])} files")
+    for checkpoint, found in after:
+        handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
+        with sinks.participants(checkpoint, given) as made:
+            for name, take in _takers(made, found).items():
+                context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
+                with sinks.asking(checkpoint, name):
+                    told.append(f"withdrawn from sink {name}: {take(context, epoch, handles[name])} files")
     return told
 
 
