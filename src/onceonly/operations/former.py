@@ -7,6 +7,7 @@ with which a driver that lives after all ends as superseded, and its log says th
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -105,12 +106,8 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
 
     Raises ``InDoubtError`` where the newest decision is not known to be committed: what stands there cannot be told.
     """
-    epochs: dict[str, list[int]] = {}
-    rows: dict[str, int] = {}
+    outputs: dict[int, Mapping[str, tuple[int, int]]] = {}
     said: dict[str, Link] = {}
-    for line in checkpoint.log.history():
-        if line.epoch > epoch and line.kind is LinkKind.COMMIT:
-            _count(line.epoch, line.sinks, epochs, rows)
     for number in checkpoint.log.epochs():
         chain = checkpoint.log.chain(number) if number > epoch else ()
         if not chain or chain[-1].kind is not LinkKind.COMMIT:
@@ -121,17 +118,26 @@ def beyond(checkpoint: Checkpoint, epoch: int) -> list[Beyond]:
                 "stands in its targets",
                 next_step=f"onceonly transactions commit chk-{number} {checkpoint.path}, then run this again",
             )
-        _count(number, by_sink(chain[-1]), epochs, rows)
+        outputs[number] = by_sink(chain[-1])
         said |= dict.fromkeys(chain[-1].settings, chain[-1])
+    # Read last: what was folded meanwhile is in a line by now.
+    for line in checkpoint.log.history(epoch + 1):
+        if line.kind is LinkKind.COMMIT:
+            outputs.setdefault(line.epoch, line.sinks)
+    rows: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for number in sorted(outputs):
+        for sink, (count, _) in outputs[number].items():
+            if count:
+                rows[sink][number] = count
     return [
         Beyond(
             sink=sink,
-            epochs=tuple(epochs[sink]),
-            rows=rows[sink],
+            epochs=tuple(rows[sink]),
+            rows=sum(rows[sink].values()),
             use=said[sink].uses.get(sink) if sink in said else None,
             target=said[sink].settings[sink] if sink in said else {},
         )
-        for sink in sorted(epochs)
+        for sink in sorted(rows)
     ]
 
 
@@ -212,18 +218,6 @@ def leave(checkpoint: Checkpoint, to: str) -> None:
 
 def _short(use: SinkUse) -> str:
     return use.sink if use.sink in BUILT_IN else ""
-
-
-def _count(
-    epoch: int,
-    by: Mapping[str, tuple[int, int]],
-    epochs: dict[str, list[int]],
-    rows: dict[str, int],
-) -> None:
-    for sink, (count, _) in by.items():
-        if count:
-            epochs.setdefault(sink, []).append(epoch)
-            rows[sink] = rows.get(sink, 0) + count
 
 
 def sentences(found: Iterable[Beyond]) -> str:
