@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from onceonly.operations import explain
 from onceonly.ui import records
 from onceonly.view import page, style, tables
 from onceonly.view.multiples import multiples
-from onceonly.view.story import cut, view
+from onceonly.view.story import view
 from onceonly.view.timeline import timeline
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ _EXPLAINED_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What every page of a checkpoint has: where its pages are, how it stands, how far the log had come."""
+    """What every page of a checkpoint has: where its pages are, how it stands, how far the log had come.
+
+    ``view`` has the newest epochs alone, as a page that shows more of them has a view of its own.
+    """
 
     home: str
     view: View
@@ -89,7 +92,7 @@ class Pages:
         for watcher in self._watchers.values():
             home = self._homes[id(watcher)]
             try:
-                lines.append((home, view(watcher.model()), None))
+                lines.append((home, _short(watcher.model()), None))
             except OnceonlyError as error:
                 lines.append((home, None, error))
         return self._fill("overview", "All queries", lines=lines)
@@ -99,11 +102,10 @@ class Pages:
         model = watcher.model()
         place = self._place(watcher, model)
         told = records.after(model.epochs[:_RECORDS_MAX], records.START)[: -_RECORDS_MAX - 1 : -1]
-        newest = [*reversed(place.view.epochs)][:_LISTED]
         return self._fill(
             "now", "Now", place,
             verdict=tables.verdict(place.view.verdict),
-            epochs=tables.epochs(newest, href=self._href(watcher), caption="The newest epochs"),
+            epochs=tables.epochs(reversed(place.view.epochs), href=self._href(watcher), caption="The newest epochs"),
             happenings=tables.happenings(place.view), records=told, records_max=_RECORDS_MAX,
         )  # fmt: skip
 
@@ -175,7 +177,7 @@ class Pages:
     def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
         return Place(
             home=self._homes[id(watcher)],
-            view=cut(view(model), _LISTED),
+            view=_short(model),
             # Of the very model that is shown: what comes after it is told by the stream.
             position=records.newest(model.epochs),
             trouble=watcher.trouble,
@@ -198,6 +200,11 @@ class Pages:
             place=place,
             **values,
         )
+
+
+def _short(model: CheckpointModel) -> View:
+    """Return the view of the newest epochs: those before them would be drawn to be left out."""
+    return view(replace(model, epochs=model.epochs[:_LISTED]))
 
 
 @functools.cache
