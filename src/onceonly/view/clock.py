@@ -21,6 +21,14 @@ class Placed(NamedTuple):
     skewed: bool = False
 
 
+def between(place: float, begin: float | None, end: float | None) -> Placed:
+    """Hold a place between those of two steps, as far as these are known."""
+    held = place if begin is None else max(place, begin)
+    if end is not None:
+        held = min(held, max(end, begin or end))
+    return Placed(held, abs(held - place) > TOLERANCE_S)
+
+
 @dataclass(slots=True)
 class Clock:
     """The places of one view, given out in the log's order."""
@@ -44,13 +52,8 @@ class Clock:
         """Place a step beside the spine, which was between two steps of it."""
         if at is None:
             return Placed(None)
-        place = at + self._late.get(host, 0.0)
-        within = place
-        if begin is not None:
-            within = max(within, begin)
-        if end is not None:
-            within = min(within, max(end, begin or end))
-        return Placed(within, abs(within - place) > TOLERANCE_S or host in self._late)
+        held = between(at + self._late.get(host, 0.0), begin, end)
+        return held._replace(skewed=held.skewed or host in self._late)
 
     @property
     def told(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from onceonly.view.clock import TOLERANCE_S
+from onceonly.view.clock import between
 from onceonly.view.telling import moment
 from onceonly.view.values import Bar, Epoch, Mark, View, What, Work, lane_of
 
@@ -42,55 +42,45 @@ def with_events(view: View, lines: Sequence[Mapping[str, Any]]) -> View:
 
 
 def _with_events(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Epoch:
-    marks = [_commit(mark, epoch, lines) for mark in epoch.marks]
+    late = _late(epoch)
+    done = [line for line in lines if line["kind"] in _COMMITS and line.get("outcome") in _DONE]
+    told = {(line["sink"], line["transaction"]): line for line in reversed(done)}  # of several, the first
+    begun: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for line in lines:
+        if line["kind"] == "slot.begun":
+            begun[line["sink"], int(line["slot"])].append(float(line["t"]) + late)
+    marks = [_commit(mark, epoch, told.get((mark.sink, mark.transaction)), late) for mark in epoch.marks]
     return replace(
         epoch,
-        marks=(*marks, *_swept(epoch, lines)),
-        bars=tuple(_begun(bar, epoch, lines) for bar in epoch.bars),
+        marks=(*marks, *_swept(lines, late)),
+        bars=tuple(_begun(bar, begun) for bar in epoch.bars),
     )
 
 
-def _commit(mark: Mark, epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Mark:
+def _commit(mark: Mark, epoch: Epoch, told: Mapping[str, Any] | None, late: float) -> Mark:
     """Say of a transaction that is committed when that was first told; of any other one the log alone speaks."""
     if mark.what is not What.COMMITTED:
         return mark
-    told = next(
-        (
-            line
-            for line in lines
-            if line["kind"] in _COMMITS
-            and line.get("outcome") in _DONE
-            and (line["sink"], line["transaction"]) == (mark.sink, mark.transaction)
-        ),
-        None,
-    )
     if told is None:
         return mark
     what, said = _COMMITS[told["kind"]]
     at = float(told["t"])
     decided = _place(epoch, What.DECISION, mark.record)
-    place, skewed = _between(at + _late(epoch), decided, _place(epoch, What.RECEIPT))
+    place, skewed = between(at + late, decided, _place(epoch, What.RECEIPT))
     words = f"{mark.transaction}: {said}, told of at {moment(at)}"
     return replace(mark, what=what, at=at, place=place, skewed=skewed, told=words)
 
 
-def _begun(bar: Bar, epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> Bar:
+def _begun(bar: Bar, begun: Mapping[tuple[str, int], Sequence[float]]) -> Bar:
     """Let a slot's bar begin where its attempt did, not where its plan was handed out."""
-    if bar.work is not Work.WRITING or bar.end is None:
+    if bar.work is not Work.WRITING or bar.slot is None or bar.end is None:
         return bar
-    late = _late(epoch)
-    begun = [
-        place
-        for line in lines
-        if line["kind"] == "slot.begun" and (line["sink"], int(line["slot"])) == (bar.sink, bar.slot)
-        if bar.begin <= (place := float(line["t"]) + late) <= bar.end
-    ]
-    return replace(bar, begin=max(begun)) if begun else bar
+    places = [place for place in begun.get((bar.sink, bar.slot), ()) if bar.begin <= place <= bar.end]
+    return replace(bar, begin=max(places)) if places else bar
 
 
-def _swept(epoch: Epoch, lines: Sequence[Mapping[str, Any]]) -> list[Mark]:
+def _swept(lines: Sequence[Mapping[str, Any]], late: float) -> list[Mark]:
     """Return what a sweep aborted under a link of the epoch."""
-    late = _late(epoch)
     return [
         Mark(
             what=What.SWEPT, lane=lane_of(str(line["sink"])), place=float(line["t"]) + late, at=float(line["t"]),
@@ -118,9 +108,3 @@ def _place(epoch: Epoch, what: What, record: str = "") -> float | None:
     return next(
         (mark.place for mark in epoch.marks if mark.what is what and record in {"", mark.record}), None
     )
-
-
-def _between(place: float, begin: float | None, end: float | None) -> tuple[float, bool]:
-    within = place if begin is None else max(place, begin)
-    within = within if end is None else min(within, end)
-    return within, abs(within - place) > TOLERANCE_S
