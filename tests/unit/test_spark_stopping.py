@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceonly import events
+from onceonly.errors import UnavailableError
 from onceonly.log.runs import Run
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.spark import stopping
@@ -145,3 +146,24 @@ def test_a_request_is_heard_by_its_own_run_alone_and_it_is_written_down_when(tmp
     found = stops.of(run)
     assert found is not None
     assert found.seen
+
+
+def test_a_request_is_heard_on_a_disk_that_takes_no_word_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stops = StopFiles(tmp_path)
+    (tmp_path / "onceonly").mkdir()
+    run = Run(run="one", began=events.stamp())
+    stop = Stop(run="one", began=run.began, who="ann", stamp=events.stamp(), because="release B")
+    stops.put(stop)
+
+    def is_full(_stop: Stop) -> None:
+        raise UnavailableError("no space left", next_step="make room")
+
+    monkeypatch.setattr(stops, "put", is_full)
+    over = threading.Event()
+    timer = threading.Timer(5, over.set)
+    timer.start()
+    assert stopping.heard(stops, run, over, 0.01)
+    timer.cancel()
+    assert caplog.text.count(f"The {stop.sentence}; it ends after the epoch in flight.") == 1

@@ -136,12 +136,14 @@ def heard(stops: StopFiles, run: Run, over: threading.Event, every_s: float) -> 
     while not over.wait(every_s):
         try:
             stop = stops.of(run)
-            if stop is not None:
-                log.warning("%s; it ends after the epoch in flight.", stop.sentence.capitalize())
-                stops.put(replace(stop, seen=events.stamp().at))
-                return True
         except OnceonlyError as error:  # a store that is away now
             log.debug("Whether run %s shall end is not known: %s", run.run, error)
+            continue
+        if stop is not None:
+            log.warning("The %s; it ends after the epoch in flight.", stop.sentence)
+            with contextlib.suppress(OnceonlyError):  # on a disk that is full it ends, too
+                stops.put(replace(stop, seen=events.stamp().at))
+            return True
     return False
 
 
