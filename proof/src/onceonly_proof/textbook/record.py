@@ -11,7 +11,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from onceonly import failpoints
 from onceonly_proof.campaign import machine
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import msgspec
 
     from onceonly_proof.campaign.unaligned_audit import Counted
+
+T = TypeVar("T")
 
 SEED, EPOCHS, KILLS = 2, 9, 2
 """Of the run with and without alignment."""
@@ -50,21 +52,19 @@ class Recorder:
     def crashes(self) -> Crashes:
         """Record a run that is killed at each crash point, one that nobody kills, and one that aborts."""
         began = time.monotonic()
-        ranges: list[tuple[tuple[tuple[int, int], ...], ...]] = []
-
-        def whole(world: World) -> Any:  # noqa: ANN401  what the run gives
-            found = crashes.commits(world)
-            ranges.append(crashes.ranges(world))
-            return found
-
-        commits = self.run("pass", crashes.PER_EPOCH, whole, "the run that commits")
+        commits, ranges = self.run(
+            "pass",
+            crashes.PER_EPOCH,
+            lambda world: (crashes.commits(world), crashes.ranges(world)),
+            "the run that commits",
+        )
         aborts = self.run("pass", crashes.PER_EPOCH, crashes.aborts, "the run that aborts")
         killed = tuple(self.crash(point) for point in failpoints.EVERYWHERE)
         return Crashes(
             made=_made(began),
             fits=fits(),
             partitions=crashes.UNEVEN,
-            ranges=ranges[0],
+            ranges=ranges,
             commits=commits,
             aborts=aborts,
             crashes=killed,
@@ -72,8 +72,7 @@ class Recorder:
 
     def crash(self, point: str) -> Crash:
         """Record the run that is killed at one crash point."""
-        found: Crash = self.run("pass", crashes.PER_EPOCH, lambda world: crashes.crash(world, point), point)
-        return found
+        return self.run("pass", crashes.PER_EPOCH, lambda world: crashes.crash(world, point), point)
 
     def counts(self) -> Counts:
         """Record the snapshot, the crash and the return."""
@@ -93,8 +92,7 @@ class Recorder:
                 lives=lives,
             )
 
-        found: Counts = self.run("count", counts.SNAPSHOT, whole, "the run that counts")
-        return found
+        return self.run("count", counts.SNAPSHOT, whole, "the run that counts")
 
     def growth(self) -> Growth:
         """Record the files of a state store."""
@@ -102,7 +100,7 @@ class Recorder:
         versions = self.run("grow", growth.PER_EPOCH, growth.versions, "the run whose state grows")
         return Growth(made=_made(began), fits=fits(), rows=growth.PER_EPOCH, versions=versions)
 
-    def run(self, kind: str, per_epoch: int, record: Callable[[World], Any], name: str) -> Any:  # noqa: ANN401  as above
+    def run(self, kind: str, per_epoch: int, record: Callable[[World], T], name: str) -> T:
         """Run something in a world of its own, which is gone afterwards."""
         self._count += 1
         began = time.monotonic()
