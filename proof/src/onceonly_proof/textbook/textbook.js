@@ -31,7 +31,7 @@ const pictures = [...document.querySelectorAll("section[data-steps]")].map((sect
   const after = button("next \u2192", () => show(at + 1, true));
   section.querySelector("ol").before(bar);
   section.querySelector("ol").setAttribute("aria-live", "polite");
-  const picture = { section, steps, show, move: (by) => show(at + by, true), end: () => steps.length - 1 };
+  const picture = { section, steps, show, move: (by) => show(at + by, true) };
   show(0, false);
   return picture;
 });
