@@ -24,8 +24,8 @@ _CSS: Final = (
     ".tb-bar button[aria-pressed=true]{background:var(--oo-ink);color:var(--oo-page);font-weight:600}"
     ".tb-bar button:disabled{color:var(--oo-dim);cursor:default}"
     ".tb-bar button:focus-visible{outline:3px solid var(--oo-link);outline-offset:1px}"
-    "@media "
-    "print{.tb-bar{display:none}.oo-page ol.tb li[hidden]{display:list-item}.oo-page ol.tb li{break-inside:avoid}}"
+    "@media print{.tb-bar{display:none}.oo-page ol.tb li[hidden]{display:list-item}"
+    ".oo-page ol.tb li{break-inside:avoid}}"
 )
 
 

@@ -24,22 +24,35 @@ def draw(found: Aligned) -> Picture:
     kills = " and ".join(f"in chk-{each.epoch} at {each.point}" for each in found.kills)
     lost = ", ".join(f"{count} of chk-{number}" for number, count in found.unaligned.again.items())
     frames = (
-        Frame(name="two inputs", height=200, parts=tuple(_lanes(found, epoch, "")),
-              told=f"chk-{epoch} has {fast} rows of partition 0 and {slow} of partition 1. Partition 0 is "
-                   "ahead: its rows "
-              f"are there before the barrier of chk-{epoch - 1} has come in partition 1."),
-        Frame(name="aligned", height=200, parts=tuple(_lanes(found, epoch, "aligned")),
-              told=f"Aligned, the operator leaves those {fast} rows where they are until both barriers are there; its "
-              f"snapshot of chk-{epoch - 1} holds what lies before them, and nothing else."),
-        Frame(name="unaligned", height=200, parts=tuple(_lanes(found, epoch, "unaligned")),
-              told=f"Unaligned, it counts the {fast} rows meanwhile, and its snapshot of chk-{epoch - 1} holds "
-                   "them too. "
-              f"Killed at {kill.point}, the source goes back to the barrier and gives them again."),
-        Frame(name="counts", height=_COUNTS, parts=tuple(_counts(found)),
-              told=f"The same rows, killed {kills}: aligned each row was counted once; unaligned {again} rows "
-                   "were counted "
-              f"again ({lost}), those that had overtaken a barrier."),
-    )  # fmt: skip
+        Frame(
+            name="two inputs",
+            height=200,
+            parts=tuple(_lanes(found, epoch, "")),
+            told=f"chk-{epoch} has {fast} rows of partition 0 and {slow} of partition 1. Partition 0 is ahead: its "
+            f"rows are there before the barrier of chk-{epoch - 1} has come in partition 1.",
+        ),
+        Frame(
+            name="aligned",
+            height=200,
+            parts=tuple(_lanes(found, epoch, "aligned")),
+            told=f"Aligned, the operator leaves those {fast} rows where they are until both barriers are there; its "
+            f"snapshot of chk-{epoch - 1} holds what lies before them, and nothing else.",
+        ),
+        Frame(
+            name="unaligned",
+            height=200,
+            parts=tuple(_lanes(found, epoch, "unaligned")),
+            told=f"Unaligned, it counts the {fast} rows meanwhile, and its snapshot of chk-{epoch - 1} holds them too. "
+            f"Killed at {kill.point}, the source goes back to the barrier and gives them again.",
+        ),
+        Frame(
+            name="counts",
+            height=_COUNTS,
+            parts=tuple(_counts(found)),
+            told=f"The same rows, killed {kills}: aligned each row was counted once; unaligned {again} rows were "
+            f"counted again ({lost}), those that had overtaken a barrier.",
+        ),
+    )
     return Picture(
         name="alignment",
         title="Aligned and unaligned counting",

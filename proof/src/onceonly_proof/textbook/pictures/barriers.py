@@ -32,9 +32,8 @@ def draw(found: Crashes) -> Picture:
     return Picture(
         name="barriers",
         title="Barriers between the records of two partitions",
-        told="In other engines a barrier flows between the records. Spark has no barriers that flow: it writes "
-        "the end of "
-        "each range ahead, for all partitions in one file, and that is drawn here as a barrier.",
+        told="In other engines a barrier flows between the records. Spark has no barriers that flow: it writes the end "
+        "of each range ahead, for all partitions in one file, and that is drawn here as a barrier.",
         made=found.made,
         frames=tuple(frames),
         still=1,

@@ -47,8 +47,7 @@ def draw(found: Crashes) -> Picture:
         Frame(
             name="all steps",
             told=f"{len(found.crashes)} runs, each killed at another step of chk-1. What readers see in between "
-            "differs; in "
-            "the end each row is there once.",
+            "differs; in the end each row is there once.",
             height=60 + _ROW * len(found.crashes),
             parts=tuple(_overview(found.crashes)),
         ),
@@ -57,9 +56,8 @@ def draw(found: Crashes) -> Picture:
     return Picture(
         name="crash",
         title="A crash at any step",
-        told="One button for each step of the protocol: the whole process tree of a real job was killed there "
-        "with SIGKILL. "
-        "Who looks is an auditor that reads the topic as any read_committed consumer does.",
+        told="One button for each step of the protocol: the whole process tree of a real job was killed there with "
+        "SIGKILL. Who looks is an auditor that reads the topic as any read_committed consumer does.",
         made=found.made,
         frames=tuple(frames),
         still=0,
@@ -104,8 +102,7 @@ def _frame(each: Crash) -> Frame:
     top = 30 + 3 * _LOOK
     told = (
         f"Killed{first}: {each.where}. The log says {_decided(between)}; readers saw {seen}, and {between.open} "
-        "transactions "
-        f"were open. After the next start all {len(own)} rows that were missing are there, each once."
+        f"transactions were open. After the next start all {len(own)} rows that were missing are there, each once."
     )
     return Frame(
         name=each.point,

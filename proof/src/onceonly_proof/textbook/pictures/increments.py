@@ -28,24 +28,43 @@ def draw(found: Growth) -> Picture:
     state = sum(last.added) + sum(last.kept)
     grown, little = versions[first - 1], versions[second - 1]
     frames = (
-        _frame(found, "changes", first - 1, f"Each epoch writes what it has changed into a file of its own: "
-               f"{thousands(versions[0].changed)} keys of {thousands(versions[0].keys)}, "
-               f"{_kb(versions[0].changelog)}."),
-        _frame(found, "first "
-                      "snapshot", first, f"After version {first} the store writes its files as a whole, beside the "
-               f"epochs: {_kb(sum(grown.added))} for {thousands(grown.keys)} keys."),
-        _frame(found, "small changes", second - 1, f"Then an epoch changes {thousands(little.changed)} keys of "
-               f"{thousands(little.keys)}, and writes {_kb(little.changelog)}: what it has changed, not what "
-               "the state is."),
-        _frame(found, "next "
-                      "snapshot", second, f"The snapshot of version {second} adds a file of "
-                                          f"{_kb(sum(little.added))} and "
-               f"names the one of {_kb(sum(little.kept))} that is there: it is not written again."),
-        _frame(found, "restore", len(versions), f"A start at version {second + 2} takes snapshot {second} and "
-                                                "the changes of "
-               f"{second + 1} and {second + 2}. All {len(versions)} epochs have written {_kb(written)}; the state as a "
-               f"whole, each time, would have been about {_kb(state * len(versions))}."),
-    )  # fmt: skip
+        _frame(
+            found,
+            "changes",
+            first - 1,
+            "Each epoch writes what it has changed into a file of its own: "
+            f"{thousands(versions[0].changed)} keys of {thousands(versions[0].keys)}, {_kb(versions[0].changelog)}.",
+        ),
+        _frame(
+            found,
+            "first snapshot",
+            first,
+            f"After version {first} the store writes its files as a whole, beside the epochs: "
+            f"{_kb(sum(grown.added))} for {thousands(grown.keys)} keys.",
+        ),
+        _frame(
+            found,
+            "small changes",
+            second - 1,
+            f"Then an epoch changes {thousands(little.changed)} keys of {thousands(little.keys)}, and writes "
+            f"{_kb(little.changelog)}: what it has changed, not what the state is.",
+        ),
+        _frame(
+            found,
+            "next snapshot",
+            second,
+            f"The snapshot of version {second} adds a file of {_kb(sum(little.added))} and "
+            f"names the one of {_kb(sum(little.kept))} that is there: it is not written again.",
+        ),
+        _frame(
+            found,
+            "restore",
+            len(versions),
+            f"A start at version {second + 2} takes snapshot {second} and the changes of {second + 1} and "
+            f"{second + 2}. All {len(versions)} epochs have written {_kb(written)}; the state as a whole, each time, "
+            f"would have been about {_kb(state * len(versions))}.",
+        ),
+    )
     return Picture(
         name="increments",
         title="Incremental snapshots",

@@ -46,33 +46,59 @@ def draw(found: Crashes) -> Picture:
     point = {each.point: each for each in found.crashes}
     swept, late = point["slot.after_prepare"], point["commit.after_handle"]
     frames = (
-        _frame("begin", ("begin",), "open", "An attempt at a slot opens one transaction: "
-                                            f"{_which(found.commits, 'slot.begun')}."),
-        _frame("write", ("begin", "write"), "open", f"It writes its rows. Killed at slot.during_write, "
-               f"{_behind(point['slot.during_write'])}."),
-        _frame("prepare", ("begin", "write", "prepare"), "prepared", "It is flushed, so that any process can "
-               "commit it: "
-               f"{_which(found.commits, 'slot.prepared')}. The handle goes to the driver, as a vote."),
-        _frame("commit", ("begin", "write", "prepare", "commit"), "committed", "After the decision the driver "
-               "commits the "
-               f"handle: {_which(found.commits, 'handle.committed')}."),
-        _frame("commit "
-               "again", ("begin", "write", "prepare", "commit", "again"), "committed", "Killed at commit.after_handle, "
-               "the next start commits every handle of the decision again: "
-               f"{_which(late.steps, 'handle.resolved', 2)}. "
-               f"{len(late.after.visible)} rows are visible in the end, each once."),
-        _frame("abort", ("begin", "write", "prepare", "abort"), "aborted", "No decision names it: killed at "
-               f"slot.after_prepare, the next start fences and aborts what was open ({_count(swept.steps, 'swept')} "
-               "transactions), and runs the epoch again."),
-        _frame("discard", ("begin", "write", "drop"), "aborted", "An attempt that fails drops its own transaction: "
-               f"{_count(found.aborts, 'slot.failed')} attempts of one slot have failed in the run that aborts."),
-    )  # fmt: skip
+        _frame(
+            "begin",
+            ("begin",),
+            "open",
+            f"An attempt at a slot opens one transaction: {_which(found.commits, 'slot.begun')}.",
+        ),
+        _frame(
+            "write",
+            ("begin", "write"),
+            "open",
+            f"It writes its rows. Killed at slot.during_write, {_behind(point['slot.during_write'])}.",
+        ),
+        _frame(
+            "prepare",
+            ("begin", "write", "prepare"),
+            "prepared",
+            f"It is flushed, so that any process can commit it: {_which(found.commits, 'slot.prepared')}. "
+            "The handle goes to the driver, as a vote.",
+        ),
+        _frame(
+            "commit",
+            ("begin", "write", "prepare", "commit"),
+            "committed",
+            f"After the decision the driver commits the handle: {_which(found.commits, 'handle.committed')}.",
+        ),
+        _frame(
+            "commit again",
+            ("begin", "write", "prepare", "commit", "again"),
+            "committed",
+            "Killed at commit.after_handle, the next start commits every handle of the decision again: "
+            f"{_which(late.steps, 'handle.resolved', 2)}. "
+            f"{len(late.after.visible)} rows are visible in the end, each once.",
+        ),
+        _frame(
+            "abort",
+            ("begin", "write", "prepare", "abort"),
+            "aborted",
+            "No decision names it: killed at slot.after_prepare, the next start fences and aborts what was open "
+            f"({_count(swept.steps, 'swept')} transactions), and runs the epoch again.",
+        ),
+        _frame(
+            "discard",
+            ("begin", "write", "drop"),
+            "aborted",
+            "An attempt that fails drops its own transaction: "
+            f"{_count(found.aborts, 'slot.failed')} attempts of one slot have failed in the run that aborts.",
+        ),
+    )
     return Picture(
         name="life-cycle",
         title="The life of a sink's transaction",
         told="A sink has five verbs: begin_transaction, write, pre_commit on executors; commit and abort on the "
-        "driver. "
-        "Each way below was taken in a recorded run.",
+        "driver. Each way below was taken in a recorded run.",
         made=found.made,
         frames=frames,
         still=3,

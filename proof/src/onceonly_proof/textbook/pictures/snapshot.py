@@ -39,31 +39,76 @@ def draw(found: Counts) -> Picture:
     twice = {app: count + after[app] - before[app] for app, count in memory.items()}
     each = ", ".join(f"of {app} {views} views" for app, views in found.views.items())
     frames = (
-        _frame(found, "snapshot", f"chk-0 has read to offset (0, {cut}), and Spark keeps both in one cut: the "
-                                  "offset and "
-               f"the counts, PV {values(before)}. (A record tells {each}.)", cut, before, before, 0),
-        _frame(found, "range", f"Before a record of chk-1 is read, its end stands on disk: offsets/1 says (0, {end}).",
-               cut, before, before, 0, ahead=True),
-        _frame(found, "crash", f"The job is killed when it has read to (0, {at}). In memory PV was "
-                               f"{values(memory)}; on "
-               f"disk are the barriers {_list(first.barriers)} and the commits {_list(first.noted)}.",
-               at, memory, before, 0, ahead=True, killed=first.killed_at),
-        _frame(found, "return", f"The next life begins at (0, {cut}) with PV {values(before)}. Had only the "
-                                "offset gone "
-               f"back, PV would end as {values(twice)}: records counted twice.", cut, before, before, 0, ahead=True),
-        _frame(found, "decided", f"It has read to (0, {end}), chk-1 is decided ({second.links[-1]}), and it is "
-                                 "killed again, "
-               f"at {second.killed_at}: nothing of chk-1 is visible yet.", end, after, before, 0, ahead=True,
-               killed=second.killed_at),
-        _frame(found, "end", f"The third life commits what was decided. PV is {values(after)}, and each result is "
-               f"visible once.", end, after, after, of_epoch(last.results)),
-    )  # fmt: skip
+        _frame(
+            found,
+            "snapshot",
+            f"chk-0 has read to offset (0, {cut}), and Spark keeps both in one cut: the offset and the counts, "
+            f"PV {values(before)}. (A record tells {each}.)",
+            cut,
+            before,
+            before,
+            0,
+        ),
+        _frame(
+            found,
+            "range",
+            f"Before a record of chk-1 is read, its end stands on disk: offsets/1 says (0, {end}).",
+            cut,
+            before,
+            before,
+            0,
+            ahead=True,
+        ),
+        _frame(
+            found,
+            "crash",
+            f"The job is killed when it has read to (0, {at}). In memory PV was {values(memory)}; on disk are the "
+            f"barriers {_list(first.barriers)} and the commits {_list(first.noted)}.",
+            at,
+            memory,
+            before,
+            0,
+            ahead=True,
+            killed=first.killed_at,
+        ),
+        _frame(
+            found,
+            "return",
+            f"The next life begins at (0, {cut}) with PV {values(before)}. Had only the offset gone back, PV would end "
+            f"as {values(twice)}: records counted twice.",
+            cut,
+            before,
+            before,
+            0,
+            ahead=True,
+        ),
+        _frame(
+            found,
+            "decided",
+            f"It has read to (0, {end}), chk-1 is decided ({second.links[-1]}), and it is killed again, "
+            f"at {second.killed_at}: nothing of chk-1 is visible yet.",
+            end,
+            after,
+            before,
+            0,
+            ahead=True,
+            killed=second.killed_at,
+        ),
+        _frame(
+            found,
+            "end",
+            f"The third life commits what was decided. PV is {values(after)}, and each result is visible once.",
+            end,
+            after,
+            after,
+            of_epoch(last.results),
+        ),
+    )
     return Picture(
         name="snapshot",
         title="A snapshot, a crash, and the return",
         told="Page views (PV) by app, counted from partition 0. Offset and state are one cut, so a crash counts "
-        "nothing "
-        "twice.",
+        "nothing twice.",
         made=found.made,
         frames=frames,
         still=2,

@@ -25,32 +25,29 @@ def draw(found: Crashes) -> Picture:
     commits, aborts = list(_told(found.commits)), list(_told(found.aborts))
     frames = [
         *_frames(commits, "commits", {
-            "vote "
-            "request": "VOTE_REQUEST is the plan: the driver hands it to the slots, which write into a "
-                       "transaction each.",
-            "votes": "Each slot flushes its transaction, so that any process can commit it, and votes "
-                     "VOTE_COMMIT with its handle.",
-            "decision": "All votes are in: GLOBAL_COMMIT is one link in the log, durable before anything is "
-                        "committed. This is "
-            "the moment.",
-            "commits": "Every handle is committed; readers see the rows from here on. The receipt says that it "
-                       "is done.",
+            "vote request": "VOTE_REQUEST is the plan: the driver hands it to the slots, which write into a "
+            "transaction each.",
+            "votes": "Each slot flushes its transaction, so that any process can commit it, and votes VOTE_COMMIT with "
+            "its handle.",
+            "decision": "All votes are in: GLOBAL_COMMIT is one link in the log, durable before anything is committed. "
+            "This is the moment.",
+            "commits": "Every handle is committed; readers see the rows from here on. The receipt says that it is "
+            "done.",
         }),
         *_frames(aborts, "aborts", {
-            "votes": "Another run: one slot votes VOTE_COMMIT, the other one fails as often as it is tried. "
-                     "That is VOTE_ABORT, "
-            "and so is silence.",
-            "decision": "GLOBAL_ABORT is a link, too: the prepared transaction is aborted, and no reader has "
-                        "seen a row of it.",
+            "votes": "Another run: one slot votes VOTE_COMMIT, the other one fails as often as it is tried. That is "
+            "VOTE_ABORT, and so is silence.",
+            "decision": "GLOBAL_ABORT is a link, too: the prepared transaction is aborted, and no reader has seen a "
+            "row of it.",
             "again": "The next start claims the epoch with an ABORT link of its own, runs it again, and commits it.",
         }),
     ]  # fmt: skip
     return Picture(
         name="two-phases",
         title="Two-phase commit",
-        told="The words of the textbook, and what they are here: VOTE_REQUEST is a plan, VOTE_COMMIT a vote "
-        "with a handle, "
-        "VOTE_ABORT a slot that fails or is silent, GLOBAL_COMMIT and GLOBAL_ABORT are links of the decision log.",
+        told="The words of the textbook, and what they are here: VOTE_REQUEST is a plan, VOTE_COMMIT a vote with a "
+        "handle, VOTE_ABORT a slot that fails or is silent, GLOBAL_COMMIT and GLOBAL_ABORT are links of the decision "
+        "log.",
         made=found.made,
         frames=tuple(frames),
         still=3,
@@ -99,8 +96,8 @@ def _told(steps: Sequence[Step]) -> Iterator[_Line]:
 
 def _frames(lines: Sequence[_Line], name: str, told: dict[str, str]) -> Iterator[Frame]:
     for part, words in told.items():
-        upto = max((place for place, line in enumerate(lines) if line.part == part), default=-1) + 1
         fresh = [place for place, line in enumerate(lines) if line.part == part]
+        upto = fresh[-1] + 1 if fresh else 0
         yield Frame(
             name=f"{name}: {part}",
             told=words,
