@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import test_conformance_mysql
+from audited_table import assert_told, each_change
 from test_conformance_mysql import TestMariaDb as Suite
 from tests.unit.test_operations_audit import Job
 
@@ -36,24 +37,10 @@ def do(job: Job, statement: str) -> None:
     suite.server.sql(statement.format(table=job.world.options["table"], books=job.world.options["books"]))
 
 
-@pytest.mark.parametrize(
-    ("statement", "word", "told"),
-    [
-        ("SELECT 1", Word.SAME, ""),
-        ("DELETE FROM {table} WHERE `value` = 'row 3'", Word.DIFFERS, "and the target has 11"),
-        (
-            "INSERT INTO {table} SELECT * FROM {table} WHERE `value` = 'row 3'",
-            Word.DIFFERS,
-            "and the target has 13; others may have written there, too",
-        ),
-    ],
-    ids=["untouched", "removed", "doubled"],
-)
+@each_change
 def test_a_table_tells_how_many_rows_it_has(job: Job, statement: str, word: Word, told: str) -> None:
     do(job, statement)
-    last = job.audit().findings[-1]
-    assert (last.epoch, last.word) == (None, word)
-    assert told in " ".join(last.told)
+    assert_told(job, word, told)
 
 
 def test_books_that_have_lost_the_newest_epoch_differ(job: Job) -> None:
