@@ -12,18 +12,12 @@ from onceonly.view import page
 from onceonly.view.story import view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser
 
+browser = ui_browser.shared  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with ui_browser.browser() as started:
-        yield started
 
 
 def written(folder: Path, count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import html_checker
 import pytest
@@ -12,22 +12,16 @@ from onceonly_proof.textbook import pictures, recordings
 from onceonly_proof.textbook.page import page as made
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
+    from ui_browser import Scheme
 
+browser = ui_browser.shared  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PICTURES = pictures.draw(recordings.read())
 FRAMES = sum(len(picture.frames) for picture in PICTURES)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with ui_browser.browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +35,8 @@ def shown(page: Page) -> list[str]:
     return [each.get_attribute("id") or "" for each in page.locator("li[data-name]:visible").all()]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_axe_finds_nothing_in_any_step(browser: Browser, book: str, scheme: Literal["light", "dark"]) -> None:
+@pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
+def test_axe_finds_nothing_in_any_step(browser: Browser, book: str, scheme: Scheme) -> None:
     with ui_browser.tab(browser, book, scheme=scheme) as (page, wrong):
         for _ in range(max(len(picture.frames) for picture in PICTURES)):
             assert ui_browser.findings(page) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import html_checker
 import pytest
@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page, Request
     from tests.unit.ui_bench import Page as Server
+    from ui_browser import Scheme
 
+browser = ui_browser.shared  # a fixture
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with ui_browser.browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +66,10 @@ def live(query: QueryCoordinator, browser: Browser) -> Iterator[tuple[Server, Pa
         yield server, page
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
 @pytest.mark.parametrize("path", [*PAGES, "/", "/nowhere"])
 def test_axe_finds_nothing(
-    server: Server, browser: Browser, tmp_path: Path, path: str, scheme: Literal["light", "dark"]
+    server: Server, browser: Browser, tmp_path: Path, path: str, scheme: Scheme
 ) -> None:
     with ui_browser.tab(browser, server.address, scheme=scheme) as (page, wrong):
         page.goto(f"{server.base}{path}")
@@ -89,9 +83,9 @@ def test_axe_finds_nothing(
         assert page.evaluate("document.documentElement.scrollWidth") <= ui_browser.SIZE[0]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ui_browser.SCHEMES)
 def test_a_report_is_for_everybody_and_asks_no_network(
-    stuck: QueryCoordinator, browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]
+    stuck: QueryCoordinator, browser: Browser, tmp_path: Path, scheme: Scheme
 ) -> None:
     for name, query in (("stuck", stuck), ("evil", evil_query(tmp_path / "cp"))):
         file = tmp_path / f"{name}.html"

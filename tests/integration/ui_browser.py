@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Literal
 
     from playwright.sync_api import Browser, Dialog, Page
 
@@ -18,6 +19,8 @@ INSTALL = (
     "install Chromium (Debian, Ubuntu: apt install chromium-headless-shell), or name one in ONCEONLY_CHROMIUM"
 )
 SIZE = (1200, 860)
+Scheme: TypeAlias = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
 def chromium() -> str | None:
@@ -41,12 +44,19 @@ def browser() -> Iterator[Browser]:
             started.close()
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Browser]:
+    """One for all tests of a file, where it is called ``browser``."""
+    with browser() as started:
+        yield started
+
+
 @contextmanager
 def tab(
     browser: Browser,
     address: str,
     *,
-    scheme: Literal["light", "dark"] = "light",
+    scheme: Scheme = "light",
     script: bool = True,
     width: int = 0,
 ) -> Iterator[tuple[Page, list[str]]]:
