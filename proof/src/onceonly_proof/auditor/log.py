@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Ends: TypeAlias = dict[str, int]
 """The position after the last one, by input partition."""
 
-# Format 2 has times more, which are for people.
+# Formats 2 and 3 have times and sizes more, which are for people.
 _VERSIONS = (1, 2, 3)
 # Before the sources' lines of offsets/N stand a version and a line of metadata. Version 1 has the offsets alone,
 # version 2 has "name:offsets"; links keep the offsets alone.
