@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -257,6 +258,21 @@ def test_a_look_asks_for_little(double: S3Double, tmp_path: Path) -> None:
     double.requests.clear()
     assert run("checkpoints", "list", address, "--limit", "10").returncode == 0
     assert len(double.requests) <= 18 + 3 * 10
+
+
+def test_watch_looks_at_several_checkpoints_on_a_store_at_the_same_time(
+    double: S3Double, coordinator: QueryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(double, coordinator.path, "queries/a")
+    upload(double, coordinator.path, "queries/b")
+    both, newest = threading.Barrier(2, timeout=10), look.newest
+
+    def looked(*given: Any, **more: Any) -> Any:  # noqa: ANN401  whatever it is given
+        both.wait()
+        return newest(*given, **more)
+
+    monkeypatch.setattr(look, "newest", looked)
+    assert run("watch", ABOVE, "--once").stdout.count("query ") == 2
 
 
 # --- acting -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ import click
 from onceonly.cli import shared
 
 if TYPE_CHECKING:
-    from onceonly.operations.find import Checkpoint
+    from onceonly.operations.find import Found
     from onceonly.operations.search import Problem
     from onceonly.view.values import View
 
@@ -41,16 +42,16 @@ def watch(path: str, *, once: bool, every: float, limit: int) -> int:
 
     found = find(path)
     if once or not sys.stdout.isatty():
-        views, problems = _views(found.checkpoints, limit)
+        views, problems = _views(found, limit)
         from onceonly.view import terminal
 
         shared.show(*shared.blocks(list(map(terminal.screen, views))))
-        return max(shared.report((*found.problems, *problems), others=bool(views)), _status(views))
+        return max(shared.report(problems, others=bool(views)), _status(views))
     shared.report(found.problems, others=bool(found.checkpoints))
-    return _live(found.checkpoints, every_s=every, limit=limit)
+    return _live(replace(found, problems=()), every_s=every, limit=limit)
 
 
-def _live(checkpoints: tuple[Checkpoint, ...], *, every_s: float, limit: int) -> int:
+def _live(found: Found, *, every_s: float, limit: int) -> int:
     """Show it anew now and then, until somebody ends it. What cannot be read is said, and is read again."""
     from rich.console import Group
     from rich.live import Live
@@ -61,7 +62,7 @@ def _live(checkpoints: tuple[Checkpoint, ...], *, every_s: float, limit: int) ->
     with Live(console=shared.stdout(), screen=True, auto_refresh=False) as live:
         try:
             while True:
-                views, problems = _views(checkpoints, limit)
+                views, problems = _views(found, limit)
                 told = [Text(f"{each.path}: {each.error.what}", style="red") for each in problems]
                 hint = Text(f"every {every_s:g} s; Ctrl-C ends it", style="dim")
                 live.update(Group(*shared.blocks([*map(terminal.screen, views), *told, hint])), refresh=True)
@@ -70,14 +71,14 @@ def _live(checkpoints: tuple[Checkpoint, ...], *, every_s: float, limit: int) ->
             return 0
 
 
-def _views(checkpoints: tuple[Checkpoint, ...], limit: int) -> tuple[list[View], tuple[Problem, ...]]:
+def _views(found: Found, limit: int) -> tuple[list[View], tuple[Problem, ...]]:
     from onceonly.operations import look
-    from onceonly.operations.find import Found
     from onceonly.view import story
 
     done, problems = shared.each(
-        Found(checkpoints, ()),
+        found,
         lambda each: story.view(look.newest(each, limit=limit, history=False)),
+        at_once=found.at_once,
     )
     return [view for _, view in done], problems
 
