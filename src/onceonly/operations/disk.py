@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FILES_MAX = 100_000
 FREE_BYTES_MIN: Final = 256 << 20
 """Less room than that on the checkpoint's disk is told: an epoch's files and a log's fold want a part of it."""
-SETTLED = "receipt: all committed"
+BARRIER, SETTLED, NOTED = "barrier written", "receipt: all committed", "noted by Spark"
+"""The steps of an epoch that are no link's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,11 @@ class Sizes:
 def steps(checkpoint: Path, epoch: int, chain: Sequence[Link]) -> list[Step]:
     """Return the steps of an epoch in their order; those whose files are gone, or never were, are left out."""
     log = checkpoint / identity.FOLDER
-    files = [("barrier written", checkpoint / "offsets" / str(epoch))]
+    files = [(BARRIER, checkpoint / "offsets" / str(epoch))]
     files += [(put(link), log / log_files.link(epoch, link.index)) for link in chain]
     files += [
         (SETTLED, log / log_files.receipt(epoch)),
-        ("noted by Spark", checkpoint / "commits" / str(epoch)),
+        (NOTED, checkpoint / "commits" / str(epoch)),
     ]
     return [Step(what, at) for what, path in files if (at := written(path)) is not None]
 

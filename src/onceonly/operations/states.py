@@ -49,6 +49,8 @@ class EpochState(enum.StrEnum):
 
 SETTLED: Final = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 """Everything that was decided is committed."""
+QUIET: Final = SETTLED | {EpochState.SKIPPED}
+"""Nothing is to be done any more."""
 
 
 class HandleState(enum.StrEnum):

@@ -17,7 +17,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.model import Stamp, seconds_of
 from onceonly.operations import look, sinks
-from onceonly.operations.states import SETTLED, EpochState
+from onceonly.operations.states import QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,6 @@ _POLL_STORED_S: Final = 2.0
 _NOTED_S: Final = 6.0
 """How long a run that is seen alive no more may take to write down that it has ended: on a store it does so beside."""
 _RUNS_MAX: Final = 5
-_QUIET: Final = SETTLED | {EpochState.SKIPPED}
 
 
 class Ended(enum.StrEnum):
@@ -70,7 +69,7 @@ class Outcome:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left of the newest epoch for a start to do."""
-        return self.newest is None or self.newest.view.state in _QUIET
+        return self.newest is None or self.newest.view.state in QUIET
 
     @property
     def sentence(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from onceonly.log import files
 from onceonly.log.identity import FOLDER
 from onceonly.model import LinkKind, seconds_of
-from onceonly.operations.disk import size
+from onceonly.operations.disk import BARRIER, NOTED, put, size
 from onceonly.operations.states import EpochState, HandleState, meaning
 from onceonly.view.telling import by, moment, n, outcomes, took
 from onceonly.view.values import (
@@ -97,16 +97,16 @@ class Chapter:
 
     def _tell(self) -> None:
         found, view = self._found, self._found.view
-        at = self._step("barrier written")
+        at = self._step(BARRIER)
+        if at is None and not found.chain:
+            at = found.at
         if at is not None or not found.chain:
-            if at is None and not found.chain:
-                at = found.at
             told = f"barrier of {view.name}: Spark wrote its end offsets ahead"
             self._beside(What.BARRIER, at, told=told, file=f"offsets/{view.epoch}")
         for number, link in enumerate(found.chain):
             self._link(link, is_last=number + 1 == len(found.chain))
         self._receipt()
-        noted = self._step("noted by Spark")
+        noted = self._step(NOTED)
         if noted is not None:
             told = f"Spark noted {view.name} as done"
             self._beside(What.NOTED, noted, told=told, file=f"commits/{view.epoch}")
@@ -235,7 +235,7 @@ class Chapter:
 
     def _when(self, link: Link) -> float | None:
         """Return when a link was put: by its stamp, or by its file where an older onceonly did not stamp it."""
-        return seconds_of(link.stamp) or self._step(f"link {link.name}: {link.kind.value}")
+        return seconds_of(link.stamp) or self._step(put(link))
 
     def _step(self, what: str) -> float | None:
         return next((step.at for step in self._found.steps if step.what == what), None)

@@ -6,14 +6,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from onceonly.model import Guarantee, seconds_of
-from onceonly.operations.states import SETTLED, EpochState, meaning
+from onceonly.operations.states import QUIET, EpochState, meaning
 from onceonly.view.telling import n
 from onceonly.view.values import Level, Verdict
 
 if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
-
-_DONE = SETTLED | {EpochState.SKIPPED}
 
 
 def verdict(model: CheckpointModel) -> Verdict:
@@ -31,7 +29,7 @@ def verdict(model: CheckpointModel) -> Verdict:
         )
     if newest is None:
         return Verdict(level=_level(model, Level.WAITING), safe=safe, next_step=_idle(model))
-    if newest.view.state in _DONE:
+    if newest.view.state in QUIET:
         return Verdict(level=Level.SAFE, safe=safe, next_step=_idle(model))
     if newest.view.state in {EpochState.IN_FLIGHT, EpochState.ABORTED}:
         return _undecided(model, newest, safe)
@@ -39,7 +37,7 @@ def verdict(model: CheckpointModel) -> Verdict:
 
 
 def _safe(model: CheckpointModel) -> str:
-    done = next((each for each in model.epochs if each.view.state in _DONE), None)
+    done = next((each for each in model.epochs if each.view.state in QUIET), None)
     if done is None:
         return "nothing is settled yet" if not model.epochs else "nothing of what is shown is settled yet"
     return f"everything up to {done.view.name} is settled: what was decided is committed"
