@@ -161,8 +161,11 @@ def test_what_is_asked_to_be_told_of_a_query_is_refused_before_spark_starts_it(
     assert (None, None) not in given.told
 
 
-def test_where_nobody_of_ours_started_a_query_nothing_can_be_told_of_it(tmp_path: Path) -> None:
-    options = {"checkpointLocation": str(tmp_path), "onceonly.metrics.port": "0", START: ".of-connect"}
+@pytest.mark.parametrize(("name", "text"), [("onceonly.metrics.port", "0"), ("onceonly.report", "/r.html")])
+def test_where_nobody_of_ours_started_a_query_nothing_can_be_told_of_it(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    options = {"checkpointLocation": str(tmp_path), name: text, START: ".of-connect"}
     made = make_format("console", find("console")[1], "app")(options)
     with pytest.raises(ConfigurationError, match="Spark Connect"):
         made.streamWriter(StructType(), overwrite=False)

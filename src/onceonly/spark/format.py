@@ -76,12 +76,6 @@ class SinkFormat(DataSource):
         settings = settings_of(with_checkpoint(options, self.checkpoints), self.sink_name, self.sink_class)
         if settings.query is None:
             raise no_checkpoint()
-        if settings.query.report and not start:
-            raise ConfigurationError(
-                f"the option {REPORT!r} is for the Python of Spark's driver, which did not start this query: it is one "
-                "of Spark Connect, or of another language",
-                next_step="leave it out; onceonly report CHECKPOINT writes the same",
-            )
         _require_driver(settings.query, start)
         taker = self._taker(settings.sink)
         stream = Stream(settings.query, settings.sink, self.sink_class, self.application, taker, start)
@@ -152,12 +146,23 @@ class SinkFormat(DataSource):
 
 def _require_driver(query: QuerySettings, start: str) -> None:
     """See that there is a Python of the driver's that tells of the query, where that is asked for."""
-    if query.telemetry.is_asked and not start.partition(".")[0]:
-        raise ConfigurationError(
-            f"the options {', '.join(NAMES)} are for the Python of Spark's driver, which did not start this query: it "
-            "is one of Spark Connect, or of another language",
-            next_step="leave them out; onceonly metrics CHECKPOINT tells the metrics from the log",
+    if start.partition(".")[0]:
+        return
+    if query.report:
+        raise _no_driver(f"option {REPORT!r} is", "leave it out; onceonly report CHECKPOINT writes the same")
+    if query.telemetry.is_asked:
+        raise _no_driver(
+            f"options {', '.join(NAMES)} are",
+            "leave them out; onceonly metrics show CHECKPOINT tells the metrics from the log",
         )
+
+
+def _no_driver(what: str, next_step: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the {what} for the Python of Spark's driver, which did not start this query: it is one of Spark Connect, or "
+        "of another language",
+        next_step=next_step,
+    )
 
 
 def _columns(schema: StructType) -> tuple[tuple[str, str], ...]:
