@@ -73,6 +73,29 @@ def test_nothing_is_wrong_with_a_job_that_is_well(described: Description, tmp_pa
     assert sick(described, tmp_path) == {}, "what a first start makes may be there"
 
 
+def test_options_that_are_wrong_are_told_whatever_was_asked_for(
+    described: Description, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.json"
+    described["options"]["tabel"] = "t"
+    file.write_text(json.dumps(described))
+    done = run("doctor", "--for", file, "--yes", "--only", "disk", "--json")
+    assert done.returncode == 1
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["category"] == "options"
+    assert "tabel" in found["told"]
+
+
+def test_a_category_that_is_not_probed_there_is_refused(described: Description, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(described))
+    for more in (("--only", "clocks", "--for", file), ("--only", "options", "--only", "disk", tmp_path)):
+        done = run("doctor", "--yes", *more)
+        assert done.returncode == 64
+        assert "nothing was probed" in done.stderr
+        assert not done.stdout
+
+
 @pytest.mark.parametrize("form", ["json", "parquet", "csv", "orc", "text"])
 def test_nor_with_one_that_writes_files(described: Description, tmp_path: Path, form: str) -> None:
     columns = {"value": "string"} if form == "text" else described["columns"]

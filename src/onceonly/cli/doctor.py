@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from onceonly.cli import shared, targets
+from onceonly.errors import ConfigurationError
 
 CATEGORIES = ("checkpoint", "log", "spark", "disk", "clocks", "lag", "transactions", "targets")
 """Those of the probes, which this module does not import before it is asked for one."""
@@ -51,6 +52,13 @@ def doctor(  # noqa: PLR0913  one parameter for each option
     from onceonly.operations import render, report
     from onceonly.operations.probes import Health
 
+    strange = set(only) - set(CATEGORIES if described is None else BEFORE)
+    if strange:
+        raise ConfigurationError(
+            f"nothing was probed: {', '.join(sorted(strange))} is probed of a "
+            + ("job before its first start alone" if described is None else "checkpoint alone"),
+            next_step="describe the job with --for" if described is None else "leave --for out",
+        )
     if described is not None:
         from onceonly.operations import before_start, planned_job
 

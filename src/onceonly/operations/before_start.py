@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceonly.errors import OnceonlyError
 from onceonly.executor.dead_letters import columns_of
 from onceonly.jars.installed import installed
 from onceonly.log.place import FOLDER, log_store
@@ -55,12 +54,12 @@ def examine(job: PlannedJob, *, agreed: bool, only: Collection[str] = (), within
 
     ask("versions", "Spark", _spark)
     parsed: list[tuple[Settings, SinkClass]] = []
-    # Even where another category was asked for: the others stand on it.
-    if not ask("options", "are known", lambda: parsed.append(_parse(job))) or not parsed:
-        try:
-            parsed = parsed or [_parse(job)]
-        except OnceonlyError:
-            return found
+    options = asked("options", "are known", lambda: parsed.append(_parse(job)), within_s)
+    # Also where another category was asked for: the others stand on it.
+    if options.health is not Health.WELL or not only or "options" in only:
+        found.append(options)
+    if options.health is not Health.WELL:
+        return found
     [(settings, sink)] = parsed
     assert settings.query is not None  # noqa: S101  _parse has seen to it
     unreadable = False
