@@ -7,6 +7,7 @@ import os
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -227,6 +228,32 @@ def test_a_window_reads_what_it_needs(query: QueryCoordinator, monkeypatch: pyte
     assert [each.view.epoch for each in window] == [*range(85, 69, -1)]
     assert [each.view.folded for each in window] == [False] * 6 + [True] * 10
     assert history.SIZES[0] == 20
+
+
+def test_one_thread_at_a_time_reads_the_log(query: QueryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.complete(*range(3, 40))
+    monkeypatch.setattr(watcher, "EPOCHS_MAX", 10)
+    seen = Watcher(open_checkpoint(query.path))
+    seen.model()
+    reading = threading.Lock()
+    together: list[int] = []
+    whole = seen.checkpoint.log.chain
+
+    def chain(epoch: int) -> tuple[Link, ...]:
+        if not reading.acquire(blocking=False):
+            together.append(epoch)
+            return whole(epoch)
+        try:
+            time.sleep(0.001)
+            return whole(epoch)
+        finally:
+            reading.release()
+
+    monkeypatch.setattr(seen.checkpoint.log, "chain", chain)
+    with ThreadPoolExecutor() as tabs:
+        told = [tabs.submit(seen.since, Position(1, 0)) for _ in range(4)]
+        assert {len(each.result() or ()) for each in told} == {77}
+    assert together == []
 
 
 def test_an_epoch_is_read_once_it_is_settled_no_more(

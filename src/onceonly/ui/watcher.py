@@ -36,7 +36,10 @@ _OPENED_ANEW: Final = 10_000
 
 
 class Watcher:
-    """One checkpoint. Page server, any thread; asks nobody until somebody asks it."""
+    """One checkpoint. Page server, any thread; asks nobody until somebody asks it.
+
+    A log that is open is for one thread: whoever reads it has the lock.
+    """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -119,7 +122,8 @@ class Watcher:
             return records.after(model.epochs, position)
         if oldest - first > RECORDS_MAX:
             return None
-        older = look.between(self.checkpoint, first, oldest - 1)
+        with self._lock:
+            older = look.between(self.checkpoint, first, oldest - 1)
         return records.after((*older, *model.epochs), position)
 
     def _look(self) -> None:
