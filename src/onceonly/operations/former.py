@@ -20,7 +20,6 @@ from onceonly.log.place import home_of
 from onceonly.model import Link, LinkKind
 from onceonly.operations import settle, sinks
 from onceonly.operations.find import open_checkpoint
-from onceonly.ports import QueryContext
 from onceonly.settings.registry import BUILT_IN
 
 if TYPE_CHECKING:
@@ -200,13 +199,10 @@ def sweep(checkpoint: Checkpoint, given: Given) -> list[str]:
     aborted: list[str] = []
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
-        for name, each in made.items():
-            if not each.sink.capabilities.recovers:
-                continue
-            context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
+        for name, found in sinks.leftovers(checkpoint, made):
             with sinks.asking(checkpoint, name):
-                for leftover in list(each.sink.recover(context)):
-                    each.sink.abort(leftover.handle)
+                for leftover in found:
+                    made[name].sink.abort(leftover.handle)
                     aborted += [leftover.transaction] if leftover.is_open else []
     return aborted
 

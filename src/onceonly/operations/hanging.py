@@ -48,14 +48,14 @@ def hanging(checkpoint: Checkpoint, given: Given, *, beside: Sequence[Checkpoint
             for item in items:
                 if item.query not in alive and item.transaction not in named:
                     found[item.transaction, item.blocks] = _hung(name, item, known)
-    if checkpoint.query not in alive:
-        told = {name for name, _ in found}
-        for name, leftover in sinks.open_outside(checkpoint, given):
-            if leftover.transaction not in told and leftover.transaction not in named:
-                found[leftover.transaction, ""] = Hung(
-                    sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
-                    command=look.abort_by_hand(checkpoint, leftover.transaction),
-                )  # fmt: skip
+        own = [] if checkpoint.query in alive else sinks.outside(checkpoint, made)
+    told = {name for name, _ in found}
+    for name, leftover in own:
+        if leftover.transaction not in told and leftover.transaction not in named:
+            found[leftover.transaction, ""] = Hung(
+                sink=name, told=_OWN, transaction=leftover.transaction, query=checkpoint.query,
+                command=look.abort_by_hand(checkpoint, leftover.transaction),
+            )  # fmt: skip
     return list(found.values())
 
 

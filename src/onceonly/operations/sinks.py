@@ -136,18 +136,32 @@ def open_outside(checkpoint: Checkpoint, given: Given) -> list[tuple[str, Leftov
 
     Raises ``UnavailableError``, and ``ConfigurationError`` where a target is another one than the log names.
     """
-    named = pending(checkpoint)
-    found: list[tuple[str, Leftover]] = []
     with participants(checkpoint, given) as made:
         refuse_other_target(checkpoint, given, made)
-        for name, each in made.items():
-            if not each.sink.capabilities.recovers:
-                continue
+        return outside(checkpoint, made)
+
+
+def outside(checkpoint: Checkpoint, made: Mapping[str, Participant]) -> list[tuple[str, Leftover]]:
+    """Ask sinks that are made already as ``open_outside`` does."""
+    named = pending(checkpoint)
+    return [
+        (name, item)
+        for name, items in leftovers(checkpoint, made)
+        for item in items
+        if item.is_open and item.transaction not in named
+    ]
+
+
+def leftovers(
+    checkpoint: Checkpoint, made: Mapping[str, Participant]
+) -> Iterator[tuple[str, list[Leftover]]]:
+    """Ask each sink that can tell what the query has left in its target, ended or not; changes nothing."""
+    for name, each in made.items():
+        if each.sink.capabilities.recovers:
             context = QueryContext(query=checkpoint.query, sink=name, guarantee=each.guarantee)
             with asking(checkpoint, name):
-                leftovers = [found for found in each.sink.recover(context) if found.is_open]
-            found += [(name, item) for item in leftovers if item.transaction not in named]
-    return found
+                found = list(each.sink.recover(context))
+            yield name, found
 
 
 def pending(checkpoint: Checkpoint) -> set[str]:
