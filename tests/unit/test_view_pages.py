@@ -311,6 +311,8 @@ def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordin
     looked = onceonly.look(stuck.path)
     assert str(looked).startswith(f"query {stuck.query}, run down; stuck: everything up to chk-1 is settled")
     html = looked._repr_html_()
+    # What is wider than its page is moved without a mouse, too.
+    assert html.count('class="oo-scroll"') == html.count('class="oo-scroll" tabindex="0"') == 1
     assert {"script", "link"}.isdisjoint(Seen(html).tags)
     assert "2 transactions in doubt" in html
     one = looked.epoch(2)

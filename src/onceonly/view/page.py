@@ -46,9 +46,8 @@ def report(view: View, *, bytes_max: int = BYTES_MAX) -> str:
     top: list[Child] = [
         tag("header", tag("h1", f"Query {view.query}"), tag("p", _where(view), class_="oo-note")),
         tables.verdict(view.verdict),
-        _section("Time line", tag("div", timeline(drawn, href=href), class_="oo-scroll", tabindex="0", role="region",
-                 aria_label="Time line"), tables.legend(drawn), tables.left_out(drawn)),
-        _section("Figures", tag("div", [tag("figure", each) for each in multiples(view)], class_="oo-figures")),
+        _section("Time line", *_time_line(drawn, href)),
+        _section("Figures", _figures(view)),
         _section("In doubt", tables.in_doubt(view)),
         _section("Runs", tables.happenings(view)),
     ]  # fmt: skip
@@ -112,10 +111,8 @@ def progress(view: View) -> Markup:
     return join(
         tag("p", _where(view), class_="oo-note"),
         tables.verdict(view.verdict),
-        tag("div", timeline(drawn), class_="oo-scroll"),
-        tables.legend(drawn),
-        tables.left_out(drawn),
-        tag("div", [tag("figure", each) for each in multiples(view)], class_="oo-figures"),
+        *_time_line(drawn, lambda _: None),
+        _figures(view),
         tables.epochs(list(reversed(view.epochs))[:_LISTED_MAX], caption="The newest epochs"),
     )
 
@@ -125,9 +122,7 @@ def detail(each: Epoch) -> Markup:
     return join(
         tag("p", tables.state(each), f". {each.note}." if each.note else "."),
         tables.phases(each),
-        tag(
-            "div", epoch_picture(each), class_="oo-scroll", tabindex="0", role="region", aria_label=each.name
-        ),
+        _scroll(each.name, epoch_picture(each)),
         tables.steps(each),
         tables.ranges(each),
     )
@@ -155,6 +150,20 @@ def _list(view: View, href: Callable[[Epoch], str | None], room: int) -> tuple[M
         if size <= room or count == 0:
             return found, len(newest) - count
         count = min(count - 1, int(count * room / size))
+
+
+def _time_line(drawn: View, href: Callable[[Epoch], str | None]) -> tuple[Markup, ...]:
+    picture = _scroll("Time line", timeline(drawn, href=href))
+    return picture, tables.legend(drawn), tables.left_out(drawn)
+
+
+def _figures(view: View) -> Markup:
+    return tag("div", [tag("figure", each) for each in multiples(view)], class_="oo-figures")
+
+
+def _scroll(name: str, picture: Markup) -> Markup:
+    """Return a picture that may be wider than the page; who has no mouse goes to it and moves it."""
+    return tag("div", picture, class_="oo-scroll", tabindex="0", role="region", aria_label=name)
 
 
 def _where(view: View) -> str:
