@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from onceonly.log.actions import ACTIONS
@@ -52,21 +53,26 @@ def view(model: CheckpointModel) -> View:
 
 def _runs(model: CheckpointModel, floor: float | None) -> Iterator[Bar]:
     """Yield the runs, oldest first. One that nobody saw end is as long as the log tells, unless another has begun."""
-    runs = list(reversed(model.runs))
-    for number, run in enumerate(runs):
+    for run, following in _successions(model):
         begin = seconds_of(run.began)
         if not begin:
             continue
         end = telling.seconds(run.ended)
-        following = seconds_of(runs[number + 1].began) if number + 1 < len(runs) else None
         alive = end is None and following is None and model.run.alive
+        next_s = seconds_of(following.began) if following is not None else None
         yield Bar(
             work=Work.RUN,
             lane=DRIVER,
             told=f"run {run.run}, began {telling.moment(begin)} in {telling.by(run.began)}, {_ended(run, alive=alive)}",
             begin=begin,
-            end=end or following or (None if alive else max(floor or begin, begin)),
+            end=end or next_s or (None if alive else max(floor or begin, begin)),
         )
+
+
+def _successions(model: CheckpointModel) -> Iterator[tuple[Run, Run | None]]:
+    """Yield each run, oldest first, with the one that began after it."""
+    runs = model.runs[::-1]
+    return zip_longest(runs, runs[1:])
 
 
 def _ended(run: Run, *, alive: bool | None) -> str:
@@ -80,13 +86,11 @@ def _ended(run: Run, *, alive: bool | None) -> str:
 def _marks(model: CheckpointModel) -> Iterator[Mark]:
     """Yield what belongs to no epoch: beginnings and ends of runs, and what operators did; in the order of clocks."""
     found: list[Mark] = []
-    runs = list(reversed(model.runs))
-    for number, run in enumerate(runs):
+    for run, following in _successions(model):
         began, ended = seconds_of(run.began) or None, telling.seconds(run.ended)
         by = telling.by(run.began)
         told = f"run {run.run} began in {by}"
         found.append(Mark(what=What.BEGAN, lane=DRIVER, told=told, place=began, at=began, by=by))
-        following = runs[number + 1] if number + 1 < len(runs) else None
         if ended is not None:
             told = f"run {run.run} ended"
             found.append(Mark(what=What.ENDED, lane=DRIVER, told=told, place=ended, at=ended, by=by))
