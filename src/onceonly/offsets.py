@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _HEADER_LINES = 2
 PARTITIONS = "spark.sql.shuffle.partitions"
 """What Spark notes the number of a state's partitions as."""
+LISTED = '{"logOffset":'
+"""How the offsets of a source begin that keeps lists of files."""
 # Version 1 has offsets alone, which may be any text of the source's. Later ones have "name:offsets" (PySpark 4.2).
 _WITHOUT_NAMES = "v1"
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+):(?=.)")
@@ -43,6 +45,17 @@ def partitions(text: str) -> int | None:
     """Return into how many partitions the state of an epoch is dealt, None where that is not told."""
     found = settings(text).get(PARTITIONS, "")
     return int(found) if found.isdigit() else None
+
+
+def list_number(end: str) -> int | None:
+    """Return the number of the newest list of files that a file source has read to; None for other sources' offsets."""
+    if not end.startswith(LISTED):
+        return None
+    try:
+        found = json.loads(end)["logOffset"]
+    except (ValueError, KeyError):
+        return None
+    return found if isinstance(found, int) else None
 
 
 def plain(line: str, version: str) -> str:

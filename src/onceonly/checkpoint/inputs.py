@@ -9,7 +9,6 @@ until it starts again.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 TEXT_BYTES_MAX = 64 * 1024
 """How long a list of files may be to be kept in a decision; the offsets themselves are kept whatever they are."""
 
-_LOG_OFFSET = '{"logOffset":'
 _COMPACT = ".compact"
 
 
@@ -80,8 +78,10 @@ class SparkInputs:
             if text is None:
                 return Inputs()
             if lists:
-                self._had_lists = _LOG_OFFSET in text
-            files = self._lists(epoch, text, before) if lists and (epoch == 0 or _LOG_OFFSET in text) else ()
+                self._had_lists = offsets.LISTED in text
+            files = (
+                self._lists(epoch, text, before) if lists and (epoch == 0 or offsets.LISTED in text) else ()
+            )
             return Inputs(files=(_file(f"offsets/{epoch}", text, kept=True), *files))
         except (UnavailableError, LogError) as error:
             raise UnavailableError(
@@ -144,7 +144,7 @@ class SparkInputs:
     def lists(self, epoch: int) -> list[str]:
         """Return the lists of files that an epoch reads, whole. Raises ``UnavailableError``, ``LogError``."""
         text = self._files.text(f"offsets/{epoch}") or ""
-        return [entries for _, entries in self._entries(epoch, text, None)] if _LOG_OFFSET in text else []
+        return [entries for _, entries in self._entries(epoch, text, None)] if offsets.LISTED in text else []
 
     def all_lists(self) -> Iterator[str]:
         """Yield all lists of files that are there: the newest that repeats those before it, and those after it."""
@@ -181,11 +181,11 @@ class SparkInputs:
         starts = dict(offsets.lines(start_text))
         names: list[str] = []
         for (source, end), own in zip(ends, folders, strict=True):
-            newest = _log_offset(end)
+            newest = offsets.list_number(end)
             if newest is None:
                 numbers = range(1) if epoch == 0 else range(0)
             else:
-                start = _log_offset(starts.get(source, ""))
+                start = offsets.list_number(starts.get(source, ""))
                 if start is None:
                     start = -1 if epoch == 0 else newest - 1
                 numbers = range(start + 1, newest + 1)
@@ -252,17 +252,6 @@ def _file(name: str, text: str, *, kept: bool) -> InputFile:
 
 def _digest(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def _log_offset(end: str) -> int | None:
-    """Return the number of the newest list of files that an offset names; None for other sources."""
-    if not end.startswith(_LOG_OFFSET):
-        return None
-    try:
-        found = json.loads(end)["logOffset"]
-    except (ValueError, KeyError):
-        return None
-    return found if isinstance(found, int) else None
 
 
 def _is_of(line: str, number: int) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import OnceonlyError
+from onceonly.offsets import list_number
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
@@ -14,15 +15,13 @@ if TYPE_CHECKING:
 
     from onceonly.operations.find import Checkpoint
 
-_LISTED = '{"logOffset":'
-
 
 def missing_inputs(checkpoint: Checkpoint, barrier: Sequence[str]) -> list[str]:
     """Return the files that are listed as read after a barrier and are not there any more. Reads only.
 
     Only file sources note what they read; what other sources still have, the guards see at the first start.
     """
-    ends = [json.loads(line)["logOffset"] for line in barrier if line.startswith(_LISTED)]
+    ends = [end for line in barrier if (end := list_number(line)) is not None]
     # Of several sources, each numbers its own lists: the earliest end asks for most.
     return [path for path in _listed(checkpoint, min(ends)) if not _stands(path)] if ends else []
 

@@ -32,7 +32,6 @@ _STATE = "state/"
 _SOURCES = "sources/"
 _VERSION = re.compile(r"(?P<version>\d+)(?:_(?P<id>[0-9a-f-]{36}))?\.(?P<kind>delta|snapshot|zip|changelog)")
 _WHOLE = frozenset({"snapshot", "zip"})
-_LISTED = re.compile(r'\{"logOffset":(\d+)')
 _LIST = re.compile(r"(\d+)(\.compact)?")
 _NUMBERED = re.compile(r"(\d+)(?:_.*)?")
 _CHECKSUM = ".crc"  # of Spark 4.1's own; Hadoop's are hidden
@@ -138,19 +137,18 @@ def _of_log(here: frozenset[str], epoch: int) -> list[str]:
 
 def _of_sources(here: frozenset[str], barrier: str) -> list[str]:
     """Return what the sources have noted: of lists of files those up to the barrier, the newest that repeats others."""
-    ends = {source: _LISTED.match(end) for source, end in offsets.lines(barrier)}
-    listed = [int(match[1]) for match in ends.values() if match is not None]
+    ends = {source: offsets.list_number(end) for source, end in offsets.lines(barrier)}
+    listed = [end for end in ends.values() if end is not None]
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(here):
         if name.startswith(_SOURCES):
             folders[name.split("/")[1]].append(name)
     found: list[str] = []
     for source, names in folders.items():
-        match = ends.get(source)
-        # In version 1 a barrier numbers its sources, also those that have a name.
-        end = (
-            int(match[1]) if match is not None else max(listed, default=None) if source not in ends else None
-        )
+        end = ends.get(source)
+        if source not in ends:
+            # In version 1 a barrier numbers its sources, also those that have a name.
+            end = max(listed, default=None)
         found += names if end is None else _lists(names, end)
     return found
 
