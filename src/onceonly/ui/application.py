@@ -45,6 +45,7 @@ class _Answers:
     def application(self) -> Starlette:
         """Return the application."""
         pages = self._pages
+        epoch = self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch")))
         return Starlette(
             routes=[
                 Route("/", self._front),
@@ -56,11 +57,8 @@ class _Answers:
                 Route(
                     "/{key}/timeline", self._page(lambda of, asked: pages.timeline(of, _number(asked, "to")))
                 ),
-                Route("/{key}/epoch", self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch")))),
-                Route(
-                    "/{key}/epoch/{epoch}",
-                    self._page(lambda of, asked: pages.epoch(of, _number(asked, "epoch"))),
-                ),
+                Route("/{key}/epoch", epoch),
+                Route("/{key}/epoch/{epoch}", epoch),
                 Route("/{key}/doubt", self._page(lambda of, _: pages.doubt(of))),
                 Route(
                     "/{key}/latency", self._page(lambda of, asked: pages.latency(of, _number(asked, "to")))

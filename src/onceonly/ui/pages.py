@@ -14,6 +14,7 @@ from onceonly.model import Standing, Stands
 from onceonly.operations import explain
 from onceonly.ui import records
 from onceonly.view import page, style, tables
+from onceonly.view.markup import join, tag
 from onceonly.view.multiples import multiples
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel
     from onceonly.ui.records import Position
     from onceonly.ui.watcher import Watcher
+    from onceonly.view.markup import Child
     from onceonly.view.values import Epoch, View
 
 TABS: Final = (
@@ -83,19 +85,15 @@ class Pages:
 
     def __init__(self, watchers: Mapping[str, Watcher], *, base: str) -> None:
         self._watchers = watchers
-        self._homes = {id(watcher): f"{base}/{key}" for key, watcher in watchers.items()}
+        self._homes = {watcher: f"{base}/{key}" for key, watcher in watchers.items()}
         self._base = base
 
     def overview(self) -> str:
         """Return the list of queries, each with how it stands."""
-        lines: list[tuple[str, View | None, OnceonlyError | None]] = []
-        for watcher in self._watchers.values():
-            home = self._homes[id(watcher)]
-            try:
-                lines.append((home, _short(watcher.model()), None))
-            except OnceonlyError as error:
-                lines.append((home, None, error))
-        return self._fill("overview", "All queries", lines=lines)
+        heads = ("query", "where", "run", "how it stands")
+        lines = [self._line(key, watcher) for key, watcher in self._watchers.items()]
+        table = tables.table(f"{len(lines)} queries", heads, lines)
+        return self._fill("overview", "All queries", table=table)
 
     def now(self, watcher: Watcher) -> str:
         """Return how it stands: the verdict, the newest epochs, what has come into the log."""
@@ -168,6 +166,18 @@ class Pages:
         """Return a page that says what is wrong, and the next step."""
         return self._fill("failed", "This cannot be shown", what=what, next_step=next_step)
 
+    def _line(self, key: str, watcher: Watcher) -> list[Child]:
+        href = f"{self._homes[watcher]}/now"
+        try:
+            found = _short(watcher.model())
+        except OnceonlyError as error:
+            return [tag("a", key, href=href), "", "unknown", error.what]
+        stands = found.verdict
+        said = join(
+            tag("strong", stands.level), f": {stands.safe}", f"; {stands.stuck}" if stands.stuck else ""
+        )
+        return [tag("a", found.query, href=href), found.path, found.run, said]
+
     def _windowed(self, watcher: Watcher, to: int | None, size: int) -> tuple[Place, Window, View]:
         model = watcher.model()
         place = self._place(watcher, model)
@@ -176,7 +186,7 @@ class Pages:
 
     def _place(self, watcher: Watcher, model: CheckpointModel) -> Place:
         return Place(
-            home=self._homes[id(watcher)],
+            home=self._homes[watcher],
             view=_short(model),
             # Of the very model that is shown: what comes after it is told by the stream.
             position=records.newest(model.epochs),
@@ -184,19 +194,17 @@ class Pages:
         )
 
     def _href(self, watcher: Watcher) -> Callable[[Epoch], str | None]:
-        home = self._homes[id(watcher)]
+        home = self._homes[watcher]
         return lambda each: f"{home}/epoch/{each.number}"
 
     def _fill(self, name: str, title: str, place: Place | None = None, **values: object) -> str:
         template = _templates().get_template(f"{name}.html.jinja")
-        several = len(self._watchers) > 1
         return template.render(
             base=self._base,
-            several=several,
+            several=len(self._watchers) > 1,
             tabs=TABS,
             tab=name,
             title=title,
-            heading=title,
             place=place,
             **values,
         )

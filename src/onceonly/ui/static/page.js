@@ -47,8 +47,9 @@
 
   // What has the focus, and what is open or scrolled, stays so.
   function replace(part, now) {
-    const held = part.contains(document.activeElement) ? rows().indexOf(rowOf(document.activeElement)) : -1;
-    const heldId = part.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = part.contains(document.activeElement) ? document.activeElement : null;
+    const held = focused ? rows().indexOf(rowOf(focused)) : -1;
+    const heldId = focused ? focused.id : "";
     const open = new Set([...part.querySelectorAll("details[open]")].map((each) => each.id));
     const scrolled = [...part.querySelectorAll(".oo-scroll")].map((each) => each.scrollLeft);
     part.innerHTML = now.innerHTML;
@@ -152,8 +153,9 @@
   }
 
   // --- the keyboard ----------------------------------------------------------------------------------------------
-  const rows = () => [...document.querySelectorAll("main tbody tr, main ol li")].filter((each) => each.offsetParent);
-  const rowOf = (element) => element.closest("main tbody tr, main ol li");
+  const ROW = "main tbody tr, main ol li";
+  const rows = () => [...document.querySelectorAll(ROW)].filter((each) => each.offsetParent);
+  const rowOf = (element) => element.closest(ROW);
 
   function select(number) {
     const row = rows()[number];
