@@ -11,6 +11,8 @@ from tests.unit.s3_double import BUCKET, S3Double
 from tests.unit.store_bench import serving
 
 from onceonly.log import open_log
+from onceonly.operations.find import open_checkpoint
+from onceonly.operations.inputs_left import missing_inputs
 from onceonly.stores.opened import address_of, open_store
 
 if TYPE_CHECKING:
@@ -49,3 +51,26 @@ def test_from_a_folder_to_a_store_on_it_and_back(double: S3Double, tmp_path: Pat
     (row,) = json.loads(done("list", f"{PLACE}2", "--json"))["savepoints"]
     done("drop", row["path"], "--yes")
     assert open_store(address_of(f"{PLACE}2")).tree("") == []
+
+
+def test_of_files_that_were_read_in_a_store_each_folder_is_listed_once(
+    double: S3Double, tmp_path: Path
+) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0)
+    lists = query.path / "sources" / "0"
+    lists.mkdir(parents=True)
+    paths = [f"s3a://{BUCKET}/in/day={number % 2}/a b{number}.json" for number in range(6)]
+    for number, path in enumerate(paths):
+        double.objects[path.removeprefix(f"s3a://{BUCKET}/")] = b"{}"
+        entry = json.dumps({"path": path.replace(" ", "%20"), "batchId": number}, separators=(",", ":"))
+        (lists / str(number)).write_text(f"v1\n{entry}", encoding="utf-8")
+    double.page = 1000
+    checkpoint = open_checkpoint(query.path)
+    assert missing_inputs(checkpoint, ('{"logOffset":0}',)) == []
+    assert double.requests.count(("LIST", "")) == 2
+    del double.objects["in/day=1/a b3.json"]
+    (missing,) = missing_inputs(checkpoint, ('{"logOffset":0}',))
+    assert missing.endswith("a%20b3.json")
+    double.denied.add("LIST")
+    assert missing_inputs(checkpoint, ('{"logOffset":0}',)) == [], "what cannot be asked is taken to be there"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from onceonly.checkpoint.inputs import SparkInputs
 from onceonly.errors import OnceonlyError
@@ -11,7 +13,7 @@ from onceonly.offsets import list_number
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from onceonly.operations.find import Checkpoint
 
@@ -23,7 +25,8 @@ def missing_inputs(checkpoint: Checkpoint, barrier: Sequence[str]) -> list[str]:
     """
     ends = [end for line in barrier if (end := list_number(line)) is not None]
     # Of several sources, each numbers its own lists: the earliest end asks for most.
-    return [path for path in _listed(checkpoint, min(ends)) if not _stands(path)] if ends else []
+    names = functools.cache(_names)  # files are many, and their folders few
+    return [path for path in _listed(checkpoint, min(ends)) if not _stands(path, names)] if ends else []
 
 
 def _listed(checkpoint: Checkpoint, end: int) -> Iterator[str]:
@@ -37,16 +40,22 @@ def _listed(checkpoint: Checkpoint, end: int) -> Iterator[str]:
                 continue
 
 
-def _stands(path: str) -> bool:
+def _stands(path: str, names: Callable[[str], frozenset[str] | None]) -> bool:
     """Say whether a file is there; what cannot be asked is taken to be."""
-    from urllib.parse import unquote
-
     try:
         address = address_of(unquote(path), what="a file that was read")
-        folder = folder_of(address)
-        if folder is not None:
-            return folder.exists()
-        above, _, name = address.text.rpartition("/")
-        return name in open_store(address_of(above)).list_names("")
     except OnceonlyError:
         return True
+    folder = folder_of(address)
+    if folder is not None:
+        return folder.exists()
+    above, _, name = address.text.rpartition("/")
+    known = names(above)
+    return known is None or name in known
+
+
+def _names(folder: str) -> frozenset[str] | None:
+    try:
+        return frozenset(open_store(address_of(folder)).list_names(""))
+    except OnceonlyError:
+        return None
