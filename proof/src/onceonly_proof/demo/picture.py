@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceonly.view import shapes, style
+from onceonly.view.axis import Axis
 from onceonly.view.markup import tag
 from onceonly.view.values import What
 from onceonly_proof.demo.timeline import Life, Moment, Timeline, Try, build
@@ -82,24 +83,13 @@ class _Drawing:
         """Add where the job was killed, with a way to what is told of it."""
         drawn = tag(
             "g", tag("title", note), shapes.line(x, 18, x, bottom, "demo-kill"),
-            tag("circle", cx=x, cy=10, r=9), shapes.label(number, x, 13.5, "mid small"), class_="demo-kill",
+            tag("circle", cx=f"{x:.1f}", cy=10, r=9), shapes.label(number, x, 13.5, "mid small"), class_="demo-kill",
         )  # fmt: skip
         self.parts.append(tag("a", drawn, href=f"#kill-{number}"))
 
     def picture(self, told: str) -> Markup:
         """Return the whole."""
         return shapes.picture(told, _WIDTH, self.height, self.parts, has_links=True)
-
-
-class _Scale:
-    """Seconds to places, cut off at the edges of a panel."""
-
-    def __init__(self, begin: float, end: float, left: float, right: float) -> None:
-        self.begin, self.end, self._left, self._right = begin, end, left, right
-        self._unit = (right - left) / max(end - begin, 1e-6)
-
-    def __call__(self, t: float) -> float:
-        return round(min(max(self._left + (t - self.begin) * self._unit, self._left), self._right), 1)
 
 
 def write(path: Path, lines: Iterable[Event], *, names: Mapping[str, str], result: Result) -> None:
@@ -150,7 +140,7 @@ def _tiles(result: Result) -> list[tuple[str, int, str]]:
 
 def _overview(timeline: Timeline) -> _Drawing:
     end = max(timeline.end, 0.001)
-    x = _Scale(0.0, end, _LEFT, _WIDTH - _RIGHT)
+    x = Axis([(0.0, end)], _LEFT, _WIDTH - _RIGHT)
     top, drawn = 26.0, _Drawing()
     for life in timeline.lives:
         first = min((each.begin for each in timeline.tries if each.life == life.number), default=life.end)
@@ -178,17 +168,19 @@ def _overview(timeline: Timeline) -> _Drawing:
     return drawn
 
 
-def _visible(drawn: _Drawing, timeline: Timeline, x: _Scale, top: float) -> None:
+def _visible(drawn: _Drawing, timeline: Timeline, x: Axis, top: float) -> None:
     """Draw one curve a topic, on a scale of its own: what matters is when it stands still and that it ends full."""
     for place, name in enumerate(("visible", "records")):
         drawn.label(name, _LEFT - 10, top + _VISIBLE / 2 - 2 + 14 * place, "end dim" if place else "end")
     for place, (topic, points) in enumerate(timeline.visible.items()):
         most = max(count for _, count in points)
-        path = f"M{x(0)} {top + _VISIBLE}" + "".join(
-            f"H{x(t)}V{top + _VISIBLE - (_VISIBLE - 6) * count / most:.1f}" for t, count in points
+        path = f"M{x(0):.1f} {top + _VISIBLE}" + "".join(
+            f"H{x(t):.1f}V{top + _VISIBLE - (_VISIBLE - 6) * count / most:.1f}" for t, count in points
         )
         note = f"records of {topic} that a read_committed consumer had seen; {most:,} in the end"
-        curve = tag("path", tag("title", note), class_=f"demo-visible {topic}", d=f"{path}H{x(timeline.end)}")
+        curve = tag(
+            "path", tag("title", note), class_=f"demo-visible {topic}", d=f"{path}H{x(timeline.end):.1f}"
+        )
         drawn.parts.append(curve)
         drawn.label(f"{topic} {most:,}", _LEFT + 8, top + 14 + 14 * place, "strong")
 
@@ -207,8 +199,8 @@ def _card(timeline: Timeline, number: int, life: Life) -> dict[str, object]:
         if following is not None
     ]
     middle = _LEFT + (_WIDTH - _LEFT - _RIGHT - _GAP) / 2
-    left = _Scale(*_panel_before(before, life), _LEFT, middle)
-    right = _Scale(*_panel_after(after, following), middle + _GAP, _WIDTH - _RIGHT)
+    left = Axis([_panel_before(before, life)], _LEFT, middle)
+    right = Axis([_panel_after(after, following)], middle + _GAP, _WIDTH - _RIGHT)
     drawn, y = _Drawing(), 22.0
     for query in timeline.queries:
         own = [(each, left) for each in before if each.query == query]
@@ -254,7 +246,7 @@ def _panel_after(tries: list[Try], life: Life | None) -> tuple[float, float]:
     return begin - 0.05, min(end, begin + _AFTER_MAX_S) + 0.05
 
 
-def _try(drawn: _Drawing, each: Try, x: _Scale, y: float, slots: list[int]) -> None:
+def _try(drawn: _Drawing, each: Try, x: Axis, y: float, slots: list[int]) -> None:
     """Draw one try in the rows of its query."""
     end = each.done if each.done is not None else x.end
     drawn.bar(_kind(each), (x(each.begin), x(end)), y + 2, _ROW - 4, _tell(each, end))
