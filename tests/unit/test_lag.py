@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +153,25 @@ def test_only_the_newest_epoch_that_is_decided_and_committed_is_shown(
     query.decide(2, {"a": {0: 9, 1: 4}})
     keeper.close()
     assert at(held) == {0: 9, 1: 4}, "the end of a run shows what it has decided last"
+
+
+def test_the_end_of_a_run_shows_what_nobody_has_reported(
+    query: DecidedQuery, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(threading.Event):
+        def set(self) -> None:
+            super().set()
+            time.sleep(0.2)
+
+    monkeypatch.setattr(lag, "threading", SimpleNamespace(Event=Slow))
+    query.decide(0, {"a": {0: 5}})
+    keeper = Keeper(
+        QuerySettings(checkpoint=str(query.checkpoint), lag_group="g"), query.id, lambda: [SOURCE]
+    )
+    until(lambda: at(held) == {0: 5}, "chk-0 is shown")
+    query.decide(1, {"a": {0: 6}})
+    keeper.close()
+    assert at(held) == {0: 6}
 
 
 def test_what_a_killed_run_has_not_shown_the_next_start_does_without_a_new_epoch(

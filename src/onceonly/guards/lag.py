@@ -110,8 +110,8 @@ class Keeper:
 
     def end(self) -> None:
         """Commit what is new, and stop. Any thread; does not wait."""
+        self._new.set()  # before the thread may see that it is over
         self._over.set()
-        self._new.set()
 
     def close(self, within_s: float = _END_S) -> None:
         """End, and wait for it within bounds. Idempotent."""
