@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from onceonly.guards.source import Source
 
 PATIENCE_S = 10.0
-_EARLIEST, _LATEST = -2, -1
 _NEW_CHECKPOINT = "start on a new checkpoint to read the topic from its beginning"
 
 Offsets = dict[str, dict[int, int]]
@@ -90,9 +89,11 @@ def look(
             for name, topic in topics.items()
             if topic is not None and (name not in known or topic.id in known[name])
         }
+        from onceonly.sinks.kafka.wire.requests import EARLIEST, LATEST
+
         earliest, latest = (
             admin.patiently(PATIENCE_S, "offsets of the source", _asking(admin, same, standing, timestamp))
-            for timestamp in (_EARLIEST, _LATEST)
+            for timestamp in (EARLIEST, LATEST)
         )
         findings += _passed_by(source, standing, earliest, epoch)
         findings += _cut_off(standing, latest, epoch)
