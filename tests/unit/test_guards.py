@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -267,6 +268,17 @@ def test_what_cannot_be_asked_is_said_not_to_be_watched_unless_it_was_before(
     with pytest.raises(UnavailableError, match="silence"):
         made(checkpoint, on("x", "a")).look(0, EXACTLY)
     made(checkpoint, on("x", "a"), changed=GoOn.GO_ON).look(0, EXACTLY)
+
+
+def test_without_kafkas_client_topics_are_said_not_to_be_watched(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    monkeypatch.delitem(sys.modules, "onceonly.sinks.kafka.wire.requests", raising=False)
+    note(checkpoint, 0, end='{"a":{"0":5}}')
+    made(checkpoint, on("localhost:1", "a")).look(0, EXACTLY)
+    assert "The topics a are not watched: Asking Kafka needs kafka-python" in caplog.text
+    assert "pip install 'onceonly[kafka]'" in caplog.text
 
 
 def test_what_is_known_of_sources_may_be_damaged_without_a_dead_end(checkpoint: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from onceonly import failpoints
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.guards import lag, positions
-from onceonly.guards.lag import Keeper
+from onceonly.guards.lag import Keeper, settled
 from onceonly.guards.positions import Stood, due, owner, words
 from onceonly.guards.source import FILES, KAFKA, Source
 from onceonly.log import lag_state
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from onceonly.errors import OnceonlyError
     from onceonly.guards.positions import Place
+    from onceonly.log import FileDecisionLog
+    from onceonly.model import Link
 
 SOURCE = Source(KAFKA, {"kafka.bootstrap.servers": "x", "subscribe": "a"})
 WAIT_S = 30.0
@@ -241,6 +244,27 @@ def test_a_disk_that_fails_an_fsync_does_not_end_the_job_for_the_groups_state(
     wanting.keeper(str(query.checkpoint), "q", starts=True)
     until(lambda: not state.exists(), "the state is forgotten")
     assert not synced
+
+
+def test_without_kafkas_client_it_is_told_what_to_install(
+    query: DecidedQuery, keep: Callable[..., Keeper], caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(lag, "_AGAIN_S", 0.01)
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    monkeypatch.delitem(sys.modules, "onceonly.sinks.kafka.wire.requests", raising=False)
+    rounds = []
+
+    def looked(found: FileDecisionLog) -> Link | None:
+        rounds.append(found)
+        return settled(found)
+
+    monkeypatch.setattr(lag, "settled", looked)
+    query.decide(0, {"a": {0: 5}})
+    keep()
+    until(lambda: len(rounds) > 2, "it is tried again")
+    assert caplog.text.count("does not show its lag") == 1
+    assert "kafka-python, which is not installed. Next: pip install 'onceonly[kafka]'" in caplog.text
 
 
 def test_a_group_that_shows_another_query_is_left_alone(

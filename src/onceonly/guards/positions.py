@@ -15,7 +15,7 @@ from onceonly.guards.guard import reader_of
 from onceonly.guards.kafka import offsets_of, refuse_topic
 from onceonly.guards.source import KAFKA, some_of
 from onceonly.sinks.kafka.options import KafkaOptions
-from onceonly.sinks.kafka.wire.admin import GROUP, Admin
+from onceonly.sinks.kafka.wire.admin import GROUP, Admin, import_kafka
 from onceonly.sinks.kafka.wire.answers import (
     GROUP_FORBIDDEN,
     NONE,
@@ -98,9 +98,13 @@ def due(now: Mapping[Place, int], before: Mapping[Place, Stood], *, back: bool) 
 
 
 class Group:
-    """A consumer group on one cluster. Driver, one thread. Raises as its calls say; ``close`` it."""
+    """A consumer group on one cluster. Driver, one thread. Raises as its calls say; ``close`` it.
+
+    To make one raises ``SetupError`` where kafka-python is missing.
+    """
 
     def __init__(self, name: str, source: Source) -> None:
+        import_kafka()
         of_cluster = {key: text for key, text in source.options.items() if key.startswith("kafka.")}
         self._name = name
         self._admin = Admin(KafkaOptions.parse(of_cluster))

@@ -51,7 +51,7 @@ def import_kafka() -> ModuleType:
         kafka = importlib.import_module("kafka")
     except ImportError as error:
         raise SetupError(
-            "The Kafka sink needs kafka-python, which is not installed.",
+            "Asking Kafka needs kafka-python, which is not installed.",
             next_step="pip install 'onceonly[kafka]' on driver and executors",
         ) from error
     # At DEBUG it writes whole requests into the log, passwords among them.
@@ -207,8 +207,9 @@ class Admin:
     def patiently(self, seconds: float, thing: str, attempt: Callable[[], T]) -> T:
         """Repeat ``attempt`` while it raises ``NotAnsweredError``, at most for ``seconds``.
 
-        Raises ``UnavailableError`` then.
+        Raises ``UnavailableError`` then, ``SetupError`` where kafka-python is missing: requests are made of it.
         """
+        import_kafka()
         deadline = time.monotonic() + seconds
         pause_s = _PAUSE_S
         while True:
