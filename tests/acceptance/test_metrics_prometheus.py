@@ -212,8 +212,7 @@ def test_every_panel_has_data_on_a_real_server_and_no_rule_fails(prometheus: str
         missing[:] = [expression for expression in missing if not results(expression)]
         return not missing
 
-    until(all_there, 90, poll_s=1.0)
-    assert not missing
+    assert until(all_there, 90, poll_s=1.0), missing
     for expression in EXPRESSIONS:
         if "by (query" in expression:
             assert {each["metric"]["query"] for each in results(expression)} == {"orders", "clicks"}, (
@@ -221,7 +220,7 @@ def test_every_panel_has_data_on_a_real_server_and_no_rule_fails(prometheus: str
             )
     rules = ask(prometheus, "rules")["groups"][0]["rules"]
     assert {rule["name"] for rule in rules} == ALERTS.keys()
-    until(lambda: all(r["health"] == "ok" for r in ask(prometheus, "rules")["groups"][0]["rules"]), 30)
+    assert until(lambda: all(r["health"] == "ok" for r in ask(prometheus, "rules")["groups"][0]["rules"]), 30)
     metrics = {name for name in ask(prometheus, "label/__name__/values") if name.startswith("onceonly_")}
     used = {name for name in metrics if any(name in expression for expression in EXPRESSIONS)}
     assert used >= {name for name in metrics if name.endswith("_total")} - {
