@@ -26,11 +26,12 @@ from onceonly_proof.auditor import query_id
 from onceonly_proof.embedded.kafka_settings import FEEDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
-JOB = Path(__file__).with_name("job.py")
+HERE = Path(__file__).parent
+JOB = HERE / "job.py"
 TIMEOUT_S = 180.0
 TEXTS = ["--column", "string(key) as key", "--column", "string(value) as value"]
 """Arguments of a job whose rows are compared where bytes would not come out as texts: in JSON, they are base64."""
@@ -46,7 +47,6 @@ class Bench:
     partitions: int = 2
     classes: Path | None = None
     name: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}")
-    runs: int = 0
 
     def __post_init__(self) -> None:
         self.kafka.create_topic(self.source, partitions=self.partitions)
@@ -96,33 +96,13 @@ class Bench:
     # --- the job ------------------------------------------------------------------------------------------
 
     def start(self, failpoints: str = "", env: dict[str, str] | None = None) -> Run:
-        self.runs += 1
-        fired = self.folder / f"fired-{self.runs}"
-        fired.mkdir()
-        log = self.folder / f"job-{self.runs}.log"
-        command = [
-            *(sys.executable, "-W", "ignore", str(JOB)),
+        told = [
             *("--servers", self.kafka.bootstrap_servers, "--source", self.source, "--target", self.target),
             *("--checkpoint", str(self.checkpoint), *self.args),
             *([f"--java=-XX:SharedArchiveFile={self.classes}"] if self.classes else []),
         ]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                filter(None, (str(JOB.parent), str(self.folder), os.environ.get("PYTHONPATH")))
-            ),
-            "ONCEONLY_FAILPOINTS": failpoints,
-            "ONCEONLY_FAILPOINTS_DIR": str(fired),
-            "ONCEONLY_EVENTS": str(self.events),
-            "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
-            **(env or {}),
-        }
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder,
-                start_new_session=True,
-            )  # fmt: skip
-        return Run(process, log, fired)
+        own = {"PYTHONPATH": python_path(self.folder), "ONCEONLY_EVENTS": str(self.events)}
+        return start(str(JOB), self.folder, *told, failpoints=failpoints, env={**own, **(env or {})})
 
     def run(self, failpoints: str = "", env: dict[str, str] | None = None) -> Run:
         """Run to the end."""
@@ -226,16 +206,24 @@ class Bench:
         return query_id(self.folder / checkpoint)
 
 
-def start(script: str, folder: Path, *told: str, failpoints: str = "") -> Run:
-    """Start a life of a job that is a script beside the tests, with crash points armed."""
-    fired = folder / f"fired-{uuid.uuid4().hex}"
+def python_path(*folders: str | Path) -> str:
+    """Return where another process finds modules: beside the tests, in folders, and where this one does."""
+    return os.pathsep.join(filter(None, map(str, (HERE, *folders, os.environ.get("PYTHONPATH", "")))))
+
+
+def start(
+    script: str, folder: Path, *told: str, failpoints: str = "", env: Mapping[str, str] | None = None
+) -> Run:
+    """Start the next life of a job that is a script, in its folder, with crash points armed."""
+    number = len(list(folder.glob("fired-*"))) + 1
+    fired, log = folder / f"fired-{number}", folder / f"job-{number}.log"
     fired.mkdir()
-    log = folder / f"{fired.name}.log"
     environment = {
         **os.environ,
         "ONCEONLY_FAILPOINTS": failpoints,
         "ONCEONLY_FAILPOINTS_DIR": str(fired),
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
+        **(env or {}),
     }
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import operator_job
 import pytest
-from harness import Run
+from harness import python_path, start
 from ledger_sink import by_epoch, staged
 from operator_job import EPOCHS, KEYS
 
 from onceonly.log.progress import ProgressFiles
 
 if TYPE_CHECKING:
-    from harness import Bench
+    from harness import Bench, Run
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -35,7 +36,7 @@ def onceonly(*arguments: str | Path, path: str | Path = "", **env: str) -> tuple
     """Run the command line in a process of its own; give its status, its JSON, and what it said."""
     done = subprocess.run(
         [sys.executable, "-m", "onceonly", *map(str, arguments), "--json"],
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{path}", **env},
+        env={**os.environ, "PYTHONPATH": python_path(path), **env},
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
@@ -47,7 +48,6 @@ class Job:
     """The job of ``operator_job.py`` on one checkpoint."""
 
     folder: Path
-    runs: int = 0
 
     @property
     def checkpoint(self) -> Path:
@@ -58,21 +58,9 @@ class Job:
         return self.folder / "ledger"
 
     def start(self, failpoints: str = "") -> Run:
-        self.runs += 1
-        fired = self.folder / f"fired-{self.runs}"
-        fired.mkdir(parents=True)
-        log = self.folder / f"job-{self.runs}.log"
-        here = Path(__file__).parent
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(here / "operator_job.py"), str(self.checkpoint), str(self.ledger)],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True,
-                env={
-                    **os.environ, "PYTHONPATH": str(here), "ONCEONLY_FAILPOINTS": failpoints,
-                    "ONCEONLY_FAILPOINTS_DIR": str(fired), "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
-                },
-            )  # fmt: skip
-        return Run(process, log, fired)
+        told = [str(self.checkpoint), str(self.ledger)]
+        path = {"PYTHONPATH": python_path()}
+        return start(operator_job.__file__, self.folder, *told, failpoints=failpoints, env=path)
 
 
 @pytest.fixture(scope="module")

@@ -6,23 +6,23 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
 import rate_job
 from audits import assert_clean
-from harness import TIMEOUT_S, Bench, Run, visible_files
+from harness import HERE, TIMEOUT_S, Bench, Run, start, visible_files
 
 from onceonly.spark.versions import has_formats
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceonly_proof.embedded.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(900)]
 
-JOB = Path(rate_job.__file__)
 ROWS = [(f"k{number % 7}", str(number)) for number in range(400)]
 # While tasks write, when the decision is not yet durable, and when it is and nothing is committed.
 POINTS = ("slot.after_prepare", "link.before_put", "commit.before_handle")
@@ -73,7 +73,7 @@ def test_what_an_older_pyspark_has_decided_is_finished(kafka: EmbeddedKafka, tmp
     """By the same word; before 4.0 foreachBatch stands in for the format."""
     bench = Bench(kafka, tmp_path, args=["--per-epoch", "50"])
     bench.feed(ROWS)
-    older = [os.environ.get("ONCEONLY_PYSPARK_BEFORE"), str(JOB.parent), str(bench.folder), *sys.path]
+    older = [os.environ.get("ONCEONLY_PYSPARK_BEFORE"), str(HERE), str(bench.folder), *sys.path]
     run = bench.start("link.after_put=pause@2", env={"PYTHONPATH": os.pathsep.join(filter(None, older))})
     try:
         run.wait_for("link.after_put")
@@ -141,21 +141,8 @@ class Runs:
         self._lives: list[Run] = []
 
     def start(self, way: str, failpoints: str = "") -> Run:
-        number = len(self._lives)
-        fired, log = self.folder / f"fired-{number}", self.folder / f"job-{number}.log"
-        fired.mkdir()
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(JOB), way, str(EPOCHS), str(self.folder)],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True,
-                env={
-                    **os.environ,
-                    "ONCEONLY_FAILPOINTS": failpoints,
-                    "ONCEONLY_FAILPOINTS_DIR": str(fired),
-                    "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
-                },
-            )  # fmt: skip
-        self._lives.append(Run(process, log, fired))
+        told = [way, str(EPOCHS), str(self.folder)]
+        self._lives.append(start(rate_job.__file__, self.folder, *told, failpoints=failpoints))
         return self._lives[-1]
 
 

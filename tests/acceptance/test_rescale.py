@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,9 +33,7 @@ def frame(way: Way, rows: int) -> DataFrame:
 
 def rescale(checkpoint: Path, *more: str) -> tuple[int, Any, str]:
     place = str(checkpoint.parent / "savepoints")
-    return command(
-        "rescale", checkpoint, "--savepoint", place, *more, "--yes", path=os.environ.get("PYTHONPATH", "")
-    )
+    return command("rescale", checkpoint, "--savepoint", place, *more, "--yes")
 
 
 @pytest.mark.parametrize("way", ["format"], indirect=True)
@@ -60,7 +57,7 @@ def test_a_query_with_state_goes_on_with_other_partitions_after_a_savepoint(way:
         assert savepoints.create(str(checkpoint), str(way.folder / "q" / "savepoints")).epoch > 8
     assert way.exactly(60)
     assert list(skipped(way).values()) == [(0, "unchanged")] * 2
-    status, shown, _ = command("checkpoints", "list", checkpoint, path=os.environ.get("PYTHONPATH", ""))
+    status, shown, _ = command("checkpoints", "list", checkpoint)
     (found,) = shown["checkpoints"]
     _, first = found["actions"]
     assert (first["command"], first["before"], first["because"]) == (

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import harness
 import pytest
-from harness import Run
+import savepoint_job
+from harness import python_path
 from ledger_sink import by_epoch
 from savepoint_job import newest
+from test_operators_view import LEDGER
+from test_operators_view import onceonly as command
+
+if TYPE_CHECKING:
+    from harness import Run
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1200)]
 
-JOB = Path(__file__).with_name("savepoint_job.py")
 CUT, COMPARED = 4, 4
 """After which epoch a savepoint is made at the earliest, and how many epochs after it are compared."""
-LEDGER = ("--sink", "ledger=ledger_sink:LedgerSink")
-WAIT_S = 180.0
 PROVIDERS = ("hdfs", "rocksdb", "changelog", "rocksdb2", "changelog2")
 OPERATORS = ("window", "dedup", "join", "tws")
 # transformWithState is RocksDB's alone; format 2 has no other provider.
@@ -45,63 +44,20 @@ def start(
     *forks: Path | str,
     failpoints: str = "",
 ) -> Run:
-    fired = Path(tempfile.mkdtemp(prefix="fired-", dir=folder))
-    log = folder / f"{checkpoint.name}.log"
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(JOB),
-        str(checkpoint),
-        str(ledger),
-        operator,
-        provider,
-        *map(str, forks),
-    ]
-    paths = (str(JOB.parent), os.environ.get("PYTHONPATH"))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "SPARK_LOCAL_DIRS": str(folder / "spark"),
-        "ONCEONLY_FAILPOINTS": failpoints,
-        "ONCEONLY_FAILPOINTS_DIR": str(fired),
-    }
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-    return Run(process, log, fired)
+    told = [str(checkpoint), str(ledger), operator, provider, *map(str, forks)]
+    path = {"PYTHONPATH": python_path()}
+    return harness.start(savepoint_job.__file__, folder, *told, failpoints=failpoints, env=path)
 
 
-def onceonly(*arguments: str | Path, **env: str) -> Any:  # noqa: ANN401  JSON
-    done = ran(*arguments, **env)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def ran(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "onceonly", *map(str, arguments), "--json"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(JOB.parent), os.environ.get("PYTHONPATH", "")]), **env},
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+def onceonly(*arguments: str | Path) -> Any:  # noqa: ANN401  JSON
+    status, told, said = command(*arguments)
+    assert status == 0, said
+    return told
 
 
 def come_to(checkpoint: Path, epoch: int, run: Run) -> None:
     """Wait until Spark has noted an epoch."""
-    deadline = time.monotonic() + WAIT_S
-    while newest(checkpoint) < epoch:
-        assert run.process.poll() is None, run.tail()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    run.until(lambda: newest(checkpoint) >= epoch, f"chk-{epoch} was noted")
 
 
 def finished(run: Run) -> None:
@@ -132,7 +88,7 @@ def assert_goes_on_alike(tmp_path: Path, operator: str, provider: str) -> None:
     shutil.rmtree(one)
     place.rename(tmp_path / "moved")
     two = tmp_path / "elsewhere" / "two"
-    assert ran("savepoint", "verify", tmp_path / "moved").returncode == 0
+    onceonly("savepoint", "verify", tmp_path / "moved")
     told = onceonly("savepoint", "restore", tmp_path / "moved", "--to", two, "--output", "again", *LEDGER)
     assert told["epoch"] == made["epoch"]
     end_after(two, last)
@@ -222,9 +178,9 @@ def test_a_job_that_lives_on_where_it_was_ends_as_superseded(tmp_path: Path) -> 
         come_to(one, CUT, run)
         made = onceonly("savepoint", "create", one, place)
         arguments = ("savepoint", "restore", place, "--to", two, "--output", "again", *LEDGER)
-        refused = ran(*arguments)
-        assert refused.returncode == 64
-        assert "a run is alive" in refused.stderr
+        status, _, said = command(*arguments)
+        assert status == 64
+        assert "a run is alive" in said
         onceonly(*arguments, "--force")
         assert run.wait() == 3, run.tail()
     finally:
