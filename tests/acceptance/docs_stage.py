@@ -10,14 +10,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from confluent_kafka import Producer
 from doc_blocks import ROOT, Block, blocks, extract
-from harness import open_transactions, read_committed
+from harness import open_transactions, read_committed, start
 from pyspark.errors import StreamingQueryException
 
 import onceonly
@@ -34,6 +33,7 @@ from onceonly_proof.embedded.opensearch import EmbeddedOpenSearch
 from onceonly_proof.embedded.rabbitmq import EmbeddedRabbit
 from onceonly_proof.embedded.redis import EmbeddedRedis
 from onceonly_proof.embedded.s3 import EmbeddedS3
+from onceonly_proof.handover import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -617,9 +617,7 @@ class BrokerWasDown(Topic):
         self.checks = {"start": self.all_once}
         found = super().names()
         # Its coordinator aborts what is older than its time-out.
-        until = time.monotonic() + 120
-        while open_transactions(self.servers, self.topic) and time.monotonic() < until:
-            time.sleep(0.2)
+        assert until(lambda: not open_transactions(self.servers, self.topic), 120, poll_s=0.2)
         return found
 
     def all_once(self, names: Names) -> None:
@@ -635,24 +633,20 @@ class Upgrade(Stage):
         return {}
 
     def begin(self, names: Names) -> None:
-        environment = {
-            **os.environ,
-            "SPARK_CONF_DIR": os.getcwd(),  # noqa: PTH109  as the other jobs of pages
-            "PYSPARK_PYTHON": sys.executable,
-        }
-        job = [sys.executable, "-W", "ignore", str(self.folder / "job.py")]
-        with (self.folder / "job.log").open("ab") as out:
-            self.process = subprocess.Popen(
-                job, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=self.folder, env=environment
-            )
+        given = {"SPARK_CONF_DIR": os.getcwd(), "PYSPARK_PYTHON": sys.executable}  # noqa: PTH109  as other pages' jobs
         before = self.committed()
-        self.wait(lambda: self.committed() > before + 2, "its epochs")
+        self.job = start(str(self.folder / "job.py"), self.folder, env=given)
+        try:
+            self.job.until(lambda: self.committed() > before + 2, "its epochs")
+        except AssertionError:
+            self.job.kill_tree()
+            raise
 
     def again(self, block: Block, code: str) -> None:
         self.begin({})
 
     def ended(self, names: Names) -> None:
-        assert self.process.wait(60) == 0, (self.folder / "job.log").read_text(encoding="utf-8")
+        assert self.job.wait(60) == 0, self.job.tail()
 
     def goes_on(self, names: Names) -> None:
         try:
@@ -664,19 +658,10 @@ class Upgrade(Stage):
             rows = onceonly.files.read(self.spark, str(self.folder / "orders")).select("id").collect()
             assert sorted(row["id"] for row in rows) == list(range(20 * self.committed()))
         finally:
-            self.process.kill()
+            self.job.kill_tree()
 
     def committed(self) -> int:
         return len(list((self.folder / "checkpoints/orders").glob("commits/[0-9]*")))
-
-    def wait(self, ready: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + 180
-        while not ready():
-            assert self.process.poll() is None, (self.folder / "job.log").read_text(encoding="utf-8")
-            if time.monotonic() > until:
-                self.process.kill()
-                raise AssertionError(what)
-            time.sleep(0.05)
 
 
 class SeeARun(OneOrder):
@@ -693,9 +678,7 @@ class SeeARun(OneOrder):
         assert "chk-1 is decided" in page
 
     def is_written(self, names: Names) -> None:
-        until = time.monotonic() + 30
-        while not (self.folder / "copy.html").exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        assert until((self.folder / "copy.html").exists, 30)
         assert "is settled" in (self.folder / "copy.html").read_text(encoding="utf-8")
 
     def is_shown(self, names: Names) -> None:
