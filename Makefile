@@ -54,7 +54,7 @@ test: setup lint types imports
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "acceptance and not long" --durations=25
 
 # Also what repeats an acceptance test on another way, or kills each recovery too: half an hour more.
-# Needs strace, pgbouncer and Chromium (Debian, Ubuntu: apt install strace pgbouncer chromium-headless-shell), and /dev/fuse with root or fusermount3 (apt install fuse3); where one is
+# Needs strace, pgbouncer, Chromium and Prometheus (Debian, Ubuntu: apt install strace pgbouncer chromium-headless-shell prometheus), and /dev/fuse with root or fusermount3 (apt install fuse3); where one is
 # missing, the tests that use it fail and say so.
 test-all: test brokers clients matrix stores
 	$(BIN)/pytest -m long
