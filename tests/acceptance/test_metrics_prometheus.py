@@ -49,6 +49,12 @@ def tool(name: str) -> str:
     return found
 
 
+def promtool(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [tool("promtool"), *arguments], input=given, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
 # ---------------------------------------------------------------------------------------- alert rules
 FIRES = {
     "OnceonlyInDoubt": ([("onceonly_in_doubt_transactions", "0 2x9")], "5m"),
@@ -80,25 +86,13 @@ def promtool_tests(folder: Path, tests: list[dict[str, Any]]) -> subprocess.Comp
     path = folder / "tests.yml"
     (folder / "alerts.yml").write_text(RULES.read_text(encoding="utf-8"), encoding="utf-8")
     path.write_text(json.dumps({"rule_files": ["alerts.yml"], "tests": tests}), encoding="utf-8")
-    return subprocess.run(
-        [tool("promtool"), "test", "rules", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return promtool("test", "rules", str(path))
 
 
 def test_the_rules_are_valid_and_each_fires_for_its_fault_and_none_for_a_query_that_is_well(
     tmp_path: Path,
 ) -> None:
-    checked = subprocess.run(
-        [tool("promtool"), "check", "rules", str(RULES)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    checked = promtool("check", "rules", str(RULES))
     assert checked.returncode == 0, checked.stderr
     assert FIRES.keys() == ALERTS.keys()
     quiet = {
@@ -106,7 +100,8 @@ def test_the_rules_are_valid_and_each_fires_for_its_fault_and_none_for_a_query_t
         "input_series": series(QUIET),
         "alert_rule_test": [{"eval_time": "55m", "alertname": name, "exp_alerts": []} for name in ALERTS],
     }
-    assert promtool_tests(tmp_path, [quiet]).returncode == 0, promtool_tests(tmp_path, [quiet]).stderr
+    done = promtool_tests(tmp_path, [quiet])
+    assert done.returncode == 0, done.stderr
     for name, (given, at) in FIRES.items():
         # That it does not stay quiet is what is asked: how its text comes out is not told twice.
         silent = {
@@ -229,9 +224,6 @@ def test_every_panel_has_data_on_a_real_server_and_no_rule_fails(prometheus: str
 
 
 def test_a_scrape_passes_prometheus_own_lint() -> None:
-    done = subprocess.run(
-        [tool("promtool"), "check", "metrics"], input=Registry(moving).text(), capture_output=True, text=True,
-        check=False, timeout=60,
-    )  # fmt: skip
+    done = promtool("check", "metrics", given=Registry(moving).text())
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr
