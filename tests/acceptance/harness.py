@@ -255,13 +255,20 @@ class Run:
             time.sleep(0.01)
         return int(path.read_text(encoding="utf-8"))
 
-    def until(self, condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    def until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        poll_s: float = 0.01,
+    ) -> None:
         """Wait for a condition while the job runs."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert self.process.poll() is None, f"the job ended before {what}\n{self.tail()}"
             assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}\n{self.tail()}"
-            time.sleep(0.01)
+            time.sleep(poll_s)
 
     def points_fired(self) -> list[str]:
         return fired(self.fired)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 import urllib.request
 from pathlib import Path
 
@@ -17,12 +16,13 @@ from onceonly.log.opening import look
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 JOB = str(Path(__file__).with_name("metrics_job.py"))
+EVERY_S = 0.1
+"""Between two scrapes: they are not to take all of the job's time."""
 
 
 def scraped(folder: Path) -> dict[str, float]:
     """Scrape the job as Prometheus does; give what it says of the one query and its one sink, {} before it answers."""
     try:
-        time.sleep(0.1)  # not all the job's time
         with urllib.request.urlopen((folder / "address").read_text(), timeout=10) as answer:  # noqa: S310  the job's own
             return samples(answer.read().decode())
     except OSError:
@@ -44,7 +44,11 @@ def test_counters_go_on_over_a_kill_and_a_restart_and_nobody_misses_a_collector(
     first = start(JOB, tmp_path, str(tmp_path), "1000", failpoints="link.after_put=pause@4")
     try:
         first.wait_for("link.after_put")
-        first.until(lambda: scraped(tmp_path).get("onceonly_epochs_total") == 3, "three epochs were told")
+        first.until(
+            lambda: scraped(tmp_path).get("onceonly_epochs_total") == 3,
+            "three epochs were told",
+            poll_s=EVERY_S,
+        )
         before = scraped(tmp_path)
     finally:
         first.kill_tree()
@@ -64,7 +68,7 @@ def test_counters_go_on_over_a_kill_and_a_restart_and_nobody_misses_a_collector(
             seen.append(scraped(tmp_path).get("onceonly_epochs_total", 3.0))
             return seen[-1] >= epochs
 
-        second.until(lambda: has_come_to(6), "six epochs were told")
+        second.until(lambda: has_come_to(6), "six epochs were told", poll_s=EVERY_S)
         after = scraped(tmp_path)
         (tmp_path / "end").touch()
         assert second.wait() == 0, second.tail()
