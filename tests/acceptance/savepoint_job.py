@@ -7,9 +7,9 @@ rocksdb or changelog, with ``2`` behind it for format 2.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 import onceonly
 from onceonly.spark import listener
+from onceonly_proof.handover import until
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
 if TYPE_CHECKING:
@@ -126,12 +127,14 @@ def main() -> None:
     last = Path(f"{checkpoint}.last")
     queries = [start(spark, operator, checkpoint, folder)]
     waiting = dict(zip(forks[::2], forks[1::2], strict=True))
-    while queries[0].isActive and not (
-        last.exists() and newest(Path(checkpoint)) >= int(last.read_text() or "0")
-    ):
+
+    def is_over() -> bool:
         ready = [each for each in waiting if (Path(each) / "metadata").exists()]
-        queries += [start(spark, operator, fork, waiting.pop(fork)) for fork in ready]
-        time.sleep(0.05)
+        queries.extend(start(spark, operator, fork, waiting.pop(fork)) for fork in ready)
+        is_last = last.exists() and newest(Path(checkpoint)) >= int(last.read_text())
+        return is_last or not queries[0].isActive
+
+    until(is_over, math.inf, poll_s=0.05)
     for query in queries:
         query.stop()
     errors = [error for query in queries if (error := query.exception()) is not None]
