@@ -115,6 +115,19 @@ def stored(target: Path) -> ObjectFiles:
     return ObjectFiles.of(target)
 
 
+def fail_second(double: S3Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the second completion of an upload be refused once."""
+    complete = uploads.S3Uploads.complete
+    faulty = iter([False, True])
+
+    def once(self: uploads.S3Uploads, *arguments: Any) -> Any:  # noqa: ANN401
+        if next(faulty, False):
+            double.fault("COMPLETE", Fault())
+        return complete(self, *arguments)
+
+    monkeypatch.setattr(uploads.S3Uploads, "complete", once)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Double]:
     yield from serve(S3Double())
@@ -321,15 +334,7 @@ def test_what_was_completed_by_this_process_is_known_to_it_when_a_reader_took_it
     monkeypatch.setattr(buckets, "_THREADS_MAX", 1)
     sink = bench.sink()
     handle = bench.prepared(rows(1, 2))
-    complete = uploads.S3Uploads.complete
-    faulty = iter([False, True])
-
-    def once(self: uploads.S3Uploads, *arguments: Any) -> Any:  # noqa: ANN401
-        if next(faulty, False):
-            double.fault("COMPLETE", Fault())
-        return complete(self, *arguments)
-
-    monkeypatch.setattr(uploads.S3Uploads, "complete", once)
+    fail_second(double, monkeypatch)
     assert isinstance(sink.commit(handle), RetryLater)
     seen = bench.take()
     assert sum(seen.values()) == 1
@@ -420,10 +425,14 @@ def test_at_least_once_the_objects_are_there_when_the_slot_votes(bench: InBucket
     assert bench.finish(0, handle) == ["AlreadyCommitted"]
 
 
-def test_at_most_once_the_manifest_has_what_is_there(bench: InBucket, double: S3Double) -> None:
+def test_at_most_once_the_manifest_has_what_is_there(
+    bench: InBucket, double: S3Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One after the other, and the second fails: beside one another, the failing one may keep the other from beginning.
+    monkeypatch.setattr(buckets, "_THREADS_MAX", 1)
     bench.guarantee = Guarantee.AT_MOST_ONCE
     sink, handle = bench.sink(), bench.prepared(rows(1, 2))
-    double.fault("COMPLETE", Fault())
+    fail_second(double, monkeypatch)
     assert isinstance(sink.commit(handle), RetryLater)
     sink.complete(bench.context, 0, [handle])
     ledger = Ledger(bench.store, manifest_folder(bench.target, "q-1", "files"))
