@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onceonly.view.markup import Child, Markup
     from onceonly.view.values import Bar
 
-WIDTH: Final = 1200.0
+_WIDTH: Final = 1200.0
 _RIGHT: Final = 26.0
 _TOP: Final = 24.0
 _DRIVER_HEIGHT: Final = 58.0
@@ -31,14 +31,10 @@ _BESIDE: Final = frozenset({What.BARRIER, What.NOTED})
 
 
 def timeline(
-    view: View,
-    *,
-    href: Callable[[Epoch], str | None] = lambda _: None,
-    alone: bool = False,
-    width: float = WIDTH,
+    view: View, *, href: Callable[[Epoch], str | None] = lambda _: None, alone: bool = False
 ) -> Markup:
     """Return the time line of a view's epochs. ``href`` gives the address of an epoch's own picture."""
-    return _Timeline(view, href, width).picture(alone=alone)
+    return _Timeline(view, href).picture(alone=alone)
 
 
 def told(view: View) -> str:
@@ -55,11 +51,11 @@ def told(view: View) -> str:
 
 
 class _Timeline:
-    def __init__(self, view: View, href: Callable[[Epoch], str | None], width: float) -> None:
-        self._view, self._href, self._width = view, href, width
+    def __init__(self, view: View, href: Callable[[Epoch], str | None]) -> None:
+        self._view, self._href = view, href
         left = 24.0 + shapes.CHARACTER * max((len(lane) for lane in view.lanes), default=6)
         # What belongs to no epoch does not stretch the picture: runs are seen as far as epochs are.
-        self._axis = Axis(_busy(view), left, width - _RIGHT)
+        self._axis = Axis(_busy(view), left, _WIDTH - _RIGHT)
         self._is_dense = len(view.epochs) > _EPOCHS_MAX
         self._free = left  # from where on a name does not stand in another one
         self._rows: dict[str, float] = {}
@@ -78,7 +74,7 @@ class _Timeline:
         ]
         parts += self._marks(self._within(), 12)
         return shapes.picture(
-            told(self._view), self._width, self._bottom + 24, parts, has_links=linked, alone=alone
+            told(self._view), _WIDTH, self._bottom + 24, parts, has_links=linked, alone=alone
         )
 
     def _lanes(self) -> Iterator[Child]:
@@ -86,7 +82,7 @@ class _Timeline:
         for number, (lane, y) in enumerate(self._rows.items()):
             height = _DRIVER_HEIGHT if lane == DRIVER else _LANE_HEIGHT
             if number % 2 == 0:
-                yield shapes.bar("stripe", 0, y, self._width, height, lane)
+                yield shapes.bar("stripe", 0, y, _WIDTH, height, lane)
             yield shapes.label(lane, axis.left - 12, y + height / 2 + 4, "end")
         for t in axis.ticks(_TICKS_APART) if self._view.epochs else ():
             yield shapes.line(axis(t), _TOP, axis(t), self._bottom)
@@ -99,7 +95,7 @@ class _Timeline:
                 yield shapes.label(f"idle {idle}", (fold.left + fold.right) / 2, _TOP - 8, "mid dim small")
         if self._is_dense:
             said = f"{len(self._view.epochs)} epochs: only what was not as always has a mark"
-            yield shapes.label(said, self._width - 8, _TOP - 8, "end dim small")
+            yield shapes.label(said, _WIDTH - 8, _TOP - 8, "end dim small")
         if axis.begin:
             yield shapes.label(f"{moment(axis.begin)[:10]} UTC", 8, _TOP - 8, "dim small")
 
