@@ -195,6 +195,17 @@ def test_a_file_is_written_whole_at_the_end_of_a_run_and_of_the_process(tmp_path
     assert [path.name for path in file.parent.iterdir()] == ["orders.prom"]
 
 
+def test_the_end_of_a_run_is_in_the_file_however_short_ago_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(watching.background, "begin", lambda _name, work: begun.append(work))
+    file = watching.MetricsFile(str(tmp_path / "orders.prom"), list)
+    for every_s in (60, 60, 0):
+        file.write(every_s=every_s)
+    assert len(begun) == 2
+
+
 def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     watching.ask(settings(tmp_path, file=str(tmp_path / "file" / "no.prom")))

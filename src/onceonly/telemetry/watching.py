@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import copy
 import logging
+import math
 import threading
 import time
 from concurrent.futures import TimeoutError as WaitTimeoutError
@@ -186,13 +187,14 @@ class MetricsFile:
         self._path = Path(path)
         self._registry = Registry(observe)
         self._lock = threading.Lock()
-        self._due = 0.0
+        self._begun = -math.inf
         self._is_over = False
 
     def write(self, *, every_s: float) -> None:
         """Write it in a thread, unless that was done less than ``every_s`` ago. Does not wait."""
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + every_s
+        now = time.monotonic()
+        if now - self._begun >= every_s:
+            self._begun = now
             background.begin("onceonly-metrics", self._write)
 
     def end(self) -> None:
