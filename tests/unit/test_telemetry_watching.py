@@ -127,10 +127,10 @@ def test_the_newest_savepoint_of_the_query_itself_is_told(
             epoch=1,
             made=Stamp(at=f"2026-03-01T12:00:{second:02d}.000Z"),
         )
-        return places.Standing(address=address_of("/place/s"), savepoint=savepoint)
+        return places.Standing(address=address_of("/place/s"), query=query, savepoint=savepoint)
 
     def standing(place: str) -> list[places.Standing]:
-        begun = places.Standing(address=address_of("/place/s"), savepoint=None)
+        begun = places.Standing(address=address_of("/place/s"), query="id", savepoint=None)
         return [made("id", 5), made("id", 9), made("other", 30), begun] if place == "/place" else []
 
     query = QueryCoordinator(tmp_path / "cp")

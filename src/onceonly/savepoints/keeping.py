@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from onceonly import background
 from onceonly.errors import LogError, OnceonlyError
-from onceonly.model import seconds_of
 from onceonly.savepoints import place as places
-from onceonly.savepoints.making import create, moment_of, whose
+from onceonly.savepoints.making import create, moment_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -63,23 +62,15 @@ class Keeper:
 
     def _left_s(self) -> float:
         """Say how long it is until the next one, by the newest that stands; people's clocks are good enough for it."""
-        made = [
-            seconds_of(each.savepoint.made)
-            for each in places.standing(self._wanted.place)
-            if each.savepoint is not None and each.savepoint.query == self._query
-        ]
-        return max(made, default=0.0) + self._wanted.every_s - time.time()
+        newest = places.newest_at(self._wanted.place, self._query)
+        return newest + self._wanted.every_s - time.time()
 
     def _prune(self) -> None:
         """Drop this query's savepoints but the newest ones, and those that were broken off long ago."""
-        found = places.standing(self._wanted.place)
-        own = [each for each in found if each.savepoint is not None and each.savepoint.query == self._query]
+        own = places.of_query(self._wanted.place, self._query)
         own.sort(key=lambda each: moment_of(each.name), reverse=True)
+        whole = [each for each in own if each.savepoint is not None]
         old = datetime.now().astimezone() - timedelta(seconds=_BROKEN_OFF_S)
-        begun = [
-            each
-            for each in found
-            if each.savepoint is None and moment_of(each.name) < old and whose(each.address) == self._query
-        ]
-        for each in (*own[self._wanted.keep :], *begun):
+        begun = [each for each in own if each.savepoint is None and moment_of(each.name) < old]
+        for each in (*whole[self._wanted.keep :], *begun):
             places.drop(each.address)

@@ -6,7 +6,6 @@ newest epoch is a later one. Killed anywhere, it leaves a folder without a manif
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from datetime import UTC, datetime
@@ -21,13 +20,12 @@ from onceonly.savepoints import manifest, resolve
 from onceonly.savepoints.copying import Copier, unheard
 from onceonly.savepoints.cutting import find_cut
 from onceonly.savepoints.manifest import Output, Savepoint
-from onceonly.stores.opened import address_of, open_store
+from onceonly.stores.opened import address_of
 from onceonly.stores.port import put_once
 
 if TYPE_CHECKING:
     from onceonly.model import Link, Receipt
     from onceonly.savepoints.copying import Told
-    from onceonly.stores.address import Address
 
 _TRIES: Final = 10
 _NAME: Final = re.compile(r"chk-\d+-(\d{8}T\d{9}Z)-[0-9a-f]{6}")
@@ -55,7 +53,7 @@ def create(
         called = name or _called(cut.epoch)
         copier = Copier(source, into.below(called).below(manifest.FILES.rstrip("/")))
         folder = Copier(source, into.below(called))
-        folder.put(manifest.BEGUN, json.dumps({"query": cut.identity.query}).encode())
+        folder.put(manifest.BEGUN, manifest.encode_begun(cut.identity.query))
         copied, gone = copier.copy_all(cut.names, own=cut.own, told=told)
         if not gone:
             break
@@ -101,14 +99,6 @@ def moment_of(name: str) -> datetime:
         return datetime.strptime(f"{match[1] if match else ''}+0000", "%Y%m%dT%H%M%S%fZ%z")
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
-
-
-def whose(address: Address) -> str:
-    """Return the id of the query that a savepoint which is not whole was begun of; empty where it is not told."""
-    try:
-        return str(json.loads(open_store(address).get(manifest.BEGUN) or b"{}")["query"])
-    except (ValueError, LookupError, TypeError):
-        return ""
 
 
 def _called(epoch: int) -> str:

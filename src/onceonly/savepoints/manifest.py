@@ -87,6 +87,19 @@ def decode(data: bytes, *, where: str) -> Savepoint:
         raise _FORMAT.refuse(f"{where} is no valid manifest of a savepoint: {error}") from None
 
 
+def encode_begun(query: str) -> bytes:
+    """Return what says that a folder is that of a savepoint of this query."""
+    return json.dumps({"query": query}).encode()
+
+
+def begun_of(data: bytes) -> str:
+    """Return the id of the query that a savepoint was begun of; empty where it is not told."""
+    try:
+        return str(json.loads(data)["query"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
 def watermark_of(commit: str) -> int:
     """Return the watermark that the next epoch has, by the text of ``commits/N``; 0 where none is told."""
     try:

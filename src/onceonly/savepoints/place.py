@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from onceonly import background, failpoints
 from onceonly.errors import ConfigurationError
+from onceonly.model import seconds_of
 from onceonly.savepoints import manifest
 from onceonly.savepoints.copying import digest, unheard
-from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint
+from onceonly.savepoints.manifest import BEGUN, FILES, NAME, Savepoint, begun_of
 from onceonly.stores.opened import address_of, folder_of, open_store
 
 if TYPE_CHECKING:
@@ -25,9 +26,13 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One savepoint's folder. ``savepoint`` is None where its manifest is not there: begun, or half dropped."""
+    """One savepoint's folder. ``savepoint`` is None where its manifest is not there: begun, or half dropped.
+
+    ``query`` says of which query it is, empty where that is not told.
+    """
 
     address: Address
+    query: str
     savepoint: Savepoint | None
 
     @property
@@ -53,6 +58,17 @@ def standing(place: str) -> list[Standing]:
         key=lambda each: (each.savepoint.epoch, each.name) if each.savepoint else (-1, each.name),
         reverse=True,
     )
+
+
+def of_query(place: str, query: str) -> list[Standing]:
+    """Return those of one query, whole or not. Raises as ``standing``."""
+    return [each for each in standing(place) if each.query == query]
+
+
+def newest_at(place: str, query: str) -> float:
+    """Say when the newest of a query was made, in seconds since 1970; 0 where there is none. Raises as ``standing``."""
+    found = (each.savepoint for each in of_query(place, query))
+    return max((seconds_of(each.made) for each in found if each is not None), default=0.0)
 
 
 def the_one(place: str) -> tuple[Address, Savepoint]:
@@ -137,5 +153,6 @@ def _look(address: Address) -> Standing | None:
     data = store.get(NAME)
     if data is not None:
         savepoint = manifest.decode(data, where=store.where(NAME))
-        return Standing(address=address, savepoint=savepoint)
-    return Standing(address=address, savepoint=None) if store.get(BEGUN) is not None else None
+        return Standing(address=address, query=savepoint.query, savepoint=savepoint)
+    begun = store.get(BEGUN)
+    return None if begun is None else Standing(address=address, query=begun_of(begun), savepoint=None)

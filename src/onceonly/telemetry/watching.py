@@ -164,13 +164,10 @@ class Watched:
         from onceonly.savepoints import place as places
 
         try:
-            standing = [each.savepoint for each in places.standing(self.savepoints.place)]
+            return places.newest_at(self.savepoints.place, self._query)
         except OnceonlyError as error:
             log.debug("Metrics: %s", error)
             return self._savepoint_at
-        return max(
-            (seconds_of(each.made) for each in standing if each and each.query == self._query), default=0.0
-        )
 
     def _trace(self, chain: tuple[Link, ...], receipt: Receipt) -> None:
         """Tell of an epoch that this run has settled; or an operator, while the job was down."""
