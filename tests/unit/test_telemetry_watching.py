@@ -199,7 +199,7 @@ def test_the_end_of_a_run_is_in_the_file_however_short_ago_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[object] = []
-    monkeypatch.setattr(watching.background, "begin", lambda _name, work: begun.append(work))
+    monkeypatch.setattr("onceonly.background.begin", lambda _name, work: begun.append(work))
     file = watching.MetricsFile(str(tmp_path / "orders.prom"), list)
     for every_s in (60, 60, 0):
         file.write(every_s=every_s)
