@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from onceonly import errors, failpoints
 from onceonly.coordinator.coordinator import Coordinator, Participant
-from onceonly.executor.dead_letters import Letters, columns_of
+from onceonly.executor.dead_letters import Letters, columns_of, require_few
 from onceonly.executor.slot import Ballot, run_slot
 from onceonly.model import Guarantee, LinkKind, Mode, Plan, Vote
 from onceonly.ports import WriteContext
@@ -69,6 +70,9 @@ class Job:
             try:
                 for slot in range(len(DEALT)):
                     self.ballots.append(self.task(plan, slot, run))
+                # As the coordinator of a query does.
+                limit = self.limit if plan.mode is Mode.RUN else None
+                require_few("query", epoch, MAIN, self.ballots, limit=limit)
                 coordinator.decide(plan, self.votes)
             except Exception:
                 if self.graceful:
@@ -281,18 +285,60 @@ def test_letters_that_are_pending_keep_their_sink(arm: Callable[[str], None]) ->
     job.check()
 
 
-@pytest.mark.parametrize(("limit", "stops"), [(1, False), (0, True)])
-def test_a_slot_stops_beyond_the_limit_and_names_it_and_the_first_row(limit: int, stops: bool) -> None:  # noqa: FBT001  a parameter
+@pytest.mark.parametrize("limit", [1, 0], ids=["all slots together", "each slot alone"])
+def test_beyond_the_limit_the_error_says_which_one_would_do_and_that_one_does(limit: int) -> None:
     job = Job(limit=limit)
-    if not stops:
+    with pytest.raises(errors.RecordRefusedError) as caught:
         job.live(0)
-        job.check()
-        return
-    with pytest.raises(
-        errors.RecordRefusedError, match=r"limit, 0; the first: row 1 of slot 0: the store refuses \(2,\)"
-    ):
-        job.live(0)
+    told = re.escape(
+        f"refused 2 rows of this epoch, more than onceonly.deadletter.limit, {limit}; the first: row 1 "
+    )
+    assert re.search(told + r"of slot 0: the store refuses \(2,\)", caught.value.what)
+    asked = re.search(r"onceonly\.deadletter\.limit=(\d+)", caught.value.next_step)
+    assert asked is not None
     assert all(not sink.store.visible() and not sink.store.pending() for sink in job.sinks.values())
+    job.limit = int(asked[1])
+    job.live(0)
+    job.check()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(
+    refused=st.sets(st.integers(1, 6), min_size=1),
+    limit=st.integers(0, 5),
+    lowered=st.booleans(),
+)
+def test_one_change_of_the_limit_is_enough_whatever_each_slot_refuses(
+    refused: set[int],
+    limit: int,
+    lowered: bool,  # noqa: FBT001  drawn
+) -> None:
+    """Also of an epoch that was begun, and not decided, under a higher limit."""
+    job = Job(bad=tuple(refused), graceful=False)
+    if lowered:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ONCEONLY_FAILPOINTS", "link.before_put=raise")
+            patch.setattr(failpoints, "_counts", {})
+            with pytest.raises(failpoints.FailpointError):
+                job.live(0)
+    job.limit = limit
+    if len(refused) > limit:
+        with pytest.raises(errors.RecordRefusedError, match=rf"start the query with .*limit={len(refused)}:"):
+            job.live(0)
+        job.limit = len(refused)
+    job.live(0)
+    job.check()
+
+
+def test_a_slot_that_is_beyond_the_limit_writes_no_more_letters_and_prepares_nothing() -> None:
+    job = Job(limit=0)
+    with pytest.raises(errors.RecordRefusedError):
+        job.live(0)
+    assert not job.sinks[LETTERS].store.transactions
+    assert [ballot.beyond for ballot in job.ballots] == [True, True, False, False]
+    assert [vote.handle for vote in job.ballots[0].votes] == [None, None]
+    with pytest.raises(errors.RecordRefusedError):
+        require_few("query", 0, MAIN, job.ballots, limit=None)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -18,7 +18,7 @@ from onceonly.checkpoint.passed import passed
 from onceonly.checkpoint.reading import SparkCheckpoint
 from onceonly.coordinator.coordinator import Coordinator, Participant
 from onceonly.errors import AdoptionError, OnceonlyError
-from onceonly.executor.dead_letters import columns_of, too_many
+from onceonly.executor.dead_letters import columns_of, require_few
 from onceonly.guards.guard import Guard
 from onceonly.log import open_log
 from onceonly.log.actions import OPERATOR, ActionFiles
@@ -227,11 +227,10 @@ class QueryCoordinator:
 
         Raises ``RecordRefusedError``. What is repaired was decided by the limit of that time.
         """
-        for name, member in self._members.items() if plan.mode is Mode.RUN else ():
-            few = [each for each in ballots if each.letters and each.letters.sink == letters_name(name)]
-            limit = member.settings.letters.limit if member.settings.letters else 0
-            if few and sum(each.letters.rows for each in few if each.letters) > limit:
-                raise too_many(self.query, plan.epoch, name, limit, few[0].refused)
+        for name, member in self._members.items():
+            letters = member.settings.letters if plan.mode is Mode.RUN else None
+            limit = letters.limit if letters else None
+            require_few(self.query, plan.epoch, name, ballots, limit=limit)
 
     def _guarantees(self, sinks: Collection[str] | None) -> list[Guarantee]:
         return [

@@ -18,10 +18,11 @@ from onceonly.rows.checksum import RowChecksum
 from onceonly.rows.json_rows import json_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
+    from onceonly.executor.slot import Ballot
     from onceonly.model import Plan
     from onceonly.ports import Refused, Sink, WriteContext
 
@@ -65,13 +66,18 @@ def refuse_same_target(name: str, letters: Sink, main: Sink) -> None:
 
 
 class Letters:
-    """The dead letters of one attempt at one slot. ``limit`` bounds those of an epoch; each slot sees to its own."""
+    """The dead letters of one attempt at one slot. ``limit`` bounds those of an epoch.
+
+    A slot that is beyond it alone writes no more of them, and counts on, so that the driver can say how many they are.
+    """
 
     def __init__(self, sink: Sink, plan: Plan, context: WriteContext, *, limit: int) -> None:
         name = letters_name(context.sink)
         self.first = ""
         """What is wrong with the first of them, for people."""
         self.handle: Handle | None = None
+        self.beyond = False
+        """Whether there are more than an epoch may have: they are only counted then, and nothing may be decided."""
         self.checksum = RowChecksum()
         self.context = replace(
             context, sink=name, facts=plan.facts.get(name, {}), gives_back=False, early=False
@@ -91,16 +97,18 @@ class Letters:
     def take(self, batch: pa.RecordBatch, refused: Sequence[Refused], first: int) -> None:
         """Write the refused rows of a batch, whose first row is the slot's row ``first``.
 
-        Raises ``RecordRefusedError`` beyond the limit, and where the letters' sink refuses one, too.
+        Raises ``RecordRefusedError`` where the letters' sink refuses one, too.
         """
         import pyarrow as pa
 
         self.first = (
             self.first or f"row {first + refused[0].row} of slot {self.context.slot}: {refused[0].why}"
         )
-        if self._limit is not None and self.rows + len(refused) > self._limit:
-            raise too_many(self.context.query, self.context.epoch, self._of, self._limit, self.first)
         rows = batch.take(pa.array([each.row for each in refused]))
+        self.beyond = self.beyond or (self._limit is not None and self.rows + len(refused) > self._limit)
+        if self.beyond:
+            self.checksum.add(rows)
+            return
         letters = self._letters(rows, refused, first).select(list(self._sink.letter_columns))
         try:
             if not self._begun:
@@ -172,13 +180,21 @@ class Letters:
         )
 
 
-def too_many(query: str, epoch: int, sink: str, limit: int, first: str) -> RecordRefusedError:
-    """Make the error of an epoch with more refused rows than its limit."""
-    return RecordRefusedError(
-        f"Query {query}, chk-{epoch}: sink {sink} refused more rows of this epoch than onceonly.deadletter.limit, "
-        f"{limit}; the first: {first}. Nothing of it is decided",
-        next_step="see why so many are refused; then mend rows or target, or raise the limit",
-    )
+def require_few(query: str, epoch: int, sink: str, ballots: Collection[Ballot], *, limit: int | None) -> None:
+    """See that the slots together have not refused more rows than an epoch may have letters. Driver, once a decision.
+
+    ``limit`` is None where any number may be. Raises ``RecordRefusedError``, which says how many there are.
+    """
+    some = [each for each in ballots if each.letters and each.letters.sink == letters_name(sink)]
+    count = sum(each.letters.rows for each in some if each.letters)
+    if any(each.beyond for each in some) or (some and limit is not None and count > limit):
+        raise RecordRefusedError(
+            f"Query {query}, chk-{epoch}: sink {sink} refused {count} rows of this epoch, more than "
+            f"onceonly.deadletter.limit, {limit}; the first: {some[0].refused}. Nothing of it is decided",
+            next_step="see why so many are refused; then mend rows or target, or start the query with "
+            f"onceonly.deadletter.limit={count}: the epoch runs anew, and once it is committed you may lower the limit "
+            "again",
+        )
 
 
 def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 class Ballot:
     """What one attempt at one slot gives: its vote, and that of its dead letters where there are some.
 
-    ``refused`` says what is wrong with the first of them.
+    ``refused`` says what is wrong with the first of them. ``beyond`` says that there are more of them than an epoch may
+    have: then nothing is prepared, the votes only count, and the driver decides nothing.
     """
 
     vote: Vote
     letters: Vote | None = None
     refused: str = ""
+    beyond: bool = False
 
     @property
     def votes(self) -> tuple[Vote, ...]:
@@ -101,6 +103,9 @@ def run_slot(
     attempt = _Attempt(sink, context, checksum, deadline, letters)
     try:
         attempt.write(batches)
+        if letters is not None and letters.beyond:
+            attempt.drop()
+            return _counted(context, checksum, letters)
         handle = attempt.prepare()
     except BaseException as error:
         _record("slot.failed", context, error=type(error).__name__)
@@ -122,6 +127,13 @@ def run_slot(
         return Ballot(vote=vote)
     beside = _vote(letters.context, letters.checksum, letters.handle)
     return Ballot(vote=vote, letters=beside, refused=letters.first)
+
+
+def _counted(context: WriteContext, checksum: RowChecksum, letters: Letters) -> Ballot:
+    """Say how many rows were refused of an attempt that has nothing any more."""
+    checksum.less(letters.checksum)
+    beside = _vote(letters.context, letters.checksum, None)
+    return Ballot(vote=_vote(context, checksum, None), letters=beside, refused=letters.first, beyond=True)
 
 
 class _Attempt:
