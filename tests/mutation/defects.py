@@ -96,6 +96,7 @@ MYSQL: Final = "tests/integration/test_sql_mysql.py::"
 POSTGRES_ENDS: Final = "tests/integration/test_sql_postgres_ends.py::"
 DIVERT: Final = "tests/unit/test_transactions_divert.py::"
 ICEBERG: Final = "tests/unit/test_iceberg_sink.py::"
+TAKEN_BACK: Final = "tests/unit/test_loaded_withdraw.py::"
 ICEBERG_INPUT: Final = "tests/unit/test_iceberg_bad_input.py::"
 ROWS: Final = "tests/unit/test_keyed.py::"
 REDIS: Final = "tests/integration/test_redis.py::"
@@ -2509,8 +2510,8 @@ DEFECTS: Final = (
         group=LOADED,
         what="A version of a Delta table does not say whose it is, so that two drivers enter the same files",
         file="sinks/delta/target.py",
-        before="app_transactions=[Transaction(app, epoch)]",
-        after="app_transactions=[]",
+        before="note, {app: epoch})",
+        after="note, {})",
         tests=(DELTA + "test_two_drivers_with_the_same_handle_in_hand_make_one_version",),
     ),
     Defect(
@@ -2638,7 +2639,7 @@ DEFECTS: Final = (
         group=LOADED,
         what="What an Iceberg table notes of an epoch is written over where rows that were lost are written again",
         file="sinks/iceberg/target.py",
-        before="json.loads(table.properties[app]) if newest(table, app) == epoch else {",
+        before='former if former.get("epoch") == epoch else {',
         after="{",
         tests=(ICEBERG + "test_a_second_entry_of_an_epoch_keeps_what_the_first_has_noted",),
     ),
@@ -2650,6 +2651,45 @@ DEFECTS: Final = (
         before='        if statistics[field.source_id].mode.type.name in {"NONE", "COUNTS"}:\n',
         after="        if False:\n",
         tests=(ICEBERG_INPUT + "test_partition_columns_without_bounds",),
+    ),
+    Defect(
+        name="loaded-late-driver-enters-what-was-taken-back",
+        group=LOADED,
+        what="A driver that wakes up after a savepoint was restored enters again what was taken back",
+        file="families/loaded/sink.py",
+        before="            open_ = names - books.committed - books.void - late\n",
+        after="            open_ = names - books.committed - books.void\n",
+        tests=(TAKEN_BACK + "test_a_driver_that_wakes_up_late_enters_nothing_of_what_was_taken_back",),
+    ),
+    Defect(
+        name="loaded-others-changes-are-not-looked-for",
+        group=LOADED,
+        what="Files that others have compacted are taken back as if they were still there: their rows stay",
+        file="families/loaded/withdrawing.py",
+        before="            _refuse_changed(table, app, epoch, left, count)\n",
+        after="            pass\n",
+        tests=(
+            TAKEN_BACK + "test_files_that_others_have_changed_since_are_refused_and_nothing_is_taken_back",
+            TAKEN_BACK + "test_who_changes_them_in_the_same_moment_is_noticed",
+        ),
+    ),
+    Defect(
+        name="delta-restored-epochs-count-though-taken-back",
+        group=LOADED,
+        what="A version from before epochs were taken back is restored, and those pass for the query's newest",
+        file="sinks/delta/target.py",
+        before='            kept = min(kept, int(note["epoch"]))\n',
+        after='            kept = int(note["epoch"])\n',
+        tests=(TAKEN_BACK + "test_a_version_from_before_it_was_taken_back_is_told_when_it_is_restored",),
+    ),
+    Defect(
+        name="iceberg-kept-epoch-is-dropped",
+        group=LOADED,
+        what="What an Iceberg table has added itself is dropped by a late abort once later epochs were taken back",
+        file="sinks/iceberg/target.py",
+        before='        is_whole=not note.get("bare") or epoch > note["epoch"],\n',
+        after="",
+        tests=(TAKEN_BACK + "test_what_is_kept_is_not_dropped_when_it_is_aborted_late",),
     ),
     # ------------------------------------------------------------------------------------------ appended rows
     Defect(

@@ -228,6 +228,38 @@ def test_abort_is_finished_after_a_crash_at_any_request(
             return
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_taking_back_is_finished_after_a_crash_at_any_request(
+    bench: InBucket, double: S3Double, *, answered: bool
+) -> None:
+    for nth in count(1):
+        double.reset()
+        bench.store = stored(bench.target)  # type: ignore[assignment]
+        handles = []
+        for epoch in range(3):
+            handles.append(bench.prepared(rows(2 * epoch, 2 * epoch + 1), epoch))
+            assert bench.finish(epoch, handles[-1]) == ["Committed"]
+        theirs = key(bench.target / "theirs.parquet")
+        double.objects[theirs] = double.objects[key(bench.visible()[0])]
+        bench.dying(nth, answered=answered)
+        died = dies(partial(bench.sink().withdraw, bench.context, 0, handles[1:]))
+        # Who reads the manifests sees the past, and no file that is gone.
+        assert sum(epoch.rows for epoch in files.committed(str(bench.target))) in {2, 4, 6}
+        listed = {file for epoch in files.committed(str(bench.target)) for file in epoch.files}
+        assert len(listed) <= len(bench.visible()) - 1
+        bench.store = stored(bench.target)  # type: ignore[assignment]
+        bench.sink().withdraw(bench.context, 0, handles[1:])
+        assert [epoch.rows for epoch in files.committed(str(bench.target))] == [2]
+        del double.objects[theirs]
+        assert bench.ids() == [0, 1]
+        if not died:
+            assert nth > 5, "the requests are counted"
+            break
+    assert isinstance(bench.sink().commit(handles[1]), Unknown)
+    assert bench.finish(1, bench.prepared(rows(70), epoch=1)) == ["Committed"]
+    assert bench.ids() == [0, 1, 70]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_upload_that_was_ended_before_the_commit_is_lost_with_all_of_its_transaction(
     bench: InBucket, double: S3Double, number: int

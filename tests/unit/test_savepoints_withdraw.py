@@ -1,38 +1,53 @@
-"""Output that was decided after a savepoint is taken back from files, and the job goes on as if it had never been."""
+"""Output that was decided after a savepoint is taken back, and the job goes on as if it had never been."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.files_bench import Files
 from tests.unit.operator_bench import BOX, QueryCoordinator, run
+from tests.unit.s3_double import BUCKET, S3Double, serve
+from tests.unit.test_conformance_delta import TestDelta as DeltaSuite
+from tests.unit.test_conformance_iceberg import TestIceberg as IcebergSuite
 from tests.unit.test_conformance_sinks import TestFiles as FilesSuite
 
-from onceonly import savepoints
+from onceonly import files, savepoints
 from onceonly.errors import ConfigurationError
 from onceonly.log import open_log
 from onceonly.sinks.files.manifests.ledger import Ledger, Part
 from onceonly.sinks.files.manifests.manifest import DataFile, Manifest
 from onceonly.sinks.files.paths import manifest_folder
 from onceonly.sinks.files.store import LocalStore
+from onceonly.stores import opened
+from onceonly.stores.configuration import settings
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.unit.operator_bench import Ran
 
-SINK = ("--sink", "files=onceonly.sinks.files:FilesSink")
+    from onceonly_proof.conformance import SinkConformance
+
+CORE_SITE = """<configuration>
+  <property><name>fs.s3a.endpoint</name><value>{url}</value></property>
+  <property><name>fs.s3a.path.style.access</name><value>true</value></property>
+  <property><name>fs.s3a.access.key</name><value>ak</value></property>
+  <property><name>fs.s3a.secret.key</name><value>sksksk</value></property>
+  <property><name>fs.s3a.endpoint.region</name><value>us-east-1</value></property>
+</configuration>"""
 
 
 class Job:
-    """A query that has committed three epochs to files, two slots each, and is down; and a savepoint of its first."""
+    """A query that has committed three epochs, two slots each, and is down; and a savepoint of its first."""
 
-    def __init__(self, folder: Path) -> None:
-        self.world = World(FilesSuite(), folder)
+    def __init__(self, folder: Path, suite: SinkConformance | None = None, sink: str = "files") -> None:
+        self.sink = ("--sink", f"{sink}=onceonly.sinks.{sink}:{sink.title()}Sink")
+        self.world = World(suite or FilesSuite(), folder)
         self.checkpoint = Path(self.world.work().checkpoint)
         for name in ("offsets", "commits"):
             (self.checkpoint / name).mkdir(parents=True)
@@ -46,10 +61,12 @@ class Job:
         self.place, self.to = folder / "place", folder / "to"
         savepoints.create(str(self.checkpoint), str(self.place), epoch=0)
         log = open_log(str(self.checkpoint), query=self.world.query, create=False)
-        self.target = Path(str(log.chain(0)[-1].settings["files"]["path"]))
+        first = log.chain(0)[-1]
+        self.rows = sum(vote.rows for vote in first.output)
+        self.target = Path(str(first.settings[sink].get("path", "")))
 
     def restore(self, *more: str, **env: str) -> tuple[int, str]:
-        done = run("savepoint", "restore", self.place, "--to", self.to, "--json", *SINK, *more, **env)
+        done = run("savepoint", "restore", self.place, "--to", self.to, "--json", *self.sink, *more, **env)
         return done.returncode, done.stderr
 
     def manifests(self) -> list[Manifest]:
@@ -87,6 +104,48 @@ def test_killed_when_all_is_taken_back_it_is_run_again(tmp_path: Path) -> None:
     assert job.restore("--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill")[0] == -9
     assert job.restore("--output", "withdraw")[0] == 0
     assert job.epochs() == [0]
+
+
+class InBucket(FilesSuite):
+    def options(self, folder: Path) -> dict[str, str]:
+        return {"path": f"s3a://{BUCKET}/{folder.parent.name}"}
+
+
+@pytest.fixture
+def core_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What reaches a bucket."""
+    for double in serve(S3Double()):
+        file = tmp_path / "core-site.xml"
+        file.write_text(CORE_SITE.format(url=double.url), encoding="utf-8")
+        monkeypatch.setattr(opened, "_told", settings([file]))
+        yield file
+
+
+def seen(job: Job) -> Counter[str]:
+    return Counter(map(str, job.world.suite.visible(job.world.options)))
+
+
+@pytest.mark.parametrize(("suite", "sink"), [(DeltaSuite, "delta"), (IcebergSuite, "iceberg")])
+def test_a_table_is_taken_back_to_the_savepoint(
+    tmp_path: Path, suite: type[SinkConformance], sink: str
+) -> None:
+    job = Job(tmp_path, suite(), sink)
+    before = seen(job)
+    assert job.restore("--output", "withdraw", ONCEONLY_FAILPOINTS="savepoint.before_id=kill")[0] == -9
+    status, said = job.restore("--output", "withdraw")
+    assert status == 0, said
+    after = seen(job)
+    assert after < before
+    assert after.total() == job.rows
+
+
+def test_objects_in_a_bucket_are_taken_back_with_their_manifests(tmp_path: Path, core_site: Path) -> None:
+    job = Job(tmp_path, InBucket(), "files")
+    target = job.world.options["path"]
+    assert [each.epoch for each in files.committed(target)] == [0, 1, 2]
+    status, said = job.restore("--output", "withdraw", "--hadoop-conf", str(core_site))
+    assert status == 0, said
+    assert [each.epoch for each in files.committed(target)] == [0]
 
 
 def test_what_cannot_be_taken_back_is_refused_before_anything_is(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ _to = click.option(
 @click.option(
     "--output", type=click.Choice(["again", "withdraw"]),
     help="What becomes of output that was decided after the savepoint. again: the job goes on under an id of its own, "
-    "and writes it again. withdraw: it is taken back, of files, epoch by epoch.",
+    "and writes it again. withdraw: it is taken back, of files, Delta and Iceberg.",
 )  # fmt: skip
 @click.option(
     "--force", is_flag=True, help="Go on beside a run that is alive, or may be: it ends as superseded."

@@ -71,7 +71,7 @@ def restore(
         former.refuse_if_alive(newest, force=force)
         _refuse_missing(newest, savepoint)
         if output is Output.WITHDRAW:
-            withdrawing.refuse_unless_taken_back(after, given)
+            withdrawing.refuse_unless_taken_back(after, savepoint, given)
     begun = starting.begin(savepoint, to, anew=output is Output.AGAIN and (bool(after) or not is_there))
     made = Made(savepoint=savepoint, path=to, query=begun.query, anew=begun.anew)
     if newest is None:
@@ -133,7 +133,7 @@ def _after(
             f"after chk-{savepoint.epoch}, output was decided that stands in targets: {former.sentences(everything)}",
             next_step="take a newer savepoint; or add --output again, which writes it again: "
             + "; ".join(f"sink {each.sink}: {each.again}" for each in everything)
-            + "; or --output withdraw, which takes it back, of files",
+            + "; or --output withdraw, which takes it back, of files, Delta and Iceberg",
         )
     return found
 

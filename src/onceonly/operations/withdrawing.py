@@ -20,29 +20,42 @@ if TYPE_CHECKING:
     from onceonly.savepoints.manifest import Savepoint
 
 
-def refuse_unless_taken_back(after: After, given: Given) -> None:
-    """Raise ``ConfigurationError`` where something cannot be taken back, or a sink cannot be made here. Only looks."""
+def refuse_unless_taken_back(after: After, savepoint: Savepoint, given: Given) -> None:
+    """Raise ``ConfigurationError`` where something cannot be taken back, or a sink cannot be made here. Only looks.
+
+    ``UnavailableError`` where a target does not answer.
+    """
     for checkpoint, found in after:
-        _handles(checkpoint, found)
-        with sinks.participants(checkpoint, given) as made:
-            _takers(made, found)
-            sinks.refuse_other_target(checkpoint, given, made)
+        _of_each(checkpoint, found, savepoint, given, only_look=True)
 
 
 def withdraw(after: After, savepoint: Savepoint, given: Given) -> list[str]:
     """Take back what was decided after a savepoint; say of each sink what went. Idempotent, safe to be killed in.
 
-    Raises as ``refuse_unless_taken_back``, before any target of a checkpoint is touched; ``UnavailableError``.
+    Raises as ``refuse_unless_taken_back``, before any target is touched.
     """
+    refuse_unless_taken_back(after, savepoint, given)
     told: list[str] = []
     for checkpoint, found in after:
-        handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
-        with sinks.participants(checkpoint, given) as made:
-            for name, take in _takers(made, found).items():
-                context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
-                with sinks.asking(checkpoint, name):
-                    told.append(f"withdrawn from sink {name}: {take(context, epoch, handles[name])} files")
+        counts = _of_each(checkpoint, found, savepoint, given, only_look=False)
+        told += [f"withdrawn from sink {name}: {count} files" for name, count in counts.items()]
     return told
+
+
+def _of_each(
+    checkpoint: Checkpoint, found: Sequence[Beyond], savepoint: Savepoint, given: Given, *, only_look: bool
+) -> dict[str, int]:
+    """Have each sink take back what is beyond, or look whether it can; give what it is, in files."""
+    handles, epoch = _handles(checkpoint, found), former.since(checkpoint, savepoint)
+    counts: dict[str, int] = {}
+    with sinks.participants(checkpoint, given) as made:
+        takers = _takers(made, found)
+        sinks.refuse_other_target(checkpoint, given, made)
+        for name, take in takers.items():
+            context = QueryContext(query=checkpoint.query, sink=name, guarantee=made[name].guarantee)
+            with sinks.asking(checkpoint, name):
+                counts[name] = take(context, epoch, handles[name], only_look=only_look)
+    return counts
 
 
 def _handles(checkpoint: Checkpoint, found: Sequence[Beyond]) -> dict[str, list[Handle]]:

@@ -47,6 +47,8 @@ TRIES_MAX = 20
 """How often an entry is tried in one commit while others are quicker; then the runtime asks again."""
 NONE_YET = -1
 """The newest epoch, as a fact, of a query that has committed nothing."""
+NEVER = -1
+"""The version before all others."""
 
 
 class ConflictError(Exception):
@@ -59,12 +61,15 @@ class Books:
 
     ``newest`` is the newest epoch that it has an entry of. ``is_whole`` is false where older parts of the log were
     removed: a name that is not found may have stood there. ``at`` is the state of the target that was read.
+    ``withdrawn`` is the newest version of the target at which epochs were taken back: a load whose ``since`` is not
+    later is entered no more.
     """
 
     committed: frozenset[str] = frozenset()
     void: frozenset[str] = frozenset()
     newest: int | None = None
     is_whole: bool = True
+    withdrawn: int = NEVER
     at: Any = None
 
 
@@ -225,6 +230,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         elif (books.newest or 0) > load.epoch:
             stands = Stands.UNKNOWN
             told = f"the table's log does not name it, and has gone on to chk-{books.newest}"
+        elif load.since <= books.withdrawn:
+            told = "what was prepared before a savepoint was restored was taken back, or never entered"
         elif is_whole:
             stands, told = (
                 Stands.OPEN,
@@ -314,7 +321,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             # The files before the books: what is committed between the two looks is in one of them.
             whole = {load.name for load in loads if places.is_whole(self.home, load)}
             books = self.books(app, epoch, since=since)
-            open_ = names - books.committed - books.void
+            late = {load.name for load in loads if load.since <= books.withdrawn}
+            open_ = names - books.committed - books.void - late
             places.unmark(self.home, app, names & books.committed)
             if not open_ or not books.is_whole or (books.newest or 0) > epoch:
                 return {name: self._outcome(name, books, epoch) for name in names}
@@ -342,6 +350,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
             return Lost(_LOST)
         if not books.is_whole:
             return Unknown(f"{name} is not in the table's log, older parts of which were removed")
+        if (books.newest or 0) <= epoch:
+            return Unknown(f"{name} was prepared before a savepoint was restored, and is entered no more")
         return Unknown(
             f"{name} is not in the table's log, which has gone on from chk-{epoch} to chk-{books.newest}"
         )

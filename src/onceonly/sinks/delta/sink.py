@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded import Books, Load, LoadedSink
+from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
@@ -42,13 +42,17 @@ class DeltaSink(LoadedSink):
         """The newest version that this process has made durable."""
 
     @property
+    def shown(self) -> str:
+        return f"The Delta table {self.home}"
+
+    @property
     def home(self) -> Path:
         path: Path = self.options["path"]
         return path
 
     def check(self, context: QueryContext) -> Mapping[str, str | int]:
         """Refuse columns and tables that do not fit, and make what the options ask for."""
-        who = f"The Delta table {self.home}"
+        who = self.shown
         given = schema_of(context.columns, who=who) if context.columns else None
         table = self._table(given, who)
         target.refuse_features(table, self.home)
@@ -99,7 +103,7 @@ class DeltaSink(LoadedSink):
         target.refuse_features(table, self.home)
         require_unchanged(
             loads,
-            f"The Delta table {self.home}",
+            self.shown,
             table=str(table.metadata().id),
             differing=partial(target.differing, table),
         )
@@ -107,11 +111,26 @@ class DeltaSink(LoadedSink):
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the versions up to this epoch's durable: deltalake does not."""
         super().complete(context, epoch, handles)
+        self.sync(min(Load.of(handle).since for handle in handles))
+
+    def withdraw(
+        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
+    ) -> int:
+        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
+        return withdrawing.withdraw(self, context, epoch, handles, only_look=only_look)
+
+    def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
+        target.leave_out(books.at, app, epoch, loads)
+
+    def keeps_all(self, books: Books) -> str:
+        return "is append-only (delta.appendOnly)" if target.is_append_only(books.at) else ""
+
+    def sync(self, since: int) -> None:
+        """Make all versions durable since one that was read. Raises ``UnavailableError``."""
         try:
             last = target.open_table(self.home).version()
             # Some from before, too: others have just written them, and a log with a gap is none.
-            since = min(Load.of(handle).since for handle in handles) - _BEFORE
-            target.sync(self.home, first=max(self._durable + 1, since, 0), last=last)
+            target.sync(self.home, first=max(self._durable + 1, since - _BEFORE, 0), last=last)
             self._durable = last
         except OSError as error:
             raise UnavailableError(

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
-from onceonly.families.loaded import Books, ConflictError
+from onceonly.families.loaded import NEVER, Books, ConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
     from onceonly.families.loaded import Load
 
@@ -191,10 +192,13 @@ def read_books(path: Path, app: str, epoch: int, *, since: int | None) -> Books:
     """Read what the log says of an epoch of ours, and of later ones. Driver. Raises ``UnavailableError``."""
     table = open_table(path)
     newest = table.transaction_version(app)
+    last = table.transaction_version(_withdrawn(app))
+    withdrawn = NEVER if last is None else last
     if newest is None or newest < epoch:
-        return Books(newest=newest, at=table)
+        return Books(newest=newest, withdrawn=withdrawn, at=table)
     committed: set[str] = set()
     void: set[str] = set()
+    is_whole = True
     for version, entry in _history(table):
         note = _note_of(entry, app)
         if note is not None and note["epoch"] < epoch:
@@ -205,10 +209,11 @@ def read_books(path: Path, app: str, epoch: int, *, since: int | None) -> Books:
         if version <= (0 if since is None else since + 1):
             break
     else:
-        return Books(
-            committed=frozenset(committed), void=frozenset(void), newest=newest, is_whole=False, at=table
-        )
-    return Books(committed=frozenset(committed), void=frozenset(void), newest=newest, at=table)
+        is_whole = False
+    return Books(
+        committed=frozenset(committed), void=frozenset(void), newest=newest, is_whole=is_whole,
+        withdrawn=withdrawn, at=table,
+    )  # fmt: skip
 
 
 def standing(path: Path, app: str) -> int | None:
@@ -216,10 +221,14 @@ def standing(path: Path, app: str) -> int | None:
     table = open_table(path)
     newest = table.transaction_version(app)
     restored: int | None = None
+    kept = newest
     for version, entry in _history(table) if newest is not None else ():
         note = _note_of(entry, app)
-        if note is not None and (restored is None or version <= restored):
-            return int(note["epoch"])
+        if note is not None and kept is not None:
+            # Of what was taken back nothing counts, whether or not a RESTORE has brought it back.
+            kept = min(kept, int(note["epoch"]))
+            if restored is None or version <= restored:
+                return kept
         to = str(entry.get("operationParameters", {}).get("version", ""))
         if entry.get("operation") == "RESTORE" and to.isdecimal():
             restored = int(to) if restored is None else min(restored, int(to))
@@ -228,9 +237,7 @@ def standing(path: Path, app: str) -> int | None:
 
 def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str]) -> None:
     """Add one version. Driver. Raises ``ConflictError``, ``UnavailableError``."""
-    from deltalake import CommitProperties, Transaction
-    from deltalake.exceptions import CommitFailedError, DeltaError
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake.transaction import AddAction
 
     partition_by, now_ms = table.metadata().partition_columns, int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [
@@ -246,21 +253,60 @@ def enter(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load], void: 
         for file in load.files
     ]
     note = {"app": app, "epoch": epoch, "attempts": [load.name for load in loads], "void": list(void)}
+    _add_version(table, actions, note, {app: epoch})
+
+
+def leave_out(table: DeltaTable, app: str, epoch: int, loads: Sequence[Load]) -> None:
+    """Add one version without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
+    from deltalake.transaction import RemoveAction
+
+    partition_by, now_ms = table.metadata().partition_columns, int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        RemoveAction(
+            path=f"{load.folder}/{file.path}",
+            size=file.bytes,
+            partition_values=dict(zip(partition_by, file.keys, strict=True)),
+            deletion_timestamp=now_ms,
+            data_change=True,
+        )
+        for load in loads
+        for file in load.files
+    ]
+    note = {"app": app, "epoch": epoch, "attempts": [], "void": []}
+    _add_version(table, actions, note, {app: epoch, _withdrawn(app): table.version()})
+
+
+def is_append_only(table: DeltaTable) -> bool:
+    """Tell whether nothing may be taken out of a table."""
+    return str(table.metadata().configuration.get("delta.appendOnly", "")).lower() == "true"
+
+
+def _add_version(
+    table: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    note: Mapping[str, Any],
+    transactions: Mapping[str, int],
+) -> None:
+    """Write one version. Raises ``ConflictError``, ``UnavailableError``."""
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
     try:
         table.create_write_transaction(
             actions,
             "append",
             table.schema(),
-            partition_by=partition_by,
+            partition_by=table.metadata().partition_columns,
             commit_properties=CommitProperties(
-                custom_metadata={NOTE: note}, app_transactions=[Transaction(app, epoch)]
+                custom_metadata={NOTE: note},
+                app_transactions=[Transaction(app, number) for app, number in transactions.items()],
             ),
         )
     except CommitFailedError as error:
         raise ConflictError(_said(error)) from error
     except (DeltaError, OSError) as error:
         raise UnavailableError(
-            f"the Delta table did not take chk-{epoch}: {_said(error)}",
+            f"the Delta table did not take chk-{note['epoch']}: {_said(error)}",
             next_step="see to the table's file system",
         ) from error
 
@@ -300,6 +346,11 @@ def _history(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
         if len(entries) < limit:
             return
         told, limit = len(entries), limit * _HISTORY_TIMES
+
+
+def _withdrawn(app: str) -> str:
+    """Return under which name the log keeps the version at which epochs of an app were taken back."""
+    return f"{app}#withdrawn"
 
 
 def _note_of(entry: dict[str, Any], app: str) -> dict[str, Any] | None:

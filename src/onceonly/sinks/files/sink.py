@@ -107,9 +107,13 @@ class FilesSink(TwoPhaseCommitSink[Attempt]):
             )
             self._retention.look(manifest_folder(target, context.query, context.sink), epoch)
 
-    def withdraw(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> int:
-        """Take back all that was committed in epochs after one; give how many files went. Operator's process."""
-        return withdrawing.withdraw(self._target.files, self._files.target, context, epoch, handles)
+    def withdraw(
+        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
+    ) -> int:
+        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
+        return withdrawing.withdraw(
+            self._target.files, self._files.target, context, epoch, handles, only_look=only_look
+        )
 
     def look_back(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Compare the manifests with the newest epoch that is committed by the log: a backup may be restored."""

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from onceonly.sinks.files.store import Files
 
 
-def withdraw(store: Files, at: Path, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> int:
+def withdraw(
+    store: Files, at: Path, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
+) -> int:
     """Take back all epochs after one, whose ``handles`` are all that they committed; give how many files went.
 
     Whoever reads the manifests sees one epoch less after the other, the newest first; then the files go, under who
     reads them just now. Idempotent, safe to be killed in. Raises ``ConfigurationError`` where the target is another, or
-    cannot be divided there; ``UnavailableError``.
+    cannot be divided there, and nothing is touched; ``UnavailableError``.
     """
     prepared = [Prepared.of(handle) for handle in handles]
     strange = next((each for each in prepared if real(each.target) != real(at)), None)
@@ -37,8 +39,12 @@ def withdraw(store: Files, at: Path, context: QueryContext, epoch: int, handles:
     try:
         if lost := another(store, at, prepared):
             raise ConfigurationError(lost, next_step="mount it, then run this again")
-        Ledger(store, manifest_folder(at, context.query, context.sink)).withdraw(epoch)
+        ledger = Ledger(store, manifest_folder(at, context.query, context.sink))
         paths = [at / file.path for each in prepared for file in each.files]
+        if only_look:
+            ledger.divided(epoch)
+            return len(paths)
+        ledger.withdraw(epoch)
         for path in paths:
             store.delete(path)
         for folder in folders_up_to(at, paths):

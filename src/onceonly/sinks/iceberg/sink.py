@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.columns import find
-from onceonly.families.loaded import Books, Load, LoadedSink
+from onceonly.families.loaded import Books, Load, LoadedSink, withdrawing
 from onceonly.families.loaded.load import app_of, require_unchanged
 from onceonly.families.loaded.options import keys_of, require_keys
 from onceonly.families.loaded.types import choose, schema_of
@@ -63,12 +63,13 @@ class IcebergSink(LoadedSink):
         has = arrow_of(table.schema())
         chosen = has if given is None else choose(given, has, who=self.shown)
         self._refuse_keys(table, chosen)
+        app = app_of(context.query, context.sink)
         return {
             "home": str(target.home_of(table)),
             "table": str(table.metadata.table_uuid),
             "columns": target.columns_of(table, chosen.names),
-            "since": 0,
-            "newest": self.newest_with_rows(app_of(context.query, context.sink)),
+            "since": target.books_of(table, app, 0).withdrawn + 1,
+            "newest": self.newest_with_rows(app),
         }
 
     def identity(self) -> Mapping[str, str | int]:
@@ -94,7 +95,7 @@ class IcebergSink(LoadedSink):
         return target.standing(self._open(), app)
 
     def books(self, app: str, epoch: int, *, since: int | None = None) -> Books:  # noqa: ARG002  of the newest only
-        return target.books_of(self._open(), app)
+        return target.books_of(self._open(), app, epoch)
 
     def files_now(self) -> Sequence[str]:
         return target.files_now(self._open())
@@ -118,6 +119,24 @@ class IcebergSink(LoadedSink):
     def complete(self, context: QueryContext, epoch: int, handles: Sequence[Handle]) -> None:
         """Make the metadata durable that the catalogue names: pyiceberg does not."""
         super().complete(context, epoch, handles)
+        self.sync(0)
+
+    def withdraw(
+        self, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool = False
+    ) -> int:
+        """Take back all that was committed in epochs after one; give how many files that was. Operator's process."""
+        return withdrawing.withdraw(self, context, epoch, handles, only_look=only_look)
+
+    def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
+        home = target.home_of(books.at)
+        paths = {(home / load.folder / file.path).resolve() for load in loads for file in load.files}
+        target.leave_out(books.at, app, epoch, paths)
+
+    def keeps_all(self, books: Books) -> str:  # noqa: ARG002  no table of this kind does
+        return ""
+
+    def sync(self, since: int) -> None:  # noqa: ARG002  of the newest state only
+        """Make the metadata durable that the catalogue names. Raises ``UnavailableError``."""
         try:
             target.sync(self._open())
         except OSError as error:

@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import importlib
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from onceonly.durable import disk
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
-from onceonly.families.loaded import Books, ConflictError
+from onceonly.families.loaded import NEVER, Books, ConflictError
 from onceonly.sinks.iceberg.types import record_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
     from onceonly.families.loaded import Load
 
 FORMAT_MAX = 2
+_WITHDRAWN = "onceonly.withdrawn"
 _RETRIES = "commit.retry.num-retries"
 # Transforms whose value is told by a file's bounds.
 _LINEAR = ("identity", "year", "month", "day", "hour", "truncate")
@@ -196,18 +198,21 @@ def differing(table: Table, columns: str) -> str:
 
 def newest(table: Table, app: str) -> int | None:
     """Return the newest epoch of ours that was entered. Pure."""
-    return None if app not in table.properties else int(json.loads(table.properties[app])["epoch"])
+    return None if app not in table.properties else int(_note_of(table, app)["epoch"])
 
 
-def books_of(table: Table, app: str) -> Books:
+def books_of(table: Table, app: str, epoch: int) -> Books:
     """Return what the table's property says: of the newest epoch, and of no older one. Pure."""
     if app not in table.properties:
         return Books(at=table)
-    note = json.loads(table.properties[app])
+    note = _note_of(table, app)
     return Books(
         committed=frozenset(note["attempts"]),
         void=frozenset(note["void"]),
         newest=note["epoch"],
+        # What it has added itself is forgotten where later ones were taken back.
+        is_whole=not note.get("bare") or epoch > note["epoch"],
+        withdrawn=note.get("withdrawn", NEVER),
         at=table,
     )
 
@@ -222,7 +227,11 @@ def standing(table: Table, app: str) -> int | None:
     for snapshot in table.snapshots():
         summary = snapshot.summary
         if summary is not None and summary.get("onceonly.app") == app:
-            (kept if snapshot.snapshot_id in held else gone).append(int(str(summary["onceonly.epoch"])))
+            epoch = int(str(summary["onceonly.epoch"]))
+            if summary.get(_WITHDRAWN):
+                # Of what was taken back nothing counts, whether or not a rollback has brought it back.
+                kept, gone = ([each for each in some if each <= epoch] for some in (kept, gone))
+            (kept if snapshot.snapshot_id in held else gone).append(epoch)
     if gone and max(gone) > max(kept, default=-1):
         return max(kept, default=None)
     return newest(table, app)
@@ -242,29 +251,51 @@ def enter(
     table: Table, app: str, epoch: int, loads: Sequence[Load], void: Sequence[str], *, home: Path
 ) -> None:
     """Commit one snapshot. Raises ``ConflictError``, ``ConfigurationError``, ``UnavailableError``."""
-    from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-    before = (
-        json.loads(table.properties[app]) if newest(table, app) == epoch else {"attempts": [], "void": []}
-    )
+    former = _note_of(table, app) if app in table.properties else {}
+    before = former if former.get("epoch") == epoch else {"attempts": [], "void": []}
     note = {
         "epoch": epoch,
         "attempts": [*before["attempts"], *(load.name for load in loads)],
         "void": [*before["void"], *void],
+        **{key: value for key, value in former.items() if key == "withdrawn"},
     }
+    with _committing(table, app, note) as transaction:
+        update = transaction.update_snapshot({"onceonly.app": app, "onceonly.epoch": str(epoch)})
+        with update.fast_append() as append:
+            for load in loads:
+                for file in load.files:
+                    path = str(home / load.folder / file.path)
+                    found = parquet_file_to_data_file(table.io, table.metadata, path)
+                    _see_partition(table, found, file.keys)
+                    append.append_data_file(found)
+
+
+def leave_out(table: Table, app: str, epoch: int, paths: Collection[Path]) -> None:
+    """Commit one snapshot without these files. Operator's. Raises ``ConflictError``, ``UnavailableError``."""
+    withdrawn = books_of(table, app, epoch).withdrawn + 1
+    note = {"epoch": epoch, "attempts": [], "void": [], "withdrawn": withdrawn, "bare": True}
+    with _committing(table, app, note) as transaction:
+        if not paths:
+            return
+        marks = {"onceonly.app": app, "onceonly.epoch": str(epoch), _WITHDRAWN: "true"}
+        with transaction.update_snapshot(marks).overwrite() as update:
+            for task in table.scan().plan_files():
+                if local_folder(task.file.file_path, what="a data file").resolve() in paths:
+                    update.delete_data_file(task.file)
+
+
+@contextmanager
+def _committing(table: Table, app: str, note: Mapping[str, Any]) -> Iterator[Transaction]:
+    """Commit what is done to a transaction, and the note with it; sort what goes wrong into errors."""
+    from pyiceberg.exceptions import CommitFailedException
+
     # In memory only. Its retries would not look whether another of ours has been quicker.
     table.metadata.properties[_RETRIES] = "0"
     try:
         with table.transaction() as transaction:
-            update = transaction.update_snapshot({"onceonly.app": app, "onceonly.epoch": str(epoch)})
-            with update.fast_append() as append:
-                for load in loads:
-                    for file in load.files:
-                        path = str(home / load.folder / file.path)
-                        found = parquet_file_to_data_file(table.io, table.metadata, path)
-                        _see_partition(table, found, file.keys)
-                        append.append_data_file(found)
+            yield transaction
             transaction.set_properties({app: json.dumps(note, separators=(",", ":"))})
     except CommitFailedException as error:
         raise ConflictError(str(error)) from error
@@ -303,6 +334,11 @@ def _see_partition(table: Table, file: DataFile, keys: Sequence[str | None]) -> 
                 f"the partition {field.name} of {file.file_path} is {key}, and by its bounds it would be {found}",
                 next_step="see to write.metadata.metrics of the table: the partition columns need bounds",
             )
+
+
+def _note_of(table: Table, app: str) -> dict[str, Any]:
+    note: dict[str, Any] = json.loads(table.properties[app])
+    return note
 
 
 def _named(error: Exception) -> str:

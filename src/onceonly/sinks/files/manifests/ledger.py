@@ -194,6 +194,17 @@ class Ledger:
 
         Idempotent. Raises ``ConfigurationError`` before anything is touched where one also holds what is to stay.
         """
+        newer = self.divided(epoch)
+        for part in sorted(newer, key=lambda each: (-each.last, each.level)):
+            self._store.delete(self.folder / part.name)
+        if newer:
+            self._store.sync_folder(self.folder)
+
+    def divided(self, epoch: int) -> list[Part]:
+        """List the manifest files of what is newer than an epoch.
+
+        Raises ``ConfigurationError`` where one also holds that or what is older.
+        """
         newer = [part for part in self._listed() if part.last > epoch]
         for part in newer:
             if part.first <= epoch:
@@ -201,10 +212,7 @@ class Ledger:
                     f"the manifest {self.folder / part.name} was merged, and holds chk-{epoch} and earlier epochs, too",
                     next_step=f"take a savepoint that is newer than chk-{part.last}",
                 )
-        for part in sorted(newer, key=lambda each: (-each.last, each.level)):
-            self._store.delete(self.folder / part.name)
-        if newer:
-            self._store.sync_folder(self.folder)
+        return newer
 
     def _stands(self, manifest: Manifest, among: AbstractSet[DataFile]) -> bool:
         """Tell whether the epoch is there as given. Raises where it is there with other files."""

@@ -1,0 +1,111 @@
+"""Taking back what was committed to a table: one entry of its log leaves our files out, and nobody else's. Operator's.
+
+The entry is made on the state that was read, so that who changes one of these files meanwhile is noticed. It says that
+the newest epoch of ours is an earlier one, and as of when what was prepared before is entered no more. The files stay
+where they are, for readers of older versions, until the table's own vacuum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from onceonly.errors import ConfigurationError, UnavailableError
+from onceonly.families.loaded import places
+from onceonly.families.loaded.load import Load, app_of
+from onceonly.families.loaded.sink import TRIES_MAX, ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from onceonly.families.loaded.sink import Books
+    from onceonly.model import Handle
+    from onceonly.ports import QueryContext
+
+
+class Table(Protocol):
+    """What of a loaded sink is needed; ``leave_out`` and ``sync`` beside what the family has."""
+
+    @property
+    def shown(self) -> str: ...
+    @property
+    def home(self) -> Path: ...
+
+    def books(self, app: str, epoch: int, *, since: int | None = None) -> Books: ...
+    def standing(self, app: str) -> int | None: ...
+    def files_now(self) -> Iterable[str] | None: ...
+
+    def leave_out(self, books: Books, app: str, epoch: int, loads: Sequence[Load]) -> None:
+        """Make one entry without the files of these loads, in which ``epoch`` is the newest of ours.
+
+        All or nothing. Raises ``ConflictError`` where one of them was changed since the books were read,
+        ``UnavailableError``.
+        """
+        ...
+
+    def keeps_all(self, books: Books) -> str:
+        """Say why nothing may be taken out of the table; empty where it may."""
+        ...
+
+    def sync(self, since: int) -> None:
+        """Make the log durable, from an entry on. Raises ``UnavailableError``."""
+        ...
+
+
+def withdraw(
+    table: Table, context: QueryContext, epoch: int, handles: Sequence[Handle], *, only_look: bool
+) -> int:
+    """Take back all epochs after one, whose ``handles`` are all that they committed; give how many files they are of.
+
+    One entry of the log, however many epochs; nothing of it where the table is as if it had been made. Idempotent, safe
+    to be killed in. Raises ``ConfigurationError`` where others have changed these files, and nothing is taken back;
+    ``UnavailableError``.
+    """
+    app, loads = app_of(context.query, context.sink), [Load.of(handle) for handle in handles]
+    count, reason = sum(len(load.files) for load in loads), ""
+    for _ in range(TRIES_MAX):
+        # The books before the files: what is changed after them is a conflict.
+        books = table.books(app, epoch)
+        there = _there(table, loads)
+        if why := table.keeps_all(books):
+            raise ConfigurationError(
+                f"{table.shown} {why}: nothing can be taken back",
+                next_step="take that away for now, or take the newest savepoint",
+            )
+        if left := count - sum(len(load.files) for load in there):
+            _refuse_changed(table, app, epoch, left, count)
+        if only_look:
+            return count
+        if not there and (books.newest is None or books.newest <= epoch):
+            table.sync(books.withdrawn)
+            return count
+        try:
+            table.leave_out(books, app, epoch, there)
+        except ConflictError as conflict:
+            reason = str(conflict)
+    raise UnavailableError(
+        f"{table.shown}: others were quicker {TRIES_MAX} times: {reason}", next_step="run this again"
+    )
+
+
+def _there(table: Table, loads: Sequence[Load]) -> list[Load]:
+    """Return the loads with those of their files that the table has, whole."""
+    home = table.home
+    now = places.resolved(table.files_now() or ())
+    kept = [
+        replace(load, files=tuple(f for f in load.files if (home / load.folder / f.path).resolve() in now))
+        for load in loads
+    ]
+    return [load for load in kept if load.files]
+
+
+def _refuse_changed(table: Table, app: str, epoch: int, left: int, count: int) -> None:
+    standing = table.standing(app)
+    if standing is None or standing <= epoch:
+        return  # an entry of ours, or an older version that was restored, has left them out before
+    raise ConfigurationError(
+        f"{table.shown} has {left} of the {count} files of epochs after chk-{epoch} no more, or rows of theirs were "
+        "deleted: others have compacted or changed it since, and nobody could tell which rows are ours",
+        next_step="take the rows away yourself and say --output again, or take a newer savepoint",
+    )
