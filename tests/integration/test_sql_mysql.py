@@ -14,6 +14,7 @@ from tests.unit.sql_bench import Bench, rows
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
 from onceonly.model import AlreadyCommitted, Committed, Lost
+from onceonly.sinks.sql.target import Target
 from onceonly_proof.embedded.mariadb import DATABASE, PASSWORD, EmbeddedMariaDb
 
 if TYPE_CHECKING:
@@ -247,6 +248,34 @@ def test_what_would_be_refused_is_found_before_the_decision(
     error = refused(bench, rows(id=[1], name=["☃" * 200]), rows(id=[1], name=["b"]))
     assert isinstance(error, RecordRefusedError), error
     assert said.lower() in error.what.lower()
+
+
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb3"])
+def test_an_epoch_of_letters_that_every_charset_has_is_not_written_twice(
+    bench: Bench, charset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run(f"CREATE TABLE t (id BIGINT, name VARCHAR(20) CHARACTER SET {charset})")
+    asked: list[bool] = []
+    apply = Target.apply
+
+    def noted(self: Target, *some: Any, keep: bool = True) -> None:  # noqa: ANN401  as it is given
+        asked.append(keep)
+        apply(self, *some, keep=keep)
+
+    monkeypatch.setattr(Target, "apply", noted)
+    bench.epoch(rows(id=[1, 2], name=["a", "~\t\\"]))
+    assert asked == [True]
+    assert bench.run("SELECT * FROM t") == [(1, "a"), (2, "~\t\\")]
+
+
+def test_every_charset_has_the_letters_of_ascii_but_the_one_that_is_named(bench: Bench) -> None:
+    letters = bytes(range(128))
+    found: set[str] = set()
+    for (charset,) in bench.run("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS"):
+        there_and_back = f"CONVERT(CONVERT(_utf8mb4 X'{letters.hex()}' USING {charset}) USING utf8mb4)"
+        [(kept,)] = bench.run(f"SELECT HEX({there_and_back})")
+        found.update({charset} if bytes.fromhex(kept) != letters else ())
+    assert found == {"swe7"}
 
 
 def test_what_a_trigger_refuses_is_found_before_the_decision(bench: Bench, way: None) -> None:

@@ -2197,6 +2197,18 @@ DEFECTS: Final = (
         says="DID NOT RAISE",
     ),
     Defect(
+        name="letters-beyond-ascii-not-tried",
+        group=STAGED,
+        what="A letter that a column's charset does not have is found when its epoch is decided already",
+        file="sinks/sql/refusals.py",
+        before=" or not all(plain)\n",
+        after="\n",
+        tests=(
+            "tests/unit/test_sql_mysql.py::test_only_letters_that_a_charset_may_not_have_put_an_epoch_in_doubt",
+        ),
+        says="assert False is True",
+    ),
+    Defect(
         name="divert-without-a-fence",
         group=STAGED,
         what="What a transaction was replaced by is decided, and a driver that woke up applies the former one, too",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from onceonly.errors import ConfigurationError, OnceonlyError, RecordRefusedError, UnavailableError
@@ -11,6 +12,8 @@ from onceonly.options import read_options
 from onceonly.sinks.sql.dialects import mysql
 from onceonly.sinks.sql.dialects.mysql import MySql
 from onceonly.sinks.sql.options import DECLARED, SqlOptions
+from onceonly.sinks.sql.refusals import is_doubtful
+from onceonly.sinks.sql.types import Column, Table, columns_of, match
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,3 +146,19 @@ def test_each_answer_of_the_server_has_its_kind_and_its_next_step(
     assert type(told) is kind
     assert text in told.what
     assert next_step in told.next_step
+
+
+@pytest.mark.parametrize(
+    ("texts", "doubtful"),
+    [(["a", None, "~\t\\"], False), ([None], False), ([], False), (["a", "ä"], True), (["☃"], True)],
+)
+def test_only_letters_that_a_charset_may_not_have_put_an_epoch_in_doubt(
+    texts: list[str | None],
+    doubtful: bool,  # noqa: FBT001  by name
+) -> None:
+    column = Column(name="t", declared="varchar(20)", takes=("text",), charset="latin1")
+    table = Table(name="t", columns=(column,))
+    batch = pa.RecordBatch.from_pydict({"t": pa.array(texts, pa.string())})
+    found = match(columns_of(batch.schema), table)
+    assert not found.doubts
+    assert is_doubtful(batch, found) is doubtful

@@ -58,12 +58,16 @@ def refused(batch: pa.RecordBatch, match: Match) -> list[Refused]:
     return [found[row] for row in sorted(found)]
 
 
-def long_for_an_index(batch: pa.RecordBatch, match: Match) -> bool:
-    """Say whether a value may be longer than an index takes, which depends on how it packs it."""
+def is_doubtful(batch: pa.RecordBatch, match: Match) -> bool:
+    """Say whether a value that fits may be refused all the same.
+
+    It is longer than an index may take, which depends on how that packs it; or has letters that a charset may not.
+    """
     import pyarrow.compute as pc
 
     lengths = (pc.max(pc.binary_length(batch[name])).as_py() or 0 for name in match.indexed)
-    return any(length > _INDEXED_BYTES for length in lengths)
+    plain = (pc.all(pc.string_is_ascii(batch[name])).as_py() is not False for name in match.lettered)
+    return any(length > _INDEXED_BYTES for length in lengths) or not all(plain)
 
 
 def ops(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int8]]:

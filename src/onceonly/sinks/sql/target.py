@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.errors import ConfigurationError, RecordRefusedError, UnavailableError
 from onceonly.sinks.sql.books import KEY, Books
 from onceonly.sinks.sql.dialects import dialect_of
-from onceonly.sinks.sql.refusals import long_for_an_index, refused
+from onceonly.sinks.sql.refusals import is_doubtful, refused
 from onceonly.sinks.sql.shape import nothing, refuse_twice, shaped, told_apart, twice
 from onceonly.sinks.sql.types import Given, Match, Table, columns_of, match
 
@@ -129,8 +129,8 @@ class Target:
         _refuse_older(newest, max(epochs.values()), books, self.options)
         found, batches = self._now(staged, table)
         told, in_doubt = [], found.table != then or bool(found.doubts)
-        for batch in batches if found.key or found.indexed else ():
-            in_doubt = in_doubt or long_for_an_index(batch, found)
+        for batch in batches if found.key or found.indexed or found.lettered else ():
+            in_doubt = in_doubt or is_doubtful(batch, found)
             told += [told_apart(batch, found)] if found.key else []
         refuse_twice(told, found)
         if in_doubt:

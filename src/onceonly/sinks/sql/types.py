@@ -88,7 +88,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``mantissa``, ``digits`` before the point and ``scale`` after it (of a second, too), a ``length`` in letters or
     bytes, ``octets`` of a text, texts of a ``form``.
     ``required`` takes no null, ``filled`` has a default, ``computed`` is written by nobody. ``doubt`` says why a value
-    that fits may be refused all the same; of one that is ``indexed``, a long one may.
+    that fits may be refused all the same; of one that is ``indexed``, a long one may, and where texts are kept by a
+    ``charset`` that does not have all letters, one with any beyond ASCII.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     computed: bool = False
     doubt: str = ""
     indexed: bool = False
+    charset: str = ""
 
     def against(self, given: Given) -> str:
         """Say why it takes nothing of a type; empty where it takes all or a part of it."""
@@ -199,6 +201,11 @@ class Match:
         return [
             fit.source for fit in self.fits if fit.column.indexed and fit.given.kind in {"text", "binary"}
         ]
+
+    @property
+    def lettered(self) -> list[str]:
+        """The query's columns of which letters beyond ASCII may be refused."""
+        return [fit.source for fit in self.fits if fit.column.charset and fit.given.kind == "text"]
 
     @property
     def doubts(self) -> list[str]:

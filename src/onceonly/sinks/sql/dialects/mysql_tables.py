@@ -16,6 +16,8 @@ _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigin
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext", "char"})
 _UUID = r"^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
+_NOT_ASCII = "swe7"
+"""The one charset of MariaDB's and MySQL's that lacks letters of ASCII: asked of a server, all others have them."""
 _NO_END_SPACE = r"(?s)^(?:.*[^ ])?$"
 _REFERS = (
     "SELECT DISTINCT REFERENCED_TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s "
@@ -220,6 +222,8 @@ def _text(row: Mapping[str, Any]) -> dict[str, Any]:
         found["octets"] = row["CHARACTER_OCTET_LENGTH"]
     if kind == "char":
         found["form"] = _NO_END_SPACE
-    if charset != "utf8mb4":
+    if charset == _NOT_ASCII:
         found["doubt"] = f"letters that {charset} does not have"
+    elif charset != "utf8mb4":
+        found["charset"] = charset
     return found
