@@ -125,7 +125,7 @@ def test_a_client_that_is_stuck_in_any_state_is_replaced(world: World, after: in
         for thread in asking:
             thread.join(REPLACED_S + 5)
         assert len(outcomes) == 4, "each attempt ends in time, however many wait"
-        assert time.monotonic() - began < REPLACED_S + 2
+        assert time.monotonic() - began < REPLACED_S
         assert {type(each) for each in outcomes} == {RetryLater}
         proxy.speak()
         spoken = time.monotonic()
@@ -164,7 +164,7 @@ def test_one_silent_broker_holds_back_no_commit_of_the_others(monkeypatch: pytes
                 manager._net.run(connection.close)
         began = time.monotonic()
         found = query.sink.commit_many(handles)
-        assert time.monotonic() - began < REPLACED_S + 2
+        assert time.monotonic() - began < REPLACED_S
         outcomes = dict(zip((each.transaction for each in handles), found, strict=True))
         others = [outcomes[name] for name, node in at.items() if node != silent]
         assert set(others) <= ENDED
@@ -192,7 +192,7 @@ def test_where_all_addresses_have_moved_the_bootstrap_names_lead_on() -> None:
             old.cut_all()
             began = time.monotonic()
             assert query.commit(handle) in ENDED
-            assert time.monotonic() - began < REPLACED_S + 5
+            assert time.monotonic() - began < REPLACED_S
 
 
 def resolve(monkeypatch: pytest.MonkeyPatch, name: str, *hosts: str) -> None:

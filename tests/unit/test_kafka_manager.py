@@ -244,6 +244,33 @@ def test_a_client_that_nobody_has_answered_for_a_while_is_not_used_any_more(
     assert client.is_usable(), "somebody has answered"
 
 
+@pytest.mark.parametrize("vain_s", [0.0, 0.1, 4.5, 4.9])
+def test_a_client_that_falls_silent_in_one_state_after_another_is_given_up_as_soon_as_in_one(
+    vain_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that does not come up, then one that does and is silent: each alone may take its whole time."""
+    clock = SimpleNamespace(now=1000.0)
+    _by(monkeypatch, clock)
+    client = _unconnected()
+
+    class Never:
+        def result(self, wait_s: float) -> None:
+            clock.now += wait_s
+            raise TimeoutError
+
+    monkeypatch.setattr(client, "_begin", lambda *_: Never())
+    began = clock.now
+    if vain_s:
+        clock.now += vain_s
+        client._note(began, is_answered=False)
+        assert client.is_usable()
+    with pytest.raises(NotAnsweredError):
+        client._in_its_thread(lambda: None)
+    assert not client.is_usable()
+    assert clock.now - began == pytest.approx(10.5)
+    assert clock.now - began + kafka_settings.SETUP_S < 15, "one address in vain, and another client is there"
+
+
 def test_one_broker_that_was_silent_for_long_does_not_hide_that_others_have_answered_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -42,7 +42,7 @@ TRANSACTION = 1
 _PAUSE_S = 0.02
 _PAUSE_S_MAX = 0.25
 # A new client is waited for so long: it looks for a broker, and may have to ask that one.
-_NEW_S = 14.0
+_NEW_S = 12.0
 
 
 def import_kafka() -> ModuleType:
