@@ -320,6 +320,19 @@ def test_an_index_that_is_blocked_says_whether_it_passes(bench: Bench) -> None:
     assert bench.sink().commit(handle) == Committed()
 
 
+def test_books_whose_shard_is_not_up_yet_are_not_empty_ones(bench: Bench) -> None:
+    sink, books = bench.sink(), f"books-{bench.index}"
+    here = "index.routing.allocation.require._name"
+    waits = {"settings": {here: "nobody", "number_of_replicas": 0}}
+    bench.ask("PUT", f"/{books}?wait_for_active_shards=0", waits)
+    assert "no_shard_available" in error_of(lambda: sink._target.documents(books, ["newest:q"])).what
+    bench.ask("PUT", f"/{books}/_settings", {here: None})
+    assert wait_for(lambda: bench.ask("GET", f"/_cluster/health/{books}")["status"] == "green")
+    assert sink._target.documents(books, ["newest:q"]) == {}
+    bench.ask("DELETE", f"/{books}")
+    assert sink._target.documents(books, ["newest:q"]) == {}
+
+
 def test_a_translog_that_lags_is_told_of(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.ask("PUT", f"/{bench.index}/_settings", {"index.translog.durability": "async"})
     with caplog.at_level(logging.WARNING, "onceonly"):

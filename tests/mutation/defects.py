@@ -2577,6 +2577,16 @@ DEFECTS: Final = (
         tests=(ANSWERS + "test_each_row_of_a_request_has_its_own_answer",),
     ),
     Defect(
+        name="shards-that-start-are-empty",
+        group=KEYED,
+        what="A cluster that has just started tells that it cannot look yet, and its documents count as missing: "
+        "the query stops, as if an older backup had been restored",
+        file="sinks/opensearch/target.py",
+        before="                    raise self._meaning(meant, each)\n",
+        after="                    continue\n",
+        tests=(ANSWERS + "test_a_document_that_cannot_be_looked_up_now_is_not_one_that_is_missing",),
+    ),
+    Defect(
         name="fields-guessed",
         group=KEYED,
         what="A column goes into a field that does not take all its values: it refuses some after the decision",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -137,6 +138,21 @@ def test_each_status_has_its_sentence(
     with pytest.raises(error, match=said) as raised:
         sink.put(rows(1), 7)
     assert "canary" not in str(raised.value)
+
+
+def test_a_document_that_cannot_be_looked_up_now_is_not_one_that_is_missing(sink: OpenSearchSink) -> None:
+    def answered(kind: str) -> tuple[int, dict[str, Any]]:
+        error = {"type": kind, "reason": "no such [i]"}
+        return 200, {"docs": [{"_index": "i", "_id": "newest:i/q/s", "error": error}]}
+
+    Cluster.answers.append(answered("no_shard_available_action_exception"))
+    for look in (partial(sink.newest, "q", "s"), partial(sink.examine, rows(1), 7)):
+        with pytest.raises(UnavailableError, match="cannot answer now: 503 no_shard_available"):
+            look()
+    Cluster.answers[:] = [answered("index_not_found_exception")]
+    assert sink.newest("q", "s") is None
+    with pytest.raises(ConfigurationError, match="has no index i"):
+        sink.examine(rows(1), 7)
 
 
 def test_who_writes_says_so(url: str) -> None:

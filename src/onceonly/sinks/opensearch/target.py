@@ -22,9 +22,9 @@ BULK_BYTES = 5 << 20
 BULK_ROWS = 2_000
 IDS_MAX = 5_000
 _OK, _CREATED, _CONFLICT, _TOO_MANY, _TOO_LARGE = 200, 201, 409, 429, 413
-_BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN = 400, 401, 403, 404, 500
+_BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN, _UNAVAILABLE = 400, 401, 403, 404, 500, 503
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
-_BLOCKED = "cluster_block_exception"
+_BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
 _FLOOD = re.compile(r"read.only\W+allow.delete")
 _HELD = re.compile(r"current version \[(\d+)\]")
 
@@ -95,16 +95,13 @@ class Target:
         """Return the versions of the documents that are there, by their ids."""
         found: dict[str, int] = {}
         for first in range(0, len(ids), IDS_MAX):
-            some = list(ids[first : first + IDS_MAX])
-            _, answer = self.ask("POST", f"/{index}/_mget?_source=false", {"ids": some})
-            found |= {each["_id"]: each["_version"] for each in answer["docs"] if each.get("found")}
+            some = self._looked_up(f"/{index}/_mget?_source=false", ids[first : first + IDS_MAX])
+            found |= {name: each["_version"] for name, each in some.items()}
         return found
 
     def documents(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the documents that are there, by their ids, none where the index is not there."""
-        status, answer = self.ask("POST", f"/{index}/_mget", {"ids": list(ids)}, fine=(_MISSING,))
-        docs = answer["docs"] if status == _OK else []
-        return {each["_id"]: each for each in docs if each.get("found")}
+        return self._looked_up(f"/{index}/_mget", ids, fine=(_MISSING,))
 
     def create(self, index: str, name: str, document: object) -> bool:
         """Make a document unless it is there; say whether it was made."""
@@ -143,6 +140,21 @@ class Target:
             self._asked("POST", f"/{index}/_bulk", body, lines=True)
 
     # --- calls ----------------------------------------------------------------------------------------------
+
+    def _looked_up(
+        self, path: str, ids: Sequence[str], *, fine: Sequence[int] = ()
+    ) -> dict[str, Mapping[str, Any]]:
+        status, answer = self.ask("POST", path, {"ids": list(ids)}, fine=fine)
+        found: dict[str, Mapping[str, Any]] = {}
+        for each in answer["docs"] if status == _OK else ():
+            # A whole answer may be an error in each of its parts: a shard that is not up yet is not an empty one.
+            if "error" in each:
+                meant = _MISSING if _NO_INDEX in _reason(each) else _UNAVAILABLE
+                if meant not in fine:
+                    raise self._meaning(meant, each)
+            elif each["found"]:
+                found[each["_id"]] = each
+        return found
 
     def _patiently(self, index: str, items: Sequence[Item]) -> list[Told]:
         deadline = time.monotonic() + self._options.timeout_s
