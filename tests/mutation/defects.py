@@ -2216,7 +2216,17 @@ DEFECTS: Final = (
         before="    if handle.transaction not in sink.void([handle.transaction]):\n",
         after="    if False:\n",
         tests=(DIVERT + "test_a_driver_that_has_the_former_transaction_in_hand_cannot_apply_it_any_more",),
-        says="DID NOT RAISE",
+        says="Committed()",
+    ),
+    Defect(
+        name="void-while-it-is-staged",
+        group=STAGED,
+        what="A transaction that an operator had voided when somebody killed him is tried for ever",
+        file="families/staged/sink.py",
+        before="                void = set(self.voided(waiting))\n",
+        after="                void = set[str]()\n",
+        tests=(DIVERT + "test_killed_and_not_run_again_a_start_brings_each_row_once",),
+        says="CommitDelayedError",
     ),
     Defect(
         name="sql-text-read-anew",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,11 +16,10 @@ from tests.unit.operator_bench import Ran, run
 
 from onceonly import failpoints
 from onceonly.coordinator.query import QueryCoordinator
-from onceonly.errors import OnceonlyError, UnavailableError
 from onceonly.executor.dead_letters import Letters
 from onceonly.executor.slot import run_slot
 from onceonly.families.staged import StagedSink
-from onceonly.model import Guarantee, Handle, Mode
+from onceonly.model import Guarantee, Handle, Lost, Mode
 from onceonly.ports import WriteContext
 from onceonly.settings.query import LetterSettings, QuerySettings, SinkSettings
 from onceonly.settings.registry import BUILT_IN, build
@@ -59,7 +60,7 @@ class Job:
             actor="driver",
             application=uuid.uuid4().hex,
         )
-        made.enlist(self.settings, SQLITE, COLUMNS, FILES)
+        made.enlist(self.settings, SQLITE, COLUMNS, FILES if self.settings.letters else None)
         return made
 
     def is_decided_and_refused(self) -> None:
@@ -72,21 +73,19 @@ class Job:
         if plan.mode is Mode.DRAIN:
             return
         beside = self.settings.of_letters
-        assert beside is not None
         votes = []
         for slot, rows in enumerate(SLOTS):
-            sink, letters = (
-                build(settings, kind, checkpoint=str(self.checkpoint))
-                for settings, kind in ((self.settings, SQLITE), (beside, FILES))
-            )
+            sink = build(self.settings, SQLITE, checkpoint=str(self.checkpoint))
             context = WriteContext(
                 query="q", sink="sqlite", run="r", epoch=0, plan=plan.id, slot=slot, attempt=str(slot),
                 guarantee=Guarantee.EXACTLY_ONCE, facts=plan.facts["sqlite"], gives_back=True, mode=plan.mode,
             )  # fmt: skip
             batch = pa.RecordBatch.from_pylist([{"id": id_, "name": name} for id_, name in rows])
-            votes.append(
-                run_slot(sink, plan, context, [batch], letters=Letters(letters, plan, context, limit=9))
-            )
+            letters = None
+            if beside is not None:
+                made = build(beside, FILES, checkpoint=str(self.checkpoint))
+                letters = Letters(made, plan, context, limit=9)
+            votes.append(run_slot(sink, plan, context, [batch], letters=letters))
         if change:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("ONCEONLY_FAILPOINTS", "link.after_put=raise")
@@ -182,44 +181,57 @@ def test_a_driver_that_has_the_former_transaction_in_hand_cannot_apply_it_any_mo
     divert(job, first)
     divert(job, second)
     job.ask("DROP INDEX once")
-    with pytest.raises(UnavailableError, match="has a handle of this epoch already"):
-        zombie.commit(handle)
+    assert isinstance(zombie.commit(handle), Lost)
     assert job.rows() == ["a", "b", "c", "d"]
 
 
-POINTS = [*failpoints.OF_OPERATOR, "letters.before_begin", "letters.before_prepare", "letters.after_prepare"]
-POINTS += [
-    "commit.before_handle",
-    "plan.before_recommit",
-    "complete.before",
-    "receipt.before_put",
-    "receipt.after_put",
-]
+POINTS = [*failpoints.OF_OPERATOR, "letters.before_begin", "letters.after_prepare", "receipt.before_put"]
+EVERY = sorted(name for rows in SLOTS for _, name in rows)
+
+
+def killed(job: Job, point: str) -> None:
+    for name in job.refused_slots():
+        asked = ("transactions", "divert", name, job.checkpoint, "--yes", "--timeout", "0.01")
+        done = run(*asked, ONCEONLY_FAILPOINTS=f"{point}=kill")
+        if done.returncode == -signal.SIGKILL:
+            return
+    pytest.fail(f"nobody came to {point}")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_anywhere_each_row_is_in_the_table_or_among_the_letters_once(
-    job: Job, point: str, monkeypatch: pytest.MonkeyPatch
+def test_killed_anywhere_and_run_again_each_row_is_in_the_table_or_among_the_letters_once(
+    job: Job, point: str
 ) -> None:
-    for _ in range(2):
-        monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{point}=raise")
-        failpoints._counts.clear()
-        names = job.refused_slots()
-        for name in names:
-            try:
-                divert(job, name)
-            except failpoints.FailpointError:
-                break
-        monkeypatch.delenv("ONCEONLY_FAILPOINTS")
+    killed(job, point)
+    # Whoever runs it again goes by the list; what was replaced already, whoever commits finds whole.
     for name in job.refused_slots():
         divert(job, name)
-    if job.pending() or len(job.rows()) + len(job.dead()) < 6:
-        # What was removed before its link was there is lost, and written again; the table must take it then.
-        job.ask("DROP INDEX once")
-        coordinator = job.started()
-        try:
-            job.decide(coordinator)
-        except OnceonlyError as error:
-            pytest.fail(f"{error}")
-        coordinator.close()
-    assert sorted(job.rows() + job.dead()) == sorted(name for rows in SLOTS for _, name in rows)
+    run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
+    assert job.pending() == []
+    assert (job.rows(), job.dead()) == (["a", "b", "c", "d"], sorted(BAD))
+
+
+@pytest.mark.parametrize("point", ["divert.after_void", "divert.after_link"])
+def test_killed_and_not_run_again_a_start_brings_each_row_once(job: Job, point: str) -> None:
+    killed(job, point)
+    job.ask("DROP INDEX once")
+    coordinator = job.started()
+    job.decide(coordinator)
+    coordinator.close()
+    assert job.pending() == []
+    assert sorted(job.rows() + job.dead()) == EVERY
+
+
+def test_without_a_sink_for_letters_it_says_what_to_do_and_nothing_is_lost(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.settings = replace(job.settings, letters=None)
+    job.is_decided_and_refused()
+    before = job.pending()
+    done = divert(job, job.refused_slots()[0])
+    assert done.returncode == 64
+    assert "decided without a sink for dead letters of sqlite" in done.stderr
+    assert "onceonly.refused=deadletter" in done.stderr
+    assert (job.pending(), job.rows(), job.dead()) == (before, [], [])
+    job.ask("DROP INDEX once")
+    run("transactions", "commit", "chk-0", job.checkpoint, "--yes", "--timeout", "0.01")
+    assert (job.pending(), job.rows()) == ([], EVERY)

@@ -2,9 +2,9 @@
 
 A decided transaction cannot be changed, so a new one takes its place, as where one was lost: the rows that the target
 takes are staged once more, the others are prepared as dead letters, and one link names both in place of the former
-transaction. That one is removed and void before, so that no driver that woke up applies it. Killed before the link is
-there, nothing is diverted: what was prepared is swept; and what was removed by then is lost, so that the query's next
-start writes its rows again.
+transaction. That one is void before, so that no driver that woke up applies it, and its rows are removed behind. Killed
+before the link is there, nothing is diverted, and it can be run again: what was prepared is swept. Or the query is
+started: a transaction that is void by then is lost, so that its rows are written again.
 """
 
 from __future__ import annotations
@@ -94,8 +94,6 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
     )  # fmt: skip
     votes = _prepare(sink, letters, plan, context, rows, refused)
     failpoints.hit("divert.after_prepare")
-    sink.abort(handle)
-    failpoints.hit("divert.after_remove")
     if handle.transaction not in sink.void([handle.transaction]):
         raise InDoubtError(
             f"{handle.transaction} is applied: somebody has committed it meanwhile",
@@ -113,6 +111,8 @@ def _divert(checkpoint: Checkpoint, made: Mapping[str, Participant], link: Link,
             f"link {standing.name} was put by somebody else meanwhile, so nothing was diverted",
             next_step="see which run it is; what was prepared is swept by the next start",
         )
+    failpoints.hit("divert.after_link")
+    sink.abort(handle)
     return Diverted(epoch=standing.epoch, link=standing.name, kept=votes[0].rows, refused=tuple(refused))
 
 

@@ -86,6 +86,14 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         ``UnavailableError``.
         """
 
+    def voided(self, names: Collection[str]) -> Collection[str]:  # noqa: ARG002  for those that can
+        """Return those of the names that the target's books have as void. Driver; only looks.
+
+        For sinks with ``refusals``: what an operator was about to divert may be void while it is staged. Raises
+        ``UnavailableError``.
+        """
+        return ()
+
     def refusals(self, handle: Handle, beside: Sequence[Handle]) -> Sequence[Refused]:  # noqa: ARG002  for those that can
         """Return which rows of a decided handle the target refuses, by their place, with those ``beside`` it applied.
 
@@ -148,16 +156,22 @@ class StagedSink(TwoPhaseCommitSink[StagedAttempt]):
         staged = self.staged(handles)
         known = set(self.known(names))
         waiting = {name: rows for name, rows in staged.items() if name not in known}
+        void: set[str] = set()
         if waiting:
             try:
                 self.apply(waiting)
             except UnavailableError:
-                # Another driver, or a thread of this one, may have been quicker; then all is well.
-                if not set(waiting) <= set(self.known(waiting)):
+                # Another driver, or a thread of this one, may have been quicker, or an operator has voided some.
+                known |= set(self.known(waiting))
+                void = set(self.voided(waiting))
+                left = waiting.keys() - known - void
+                if left == waiting.keys():
                     raise
-                known, waiting = known | set(waiting), {}
+                waiting = {name: waiting[name] for name in left}
+                if waiting:
+                    self.apply(waiting)
         gone = set(names) - staged.keys() - known
-        void = set(self.void(gone)) if gone else set()
+        void |= set(self.void(gone)) if gone else set()
         self._remove([handle for handle in handles if handle.transaction in staged])
         return [
             Lost(

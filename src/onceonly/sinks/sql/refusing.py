@@ -49,8 +49,15 @@ def refusals(
     import pyarrow as pa
 
     def why(staged: Mapping[str, StagedRows]) -> str:
+        # Under names of their own: one is void already where somebody was killed at diverting it.
+        names = {name: f"tried {name}" for name in staged}
         try:
-            target.apply(staged, {name: epochs[name] for name in staged}, books, keep=False)
+            target.apply(
+                {names[name]: each for name, each in staged.items()},
+                {names[name]: epochs[name] for name in staged},
+                books,
+                keep=False,
+            )
         except RecordRefusedError as error:
             return error.what
         return ""

@@ -140,6 +140,11 @@ class SqlSink(StagedSink):
         with self._target.transaction(keep=False) as db:
             return self._books.known(db, _epochs(names))
 
+    def voided(self, names: Collection[str]) -> Collection[str]:
+        """Ask the books."""
+        with self._target.transaction(keep=False) as db:
+            return self._books.known(db, _epochs(names), void=True)
+
     def void(self, names: Collection[str]) -> Collection[str]:
         """Note in the books what is not there."""
         with self._target.transaction() as db:
