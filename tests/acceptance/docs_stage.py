@@ -346,6 +346,8 @@ class ReadHttp(Stage):
 
 
 class ReadRabbitMq(Stage):
+    arguments: ClassVar[dict[str, str]] = {}
+
     def names(self) -> Names:
         import pika
 
@@ -356,7 +358,7 @@ class ReadRabbitMq(Stage):
         with pika.BlockingConnection(pika.URLParameters(server.uri)) as connection:
             channel = connection.channel()
             channel.confirm_delivery()
-            channel.queue_declare("orders", durable=True)
+            channel.queue_declare("orders", durable=True, arguments=self.arguments)
             for key, value in ROWS:
                 properties = pika.BasicProperties(message_id=value, delivery_mode=2)
                 channel.basic_publish("", "orders", key.encode(), properties)
@@ -365,6 +367,10 @@ class ReadRabbitMq(Stage):
     def all_messages(self, names: Names) -> None:
         found = [json.loads(line) for path in (self.folder / "orders").glob("*.json") for line in path.open()]
         assert Counter((row["message"], row["id"]) for row in found) == Counter(ROWS)
+
+
+class ReadRabbitMqStream(ReadRabbitMq):
+    arguments: ClassVar[dict[str, str]] = {"x-queue-type": "stream"}
 
 
 class Batches(Stage):
@@ -812,6 +818,7 @@ STAGES: dict[str, type[Stage]] = {
     "docs/how-to/read-files.md": ReadFiles,
     "docs/how-to/read-http.md": ReadHttp,
     "docs/how-to/read-rabbitmq.md": ReadRabbitMq,
+    "docs/how-to/read-a-rabbitmq-stream.md": ReadRabbitMqStream,
     "docs/how-to/see-a-run.md": SeeARun,
     "docs/how-to/several-sinks.md": SeveralSinks,
     "docs/how-to/ship-a-job.md": Ship,

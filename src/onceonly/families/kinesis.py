@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
+from onceonly.families.backoff import Backoff
 from onceonly.options import Option, some_time
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ _DENIED = frozenset(
         "SignatureDoesNotMatch", "UnrecognizedClientException",
     }
 )  # fmt: skip
-_WAIT_S, _WAIT_MAX_S = 0.05, 2.0
 _CLIENTS_MAX = 16
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 
@@ -210,26 +209,6 @@ class Stream:
         if self._client is None:
             self._client = _make(self.options, self.who)
         return self._client
-
-
-class Backoff:
-    """Waits that grow, with a part drawn, until a time is over since the last progress."""
-
-    def __init__(self, clock: Clock, limit_s: float) -> None:
-        self._clock, self._limit_s = clock, limit_s
-        self.progress()
-
-    def progress(self) -> None:
-        """Begin anew: something was done."""
-        self._since_s, self._wait_s = self._clock.monotonic(), _WAIT_S
-
-    def again(self) -> bool:
-        """Wait; say whether there is time for another try."""
-        if self._clock.monotonic() - self._since_s >= self._limit_s:
-            return False
-        self._clock.sleep(self._wait_s * random.uniform(0.5, 1))  # noqa: S311  no secret
-        self._wait_s = min(self._wait_s * 2, _WAIT_MAX_S)
-        return True
 
 
 def _make(options: StreamOptions, who: str) -> Any:  # noqa: ANN401  as above

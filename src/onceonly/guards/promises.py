@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.guards.source import FILES, KAFKA, KINESIS
+from onceonly.guards.source import FILES, KAFKA, KINESIS, RABBITMQ_STREAM
 from onceonly.model import Guarantee
 from onceonly.settings.query import GUARANTEE
 from onceonly.settings.registry import BUILT_IN, strongest
@@ -29,7 +29,7 @@ _FEEDS = {
     "onceonly.http": ("exactly-once", "resume", "at-most-once", "none"),
     "onceonly.rabbitmq": ("exactly-once", "id", "at-least-once", "messageid"),
 }
-_PASSES_OVER = {name: f"{name}, failOnDataLoss=false" for name in (KAFKA, KINESIS)}
+_PASSES_OVER = {name: f"{name}, failOnDataLoss=false" for name in (KAFKA, KINESIS, RABBITMQ_STREAM)}
 BY_OPTIONS = frozenset({*_PASSES_OVER, *_FEEDS})
 """The formats whose promise their options decide."""
 
@@ -72,6 +72,10 @@ SOURCES: dict[str, Strength] = {
     ),
     "onceonly.rabbitmq, at-most-once": Strength(
         Guarantee.AT_MOST_ONCE, "a journal; messages are acknowledged before it"
+    ),
+    RABBITMQ_STREAM: Strength(Guarantee.EXACTLY_ONCE, "offsets, as long as the stream keeps the messages"),
+    _PASSES_OVER[RABBITMQ_STREAM]: Strength(
+        Guarantee.AT_MOST_ONCE, "what retention takes first is passed over"
     ),
     "onceonly.socket": Strength(Guarantee.AT_MOST_ONCE, "a journal; what is lost before it is lost"),
 }

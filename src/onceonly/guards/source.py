@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 KAFKA = "kafka"
 KINESIS = "onceonly.kinesis"
+RABBITMQ_STREAM = "onceonly.rabbitmq.stream"
 FILES = "files"
 """What every format of files is called here: Spark reads text, json, parquet … by one source."""
 _NAMED_MAX = 5

@@ -90,8 +90,10 @@ def _add_formats(spark: SparkSession, names: Sequence[str], hadoop: Hadoop) -> N
         spark.dataSource.register(made)
     if has_read_limits():
         from onceonly.spark.collection_source import CollectionFormat
+        from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat
 
         spark.dataSource.register(CollectionFormat)
+        spark.dataSource.register(RabbitStreamFormat)
         _add_feeds(spark, hadoop, written)
 
 

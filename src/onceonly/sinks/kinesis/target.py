@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onceonly.families.kinesis import PASSING, Backoff
+from onceonly.families.backoff import Backoff
+from onceonly.families.kinesis import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceonly.errors import ConfigurationError
+from onceonly.families import rabbitmq
+from onceonly.families.rabbitmq import text_of
 from onceonly.options import Option, whole
 
 if TYPE_CHECKING:
@@ -21,12 +23,7 @@ def _prefetch(text: str) -> int:
 
 
 DECLARED: tuple[Option, ...] = (
-    Option(
-        name="uri",
-        doc="The server, `amqp://user:password@host:5672/vhost`, or `amqps` with TLS.",
-        required=True,
-        secret=True,
-    ),
+    rabbitmq.URI,
     Option(name="queue", doc="The queue, classic or quorum. It is never made.", required=True),
     Option(
         name="id",
@@ -80,10 +77,3 @@ class Named:
             return message_id
         found = (headers or {}).get(self._header)
         return None if found is None else text_of(found)
-
-
-def text_of(value: object) -> str:
-    """Return a header's value as text."""
-    if isinstance(value, bytes | bytearray):
-        return value.decode(errors="replace")
-    return str(value)

@@ -1,0 +1,146 @@
+"""A server of RabbitMQ by its address: connecting, and what its refusals mean. Any process; needs pika."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from onceonly.errors import ConfigurationError, SetupError
+from onceonly.options import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceonly.errors import OnceonlyError
+
+URI = Option(
+    name="uri",
+    doc="The server, `amqp://user:password@host:5672/vhost`, or `amqps` with TLS.",
+    required=True,
+    secret=True,
+)
+_CONNECT_S: Final = 10.0
+_HEARTBEAT_S: Final = 30
+_REFUSED: Final = 403
+_MISSING: Final = 404
+_NO_SUCH = "no queue"
+"""The words of one that is not there; the same code is given for one whose node is just starting."""
+
+
+class Server:
+    """A server and a virtual host; nothing is asked before ``connect``. Raises ``ConfigurationError``, ``SetupError``.
+
+    ``who`` is the format that asks.
+    """
+
+    def __init__(self, uri: str, who: str) -> None:
+        self._pika = _pika(who)
+        self._who = who
+        self._was_connected = False
+        self._parameters = self._read(uri)
+        errors = self._pika.exceptions
+        self.errors: tuple[type[Exception], ...] = (errors.AMQPError, OSError)
+        """What calls of a connection raise."""
+
+    @property
+    def where(self) -> str:
+        """Its host and port, for people."""
+        return f"{self._parameters.host}:{self._parameters.port}"
+
+    @property
+    def virtual_host(self) -> str:
+        """The virtual host of the address."""
+        return str(self._parameters.virtual_host)
+
+    def connect(self) -> Any:  # noqa: ANN401  pika's
+        """Return a new connection. Raises one of ``errors``."""
+        connection = self._pika.BlockingConnection(self._parameters)
+        self._was_connected = True
+        return connection
+
+    def refusal(self, error: BaseException, what: str) -> OnceonlyError | None:
+        """Return what an error means that no other try would change, None where one may.
+
+        ``what`` is what was asked for, as ``queue orders``.
+        """
+        errors = self._pika.exceptions
+        if isinstance(error, errors.ChannelClosedByBroker):
+            return self._of_channel(error, what)
+        if isinstance(error, errors.ProbableAuthenticationError | errors.AuthenticationError):
+            return ConfigurationError(
+                f"{self.where} does not take the user or the password of the option uri",
+                next_step="see to the option uri",
+            )
+        if isinstance(error, errors.ProbableAccessDeniedError):
+            return ConfigurationError(
+                f"{self.where} does not let this user into the virtual host {self.virtual_host}",
+                next_step="see to the option uri, or grant the user its rights",
+            )
+        causes = [error, *getattr(error, "exceptions", ()), *error.args]
+        unknown = any(isinstance(getattr(each, "exception", each), socket.gaierror) for each in causes)
+        if unknown and not self._was_connected:
+            return ConfigurationError(
+                f"the host {self._parameters.host} of {self._who} has no address",
+                next_step="see to the option uri",
+            )
+        return None
+
+    def _of_channel(self, error: Any, what: str) -> OnceonlyError | None:  # noqa: ANN401  pika's
+        if error.reply_code == _MISSING and _NO_SUCH in error.reply_text:
+            return ConfigurationError(
+                f"there is no {what} in {self.virtual_host} of {self.where}",
+                next_step=f"see to the option {what.partition(' ')[0]}, or let its owner declare it",
+            )
+        if error.reply_code == _REFUSED:
+            return ConfigurationError(
+                f"{self.where} does not let this user read the {what}",
+                next_step="grant the user the right to read it",
+            )
+        return None
+
+    def _read(self, text: str) -> Any:  # noqa: ANN401  pika's
+        wrong = ConfigurationError(
+            f"The option uri of {self._who} cannot be read; it is not shown, as it holds a password.",
+            next_step="write it as amqp://user:password@host:5672/vhost",
+        )
+        try:
+            parameters = self._pika.URLParameters(text)
+        except (ValueError, TypeError, AttributeError, IndexError) as error:
+            raise wrong from error
+        if not text.startswith(("amqp://", "amqps://")):
+            raise wrong
+        parameters.socket_timeout = _CONNECT_S
+        parameters.blocked_connection_timeout = 2 * _HEARTBEAT_S
+        parameters.heartbeat = _HEARTBEAT_S
+        parameters.connection_attempts = 1
+        return parameters
+
+
+def text_of(value: object) -> str:
+    """Return a header's value as text."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="replace")
+    return str(value)
+
+
+def quietly(work: Callable[[], object]) -> None:
+    """Close what is given up anyway."""
+    try:
+        work()
+    except Exception:  # noqa: BLE001  it is given up anyway
+        return
+
+
+def _pika(who: str) -> Any:  # noqa: ANN401  a module
+    try:
+        import pika
+    except ImportError as error:
+        raise SetupError(
+            f"{who} needs the package pika, which is missing here: {error}",
+            next_step="pip install 'onceonly[rabbitmq]' where it is read: a queue by its receiver, a stream by driver "
+            "and executors",
+        ) from error
+    # It logs stack traces of what is told in one sentence here, and tried again.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    return pika

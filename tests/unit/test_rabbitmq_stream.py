@@ -1,0 +1,169 @@
+"""Places in a stream of RabbitMQ, its options, what its rows hold, and the format that Spark sees."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from onceonly.errors import ConfigurationError, SourceChangedError
+from onceonly.sources.rabbitmq_stream.messages import Message
+from onceonly.sources.rabbitmq_stream.options import SourceOptions
+from onceonly.sources.rabbitmq_stream.positions import Position
+from onceonly.sources.rabbitmq_stream.reading import is_unread, read
+from onceonly.sources.rabbitmq_stream.rows import SCHEMA, batches
+from onceonly.spark.rabbitmq_stream_source import RabbitStreamFormat, RabbitStreamReader
+
+OPTIONS = {"uri": "amqp://me:pw@h", "stream": "s"}
+
+
+def message(offset: int, text: str = "", **rest: Any) -> Message:  # noqa: ANN401  as the fields
+    return Message(offset, (text or f"row {offset}").encode(), "", "s", **rest)
+
+
+class Recorded:
+    """A stream of so many messages, all of them there at once."""
+
+    where = "s of h"
+
+    class server:  # noqa: N801  it stands for one
+        errors = (OSError,)
+
+    def __init__(self, *messages: Message, fails_on_loss: str = "true", breaks_at: int = -1) -> None:
+        self.options = SourceOptions.of({**OPTIONS, "failOnDataLoss": fails_on_loss})
+        self._messages, self._breaks_at = messages, breaks_at
+        self.tries = 0
+
+    def consumer(self, place: int, _window: int) -> Recorded:
+        self._left = [each for each in self._messages if each.offset >= place]
+        return self
+
+    def next(self, _wait_s: float) -> Message:
+        if self._left[0].offset == self._breaks_at:
+            self._breaks_at = -1
+            raise ConnectionError
+        return self._left.pop(0)
+
+    def close(self) -> None:
+        """Let go."""
+
+    def failed(self, _error: Exception, _wait: object) -> None:
+        self.tries += 1
+
+
+def offsets(stream: Recorded, start: Position, end: Position) -> list[int]:
+    return [each.offset for each in read(stream, start, end)]  # type: ignore[arg-type]  # it has what is asked
+
+
+def test_a_share_is_what_lies_behind_one_message_up_to_another_over_gaps() -> None:
+    stream = Recorded(*map(message, (0, 1, 2, 5, 6, 9, 10)))
+    first, third, last = Position.at(message(0)), Position.behind(message(2)), Position.behind(message(9))
+    assert offsets(stream, first, third) == [0, 1, 2]
+    assert offsets(stream, third, last) == [5, 6, 9]
+
+
+def test_a_lost_connection_goes_on_where_it_was() -> None:
+    stream = Recorded(*map(message, range(6)), breaks_at=3)
+    assert offsets(stream, Position.at(message(0)), Position.behind(message(5))) == [0, 1, 2, 3, 4, 5]
+    assert stream.tries == 1
+
+
+def test_what_is_gone_is_told_by_its_offsets() -> None:
+    stream = Recorded(*map(message, (7, 8, 9)))
+    with pytest.raises(SourceChangedError, match="keeps no messages from offset 3 to 6: "):
+        offsets(stream, Position.behind(message(2)), Position.behind(message(9)))
+    with pytest.raises(SourceChangedError, match="keeps no messages from offset 2 to 6: "):
+        offsets(stream, Position.at(message(2)), Position.behind(message(9)))
+
+
+def test_nothing_is_lost_where_the_message_that_was_read_last_is_gone_and_the_next_is_kept() -> None:
+    stream = Recorded(*map(message, (3, 4)))
+    assert offsets(stream, Position.behind(message(2)), Position.behind(message(4))) == [3, 4]
+
+
+def test_what_is_gone_is_passed_over_where_that_is_chosen(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Recorded(*map(message, (7, 8, 20)), fails_on_loss="false")
+    assert offsets(stream, Position.behind(message(2)), Position.behind(message(8))) == [7, 8]
+    assert offsets(stream, Position.behind(message(2)), Position.behind(message(10))) == [7, 8]
+    assert "It goes on, as failOnDataLoss=false says" in caplog.text
+
+
+@pytest.mark.parametrize("fails_on_loss", ["true", "false"])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (Position.behind(message(2, "other")), Position.behind(message(4))),
+        (Position.behind(message(2)), Position.behind(message(4, id="other"))),
+    ],
+)
+def test_another_message_at_an_offset_is_another_stream(
+    start: Position, end: Position, fails_on_loss: str
+) -> None:
+    stream = Recorded(*map(message, range(6)), fails_on_loss=fails_on_loss)
+    with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+        offsets(stream, start, end)
+
+
+def test_a_stream_that_begins_again_before_what_was_read_is_another_one() -> None:
+    with pytest.raises(SourceChangedError, match="was deleted and made anew"):
+        is_unread(Recorded(), message(1), Position.behind(message(9)))  # type: ignore[arg-type]  # as above
+
+
+def test_a_place_is_read_as_it_was_kept() -> None:
+    for place in (Position.behind(message(7)), Position.at(message(7)), Position(offset=0, is_read=False)):
+        assert Position.of(place.json) == place
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [({"version": 2, "offset": 1}, "is of version 2"), ({"rows": 3}, "none of a stream"), ({"version": 1}, "none of")],
+)  # fmt: skip
+def test_an_offset_of_something_else_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Position.of(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"uri": "amqp://me:pw@h"}, "option stream of onceonly.rabbitmq.stream is missing"),
+        ({**OPTIONS, "startingOffsets": "soon"}, "must be earliest, latest, an offset, or a time"),
+        ({**OPTIONS, "startingOffsets": "2026-01-02T03:04:05"}, "must be earliest"),
+        ({**OPTIONS, "tasks": "0"}, "from 1 to 100"),
+        ({**OPTIONS, "queue": "q"}, "knows no option queue"),
+    ],
+)
+def test_wrong_options_are_told_in_one_sentence(given: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as told:
+        RabbitStreamReader(given, StructType())
+    assert "pw" not in str(told.value)
+
+
+def test_options_show_no_password() -> None:
+    assert "pw" not in repr(SourceOptions.of(OPTIONS))
+
+
+def test_rows_hold_all_of_a_message() -> None:
+    given = [message(3, id="a", headers=(("k", "v"),), timestamp=7), message(4, timestamp=1 << 62)]
+    (batch,) = batches(given)
+    first, second = batch.to_pylist()
+    assert list(first) == [name for name, _ in SCHEMA]
+    assert (first["value"], first["offset"], first["id"], first["headers"]) == (
+        b"row 3",
+        3,
+        "a",
+        [("k", "v")],
+    )
+    assert first["timestamp"].timestamp() == 7
+    assert (second["id"], second["headers"], second["timestamp"]) == (None, [], None)
+
+
+def test_the_format_reads_streams_alone() -> None:
+    made = RabbitStreamFormat(dict(OPTIONS))
+    assert made.name() == "onceonly.rabbitmq.stream"
+    reader = made.streamReader(StructType())
+    assert pickle.loads(pickle.dumps(reader))._planner is None  # noqa: S301  its own
+    with pytest.raises(ConfigurationError, match=r"use spark\.readStream"):
+        made.reader(StructType())
