@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from tests.unit.operator_bench import QueryCoordinator
 
 from onceonly.errors import ConfigurationError
+from onceonly.log.presence import Presence
 from onceonly.log.progress import BLOCK, KEEP, OperatorReport, Progress, ProgressFiles, SourceReport
 from onceonly.operations import look, offsets
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.states import EpochState
+from onceonly.view.verdict import verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +44,18 @@ def test_epochs_are_listed_newest_first_each_as_it_stands(coordinator: QueryCoor
     coordinator.decide(3, index=1)
     assert next(iter(listed(coordinator, limit=2).items())) == ("chk-3", "decided")
     assert list(listed(coordinator, limit=2)) == ["chk-3", "chk-2"]
+
+
+def test_what_the_run_that_is_alive_has_claimed_is_in_flight_and_not_given_up(coordinator: QueryCoordinator) -> None:
+    coordinator.complete(0)
+    coordinator.set_barrier(1)
+    coordinator.claim(1)
+    with contextlib.closing(Presence.hold(str(coordinator.path), actor="driver")):
+        assert listed(coordinator) == {"chk-1": "in flight", "chk-0": "complete"}
+        told = verdict(look.newest(open_checkpoint(coordinator.path), limit=1, history=False))
+        assert told.stuck == "nothing of chk-1 is decided"
+        assert told.next_step == "the run that is alive writes it"
+    assert listed(coordinator) == {"chk-1": "aborted", "chk-0": "complete"}
 
 
 def test_folded_epochs_have_a_line_each_and_say_so(coordinator: QueryCoordinator) -> None:

@@ -309,7 +309,7 @@ def test_a_link_that_it_put_is_shown_with_what_it_means(coordinator: QueryCoordi
     assert "put ABORT link 3.1" in told.stdout
     shown = run("checkpoints", "show", "chk-3", coordinator.path).stdout
     assert "aborted (closed to older runs; the next start goes on here by itself)" in listed
-    assert "aborted (earlier tries are void; the next start writes it by itself)" in shown
+    assert "aborted (a new run took it over; earlier tries are void)" in shown
     assert "claimed" not in listed + shown
 
 

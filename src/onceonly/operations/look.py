@@ -156,13 +156,16 @@ def _model(
     known: int | None = None,
     sizes: Sizes | None = None,
 ) -> CheckpointModel:
+    run = checkpoint.run
+    if run.alive:
+        epochs = (replace(each, view=states.under_way(each.view)) for each in epochs)
     return CheckpointModel(
         path=checkpoint.path,
         address=checkpoint.address,
         query=checkpoint.query,
         home=checkpoint.home,
         is_moved=checkpoint.moved is not None,
-        run=checkpoint.run,
+        run=run,
         sources=checkpoint.sources,
         runs=_runs(checkpoint),
         actions=_actions(checkpoint),

@@ -42,7 +42,7 @@ _STYLES = {
     HandleState.LOST: "red",
     HandleState.TRIED: "yellow",
 }
-_WITH_REASON = {EpochState.ABORTED, EpochState.SKIPPED}
+_WITH_REASON = {EpochState.ABORTED, EpochState.SKIPPED, EpochState.IN_FLIGHT}
 _MEANS = {
     LinkKind.ABORT: "older runs can write chk-{epoch} no more; the next start goes on there by itself",
     LinkKind.COMMIT: "what chk-{epoch} has lost is still decided; the next start writes it again by itself",

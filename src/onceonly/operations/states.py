@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from onceonly.log.history import by_sink
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from onceonly.model import Link, Receipt, Vote
 
 # The protocol's words for its claims, which are in links that were written long ago too.
+_CLAIMED = "claimed by a new run"
 _MEANINGS = {
-    "claimed by a new run": "earlier tries are void; the next start writes it by itself",
+    _CLAIMED: "a new run took it over; earlier tries are void",
     "claimed before a drain": "closed to older runs; the next start goes on here by itself",
     Skip.UNCHANGED.value: "nothing new was in it: no rows",
     Skip.FOREIGN.value: "another sink wrote it, or the foreachBatch function passed onceonly by; taken over as it is",
@@ -44,7 +45,7 @@ class EpochState(enum.StrEnum):
     SKIPPED = "skipped"
     """Spark has noted it and it was not decided here: it had no rows, or was taken over as it is."""
     IN_FLIGHT = "in flight"
-    """The barrier is set and nothing is decided."""
+    """The barrier is set and nothing is decided; or the run that is alive has claimed it, and writes it now."""
 
 
 SETTLED: Final = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
@@ -133,6 +134,13 @@ def describe(epoch: int, chain: Sequence[Link], receipt: Receipt | None, *, note
         aborts=sum(link.kind is LinkKind.ABORT for link in chain),
         pending=sum(handle.state is HandleState.PENDING for handle in handles(chain, receipt)),
     )
+
+
+def under_way(view: EpochView) -> EpochView:
+    """Return an epoch as it stands while a run is alive: what a new run has claimed is being written, not given up."""
+    if view.state is EpochState.ABORTED and view.reason == _CLAIMED:
+        return replace(view, state=EpochState.IN_FLIGHT)
+    return view
 
 
 def meaning(reason: str) -> str:

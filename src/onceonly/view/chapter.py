@@ -43,6 +43,8 @@ _BECAME: Final = {
     HandleState.TRIED: (What.TRIED, "tried once; whether its rows are visible, the target alone says"),
 }
 
+_WITH_REASON: Final = frozenset({EpochState.ABORTED, EpochState.SKIPPED, EpochState.IN_FLIGHT})
+
 
 class Chapter:
     """Tells one epoch; made and used once, in the log's order, as the places of its steps go on from each other."""
@@ -249,7 +251,7 @@ def words(view: EpochView) -> str:
     if view.state is EpochState.DECIDED:
         pending = n(view.pending, "transaction")
         return f"decided, {pending} in doubt" if view.pending else "decided, no receipt yet"
-    why = meaning(view.reason) if view.state in {EpochState.ABORTED, EpochState.SKIPPED} else ""
+    why = meaning(view.reason) if view.state in _WITH_REASON else ""
     return f"{view.state.value}: {why}" if why else view.state.value
 
 
