@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,21 @@ from tests.unit import (
 )
 from tests.unit.operator_bench import run
 
+from onceonly.model import Held
 from onceonly.operations import audit as operation
+from onceonly.operations import look
 from onceonly.operations.audit import Word
 from onceonly.operations.find import open_checkpoint
 from onceonly.operations.given import Given
+from onceonly.sinks.files import FilesSink
 from onceonly_proof.conformance.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onceonly.operations.audit import Audit
+    from onceonly.operations.checkpoint_model import CheckpointModel
+    from onceonly.operations.find import Checkpoint
     from onceonly_proof.conformance import SinkConformance
 
 SUITES = {
@@ -233,6 +239,50 @@ def test_the_command_line_says_it_and_exports_the_history(files: Job, tmp_path: 
     data_files(files)[0].unlink()
     told = run("audit", files.checkpoint, *SINK)
     assert (told.returncode, "differs" in told.stdout) == (1, True)
+
+
+def _commits_meanwhile(monkeypatch: pytest.MonkeyPatch, rows: int | None = None) -> None:
+    """Have each look at the log see one epoch more, until it has both; ``rows`` is what the target has then."""
+    newest, seen = look.newest, iter(range(2))
+
+    def growing(checkpoint: Checkpoint, *, limit: int | None, history: bool) -> CheckpointModel:
+        model, shown = newest(checkpoint, limit=limit, history=history), next(seen, 2)
+        return replace(model, epochs=model.epochs[len(model.epochs) - shown :] if shown else ())
+
+    monkeypatch.setattr(look, "newest", growing)
+    if rows is not None:
+        monkeypatch.setattr(FilesSink, "held_in_all", lambda _sink, _query: Held(rows=rows))
+
+
+def test_what_is_committed_while_the_target_is_counted_is_no_difference(
+    files: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _commits_meanwhile(monkeypatch)
+    assert files.found()[None] is Word.SAME
+
+
+@pytest.mark.parametrize(
+    ("looks", "rows", "word", "told"),
+    [
+        (3, 11, Word.DIFFERS, "12 rows were decided in all, and the target has 11"),
+        (2, 11, Word.NOT_TOLD, "8 to 12 rows were decided while it was counted, and the target has 11"),
+        (2, 13, Word.DIFFERS, "8 to 12 rows were decided while it was counted, and the target has 13"),
+    ],
+)
+def test_a_difference_is_only_told_where_no_commit_explains_it(
+    files: Job, monkeypatch: pytest.MonkeyPatch, looks: int, rows: int, word: Word, told: str
+) -> None:
+    _commits_meanwhile(monkeypatch, rows)
+    monkeypatch.setattr(operation, "_LOOKS", looks)
+    found = files.audit().findings[-1]
+    assert (found.word, found.told) == (word, (told,))
+
+
+def test_a_history_that_cannot_be_written_is_a_sentence(files: Job, tmp_path: Path) -> None:
+    told = run("audit", files.checkpoint, *SINK, "--export", tmp_path / f"{'x' * 300}.jsonl")
+    assert told.returncode == 2
+    assert "cannot be written" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_a_folder_that_is_gone_is_another_target_and_nothing_is_said_of_its_rows(files: Job) -> None:

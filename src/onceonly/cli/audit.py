@@ -32,6 +32,7 @@ def audit(  # noqa: PLR0913  one parameter for each option
     By epoch where the target tells its epochs apart, in total where it counts rows.
     """
     from onceonly.errors import ConfigurationError
+    from onceonly.looking import write
     from onceonly.operations import audit as operation
     from onceonly.operations import render, report
     from onceonly.operations.find import find
@@ -46,9 +47,7 @@ def audit(  # noqa: PLR0913  one parameter for each option
     found, problems = shared.each(here, lambda each: operation.audit(each, given, within_s=timeout))
     for _, audited in found:
         if export is not None:
-            export.write_text(
-                "".join(f"{line}\n" for line in operation.history(audited.model)), encoding="utf-8"
-            )
+            write(export, "".join(f"{line}\n" for line in operation.history(audited.model)))
     if as_json:
         shared.show_json({
             "checkpoints": [

@@ -8,12 +8,12 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import OnceonlyError
 from onceonly.model import Guarantee, LinkKind, Stands, handles_of, letters_of
 from onceonly.operations import disk, look, sinks
-from onceonly.operations.states import SETTLED
+from onceonly.operations.states import OWED, QUIET, SETTLED
 from onceonly.ports import QueryContext
 from onceonly.protocol.deciding import totals
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
     from onceonly.operations.find import Checkpoint
     from onceonly.operations.given import Given
+    from onceonly.operations.states import EpochState
+
+_LOOKS: Final = 3
+"""So often a target is counted whose query commits meanwhile."""
 
 
 class Word(enum.StrEnum):
@@ -76,7 +80,7 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
                     findings.append(_of_epoch(epoch, name, handles, made[name], is_newest, within_s))
         findings.reverse()
         for name, participant in made.items():
-            findings += _in_all(model, name, participant)
+            findings += _in_all(checkpoint, model, name, participant)
     return Audit(model=model, findings=tuple(findings))
 
 
@@ -122,25 +126,50 @@ def _of_epoch(
     return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
 
 
-def _in_all(model: CheckpointModel, name: str, participant: Participant) -> list[Finding]:
-    """Compare the rows of all epochs that the log knows with all that the target has."""
-    rows = sum(epoch.view.sinks.get(name, (0, 0))[0] for epoch in model.epochs if epoch.view.state in SETTLED)
-    try:
-        held = participant.sink.held_in_all(
-            QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
-        )
-    except OnceonlyError as error:
-        return [Finding(epoch=None, sink=name, word=Word.NOT_TOLD, rows=rows, told=(error.what,))]
-    if held is None:
-        return []
-    told = [*held.wrong]
-    if held.rows != rows:
-        told.append(
-            f"{rows} rows were decided in all, and the target has {held.rows}"
-            + ("; others may have written there, too" if held.rows > rows else "")
-        )
-    word = Word.DIFFERS if told else Word.SAME
-    return [Finding(epoch=None, sink=name, word=word, rows=rows, told=tuple(told))]
+def _in_all(
+    checkpoint: Checkpoint, model: CheckpointModel, name: str, participant: Participant
+) -> list[Finding]:
+    """Compare the rows of all epochs that the log knows with all that the target has.
+
+    A run goes on while the target is counted: a difference is only believed where nothing was committed meanwhile.
+    """
+    asked = QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+    stays: set[str] | None = None
+    for _ in range(_LOOKS):
+        rows = _rows(model, name, SETTLED)
+
+        def finding(word: Word, *told: str, rows: int = rows) -> list[Finding]:
+            return [Finding(epoch=None, sink=name, word=word, rows=rows, told=told)]
+
+        try:
+            held = participant.sink.held_in_all(asked)
+        except OnceonlyError as error:
+            return finding(Word.NOT_TOLD, error.what)
+        if held is None:
+            return []
+        if held.rows == rows and not held.wrong:
+            return finding(Word.SAME)
+        now = look.newest(checkpoint, limit=None, history=True)
+        stays = set(held.wrong) if stays is None else stays.intersection(held.wrong)
+        if _stands(model) == _stands(now) and not now.in_doubt:
+            more = "; others may have written there, too" if held.rows > rows else ""
+            counts = f"{rows} rows were decided in all, and the target has {held.rows}{more}"
+            return finding(Word.DIFFERS, *held.wrong, *([counts] if held.rows != rows else []))
+        counted, most = held.rows, _rows(now, name, SETTLED | OWED)
+        model = now
+    counts = f"{rows} to {most} rows were decided while it was counted, and the target has {counted}"
+    is_within = rows <= counted <= most and not stays
+    return finding(Word.NOT_TOLD if is_within else Word.DIFFERS, *sorted(stays or ()), counts)
+
+
+def _rows(model: CheckpointModel, name: str, states: frozenset[EpochState]) -> int:
+    """Return the rows that epochs in these states have for a sink."""
+    return sum(each.view.sinks.get(name, (0, 0))[0] for each in model.epochs if each.view.state in states)
+
+
+def _stands(model: CheckpointModel) -> int:
+    """Return the newest epoch of which nothing is left to commit; -1 without any."""
+    return next((each.view.epoch for each in model.epochs if each.view.state in QUIET), -1)
 
 
 def history(model: CheckpointModel) -> Iterator[str]:

@@ -26,7 +26,7 @@ from onceonly.log.actions import OPERATOR, Action, ActionFiles, user
 from onceonly.log.presence import Presence
 from onceonly.model import Guarantee, LinkKind
 from onceonly.operations import against, look, sinks
-from onceonly.operations.states import SETTLED, EpochState, HandleState
+from onceonly.operations.states import OWED, SETTLED, EpochState, HandleState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,6 @@ _WORDS = {
     "RetryLater": ("not taken now", "yellow"),
     "Unknown": ("in doubt", "red"),
 }
-_DECIDED = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
 
 
 class Verb(enum.StrEnum):
@@ -176,7 +175,7 @@ def _refuse_or_done(errand: Errand, *, went_on: bool) -> bool:
             f"{view.name} is committed: its rows are visible, and no command takes them back",
             next_step="nothing was changed",
         )
-    if view.state in _DECIDED:
+    if view.state in OWED:
         _refuse_against(errand)
         return False
     if order.verb is Verb.COMMIT:
@@ -229,7 +228,7 @@ def settle(checkpoint: Checkpoint, errand: Errand, given: Given, *, timeout_s: f
             stamp=events.stamp(),
             plan=application,
             because=order.because,
-            against=order.against and epoch.view.state in _DECIDED,
+            against=order.against and epoch.view.state in OWED,
             before=_state(epoch),
         )
         actions = ActionFiles(checkpoint.store)

@@ -50,6 +50,8 @@ class EpochState(enum.StrEnum):
 
 SETTLED: Final = frozenset({EpochState.COMPLETE, EpochState.COMMITTED})
 """Everything that was decided is committed."""
+OWED: Final = frozenset({EpochState.DECIDED, EpochState.REPAIRING})
+"""Something is decided and not known to be committed."""
 QUIET: Final = SETTLED | {EpochState.SKIPPED}
 """Nothing is to be done any more."""
 
