@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceonly.errors import ConfigurationError, OnceonlyError, UnavailableError
 from onceonly.operations import look as reading
-from onceonly.operations.find import open_checkpoint
+from onceonly.operations.find import the_one
 from onceonly.view import page, story
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _IN_FULL: Final = 20
 """Of so many of the newest the offsets and the times of Spark's files are read, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Look:
     """A query's progress as it stood when it was looked at. A notebook shows it as a page."""
 
@@ -46,11 +46,13 @@ class Look:
     def __str__(self) -> str:
         return page.summary(self.view)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return page.fragment(page.progress(self.view))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EpochLook:
     """One epoch as it stood when it was looked at. A notebook shows it with its picture and its steps."""
 
@@ -59,6 +61,8 @@ class EpochLook:
     def __str__(self) -> str:
         return f"{self.epoch.name}: {self.epoch.words}"
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return page.fragment(page.detail(self.epoch))
 
@@ -66,12 +70,13 @@ class EpochLook:
 def look(checkpoint: str | Path | object, *, epochs: int = EPOCHS) -> Look:
     """Look at a checkpoint, beside its run or without one: any process, any number of times; reads only.
 
-    ``checkpoint`` is a checkpointLocation (a path, ``s3a://…``), or a query that is running on classic Spark.
+    ``checkpoint`` is a checkpointLocation (a path, ``s3a://…``) or a folder above one, or a query that is running on
+    classic Spark.
     ``epochs`` is how many of the newest are shown. In a notebook the value is a page: how it stands, a time line,
     figures; ``.epoch(7)`` is one epoch, ``.report(path)`` writes a file. Raises ``ConfigurationError`` where there is
     no checkpoint of onceonly's, ``LogError`` and ``UnavailableError`` for one that cannot be read.
     """
-    found = open_checkpoint(_location(checkpoint))
+    found = the_one(_location(checkpoint))
     return Look(seen(found, epochs=epochs), found)
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.operator_bench import QUERY, QueryCoordinator
+from tests.unit.operator_bench import QUERY, QueryCoordinator, Ran, run
 
 from onceonly.errors import ConfigurationError, LogError, OnceonlyError
 from onceonly.log.files import VERSION
@@ -47,9 +47,40 @@ def test_a_checkpoint_of_sparks_alone_is_foreign(tmp_path: Path) -> None:
     for name in ("offsets", "commits", "state"):
         (tmp_path / "theirs" / name).mkdir(parents=True)
     (tmp_path / "theirs/metadata").write_text(json.dumps({"id": "x"}), encoding="utf-8")
+    (tmp_path / "theirs/commits/0").touch()
     (problem,) = find(str(tmp_path)).problems
     assert problem.foreign
-    assert "another sink writes there" in problem.error.what
+    assert problem.error.what.endswith("has no decision log: another sink writes there")
+
+
+def test_a_query_that_is_starting_is_not_taken_for_one_of_another_sink(tmp_path: Path) -> None:
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": "x"}), encoding="utf-8")
+    (tmp_path / "offsets/0").touch()
+    (problem,) = find(str(tmp_path)).problems
+    assert "its query is starting, or another sink writes there" in problem.error.what
+    assert problem.error.next_step == "look again when the query has begun its first epoch"
+
+
+@pytest.mark.parametrize("command", ["doctor", "report --out", "stop", "savepoint create"])
+def test_a_folder_above_one_checkpoint_stands_for_it_and_above_several_does_not(
+    tmp_path: Path, command: str
+) -> None:
+    def typed(path: Path) -> Ran:
+        takes_place = {
+            "report --out": (tmp_path / "run.html", path),
+            "savepoint create": (path, tmp_path / "place"),
+        }
+        return run(*command.split(), *takes_place.get(command, (path,)))
+
+    QueryCoordinator(tmp_path / "above/a").complete(0, 1)
+    assert "no decision log" not in (one := typed(tmp_path / "above")).stdout + one.stderr
+    QueryCoordinator(tmp_path / "above/b").complete(0, 1)
+    several = typed(tmp_path / "above")
+    assert "leads to 2 checkpoints, and this is for one" in several.stdout + several.stderr
+    none = typed(tmp_path / "nowhere")
+    assert f"there is no folder {tmp_path / 'nowhere'}" in none.stdout + none.stderr
 
 
 def test_a_folder_with_neither_and_no_folder_are_said_so(tmp_path: Path) -> None:

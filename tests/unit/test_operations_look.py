@@ -46,7 +46,9 @@ def test_epochs_are_listed_newest_first_each_as_it_stands(coordinator: QueryCoor
     assert list(listed(coordinator, limit=2)) == ["chk-3", "chk-2"]
 
 
-def test_what_the_run_that_is_alive_has_claimed_is_in_flight_and_not_given_up(coordinator: QueryCoordinator) -> None:
+def test_what_the_run_that_is_alive_has_claimed_is_in_flight_and_not_given_up(
+    coordinator: QueryCoordinator,
+) -> None:
     coordinator.complete(0)
     coordinator.set_barrier(1)
     coordinator.claim(1)

@@ -93,11 +93,14 @@ def test_where_nobody_is_alive_it_says_so_and_what_is_left(world: World) -> None
     world.begin("one", alive=False)
     assert world.stop().ended is Ended.DOWN
     world.coordinator.set_barrier(1)
-    world.coordinator.decide(1)
+    decided = world.coordinator.decide(1)
     outcome = world.stop()
     assert (outcome.ended, outcome.is_settled) == (Ended.DOWN, False)
     assert "chk-1 is decided" in outcome.sentence
-    assert "onceonly transactions commit|abort chk-1" in outcome.next_step
+    assert outcome.next_step == "start the query, or: onceonly transactions commit chk-1"
+    world.coordinator.settle(decided)
+    world.coordinator.set_barrier(2)
+    assert world.stop().next_step == "start the query, or: onceonly transactions abort chk-2"
 
 
 def test_what_runs_without_a_word_as_on_spark_connect_is_not_taken_for_down(world: World) -> None:

@@ -145,6 +145,12 @@ def test_a_file_that_is_taken_away_meanwhile_is_no_failure(
     }
 
 
+def test_a_place_without_savepoints_is_said_so(tmp_path: Path) -> None:
+    listed = run("savepoint", "list", tmp_path / "nowhere")
+    assert (listed.returncode, listed.stdout) == (0, "")
+    assert f"there is no savepoint in {tmp_path / 'nowhere'}" in listed.stderr
+
+
 def test_without_its_manifest_a_savepoint_is_not_there(query: QueryCoordinator, tmp_path: Path) -> None:
     made = savepoints.create(str(query.path), str(tmp_path / "place"))
     folder = tmp_path / "place" / made.name
@@ -159,4 +165,4 @@ def test_without_its_manifest_a_savepoint_is_not_there(query: QueryCoordinator, 
 
 def test_a_folder_without_a_decision_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
-    assert run("savepoint", "create", tmp_path, tmp_path / "place").returncode == 2
+    assert run("savepoint", "create", tmp_path, tmp_path / "place").returncode == 64

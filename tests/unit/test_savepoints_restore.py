@@ -144,6 +144,13 @@ def test_a_query_that_was_restored_once_is_followed(
         open_log(str(tmp_path / "to"), query=QUERY, create=True)
 
 
+def test_the_querys_own_place_is_not_empty_which_is_said_before_all_else(
+    query: QueryCoordinator, place: Path
+) -> None:
+    status, _, said = restore(place, query.path)
+    assert (status, "no empty place: there is something in it" in said) == (64, True)
+
+
 def test_a_place_that_is_not_empty_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "notes.txt").write_text("mine", encoding="utf-8")

@@ -309,6 +309,8 @@ def test_watch_without_a_terminal_shows_it_once(stuck: QueryCoordinator) -> None
 
 def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordinator) -> None:
     looked = onceonly.look(stuck.path)
+    # Notebooks keep the plain text of a value beside its page.
+    assert repr(looked) == str(looked)
     assert str(looked).startswith(f"query {stuck.query}, run down; stuck: everything up to chk-1 is settled")
     html = looked._repr_html_()
     # What is wider than its page is moved without a mouse, too.
@@ -316,7 +318,7 @@ def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordin
     assert {"script", "link"}.isdisjoint(Seen(html).tags)
     assert "2 transactions in doubt" in html
     one = looked.epoch(2)
-    assert str(one) == "chk-2: decided, 2 transactions in doubt"
+    assert repr(one) == str(one) == "chk-2: decided, 2 transactions in doubt"
     # Offsets are there, as it was read in full.
     assert "events/10" in one._repr_html_()
     with pytest.raises(ConfigurationError, match="has no chk-9"):
@@ -326,7 +328,7 @@ def test_a_notebook_shows_a_checkpoint_and_one_of_its_epochs(stuck: QueryCoordin
 def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be told"):
         onceonly.look(object())
-    with pytest.raises(onceonly.OnceonlyError):
+    with pytest.raises(ConfigurationError, match="there is no checkpoint in"):
         onceonly.look(tmp_path)
 
 

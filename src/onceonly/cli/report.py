@@ -41,7 +41,7 @@ def report(
     """
     from onceonly import events as event_log
     from onceonly.looking import seen, write
-    from onceonly.operations.find import find
+    from onceonly.operations.find import the_one
     from onceonly.view import trace
     from onceonly.view.exports import Export, export
     from onceonly.view.page import report as page
@@ -49,16 +49,7 @@ def report(
 
     if out is None and not exports:
         raise ConfigurationError("nothing was asked for", next_step="say where to: --out run.html")
-    found = find(path)
-    if len(found.checkpoints) != 1:
-        status = shared.report(found.problems, others=False)
-        if not found.checkpoints:
-            return status
-        raise ConfigurationError(
-            f"{path} leads to {len(found.checkpoints)} checkpoints, and a report is of one",
-            next_step="name the checkpointLocation of one query",
-        )
-    view = seen(found.checkpoints[0], epochs=limit)
+    view = seen(the_one(path), epochs=limit)
     lines = trace.of_query(view, event_log.read(events)) if events is not None else []
     view = trace.with_events(view, lines)
     if out is not None:

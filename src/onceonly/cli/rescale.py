@@ -34,14 +34,14 @@ def rescale(  # noqa: PLR0913  one parameter for each option
     """
     from onceonly import savepoints
     from onceonly.operations import rescale as operation
-    from onceonly.operations.find import open_checkpoint
+    from onceonly.operations.find import the_one
     from onceonly.savepoints import report
     from onceonly.spark import offline
     from onceonly.stores import opened
 
     given = dict(map(_setting, settings))
     offline.require()
-    here = open_checkpoint(checkpoint)
+    here = the_one(checkpoint)
     found = operation.prepare(here, partitions, force=force)
     shared.tell(
         f"query {here.query}: the state after chk-{found.epoch} is to be dealt to {partitions} partitions"

@@ -36,11 +36,13 @@ def savepoint() -> None:
 def create(checkpoint: str, place: str, *, epoch: str | None, as_json: bool) -> int:
     """Make a savepoint of CHECKPOINT in PLACE; the running job goes on."""
     from onceonly import savepoints
+    from onceonly.operations.find import the_one
     from onceonly.savepoints import report
 
+    here = the_one(checkpoint)
     number = shared.epoch_named(epoch) if epoch is not None else None
     with progress("copied") as told:
-        made = savepoints.create(checkpoint, place, epoch=number, told=told)
+        made = savepoints.create(here.location, place, epoch=number, told=told)
     where = savepoints.address_in(place, made.name)
     if as_json:
         shared.show_json(report.savepoint(where, made))
@@ -66,8 +68,10 @@ def list_(place: str, *, as_json: bool) -> int:
             ],
             "not_whole": [each.address.shown for each in found if each.savepoint is None],
         })  # fmt: skip
-    else:
+    elif found:
         shared.show(*report.table(found))
+    else:
+        shared.tell(f"there is no savepoint in {place}")
     for each in found:
         if each.savepoint is None:
             shared.tell(

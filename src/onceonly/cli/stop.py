@@ -8,7 +8,6 @@ import click
 
 from onceonly.cli import shared
 from onceonly.cli.savepoint import progress
-from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from onceonly.savepoints import Savepoint
@@ -33,19 +32,10 @@ def stop(path: str, *, wait_s: float, place: str | None, because: str, as_json: 
     """
     from onceonly.operations import report
     from onceonly.operations import stop as operation
-    from onceonly.operations.find import find
+    from onceonly.operations.find import the_one
     from onceonly.savepoints import report as savepoints
 
-    here = find(path)
-    if len(here.checkpoints) != 1:
-        status = shared.report(here.problems, others=False)
-        if status:
-            return status
-        raise ConfigurationError(
-            f"{path} leads to {len(here.checkpoints)} queries",
-            next_step="name the checkpointLocation of one of them",
-        )
-    [checkpoint] = here.checkpoints
+    checkpoint = the_one(path)
     outcome = operation.stop(checkpoint, because=because, within_s=wait_s, tell=shared.tell)
     is_whole = outcome.is_down and outcome.is_settled
     made = _made(checkpoint.location, place) if place is not None and is_whole else None

@@ -15,7 +15,7 @@ from onceonly.errors import OnceonlyError
 from onceonly.log import identity, lag_state
 from onceonly.model import LinkKind, Stands, seconds_of
 from onceonly.operations import disk, look, sinks
-from onceonly.operations.find import open_checkpoint
+from onceonly.operations.find import the_one
 from onceonly.operations.probes import Health, Sick, asked
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def examine(location: str, given: Given, *, only: Collection[str] = (), within_s
         return finding.health is Health.WELL
 
     opened: list[Checkpoint] = []
-    if not ask("checkpoint", "opens", lambda: opened.append(open_checkpoint(location))) or not opened:
+    if not ask("checkpoint", "opens", lambda: opened.append(the_one(location))) or not opened:
         # Nobody can look further; where only another category was asked for, it is opened all the same.
         with contextlib.suppress(OnceonlyError):
-            opened = opened or [open_checkpoint(location)]
+            opened = opened or [the_one(location)]
     if not opened:
         return found
     [checkpoint] = opened

@@ -140,6 +140,22 @@ def find(location: str) -> Found:
     return Found(tuple(checkpoints), tuple(problems))
 
 
+def the_one(location: str | Path) -> Checkpoint:
+    """Find the one checkpoint at a location, or below it. Any process; reads only.
+
+    Raises ``ConfigurationError`` where there is none or are several, and what is wrong with one that cannot be opened.
+    """
+    found = find(str(location))
+    if len(found.checkpoints) == 1:
+        return found.checkpoints[0]
+    if not found.checkpoints:
+        raise found.problems[0].error
+    raise ConfigurationError(
+        f"{location} leads to {len(found.checkpoints)} checkpoints, and this is for one",
+        next_step=f"name the checkpointLocation of one query, such as {found.checkpoints[0].path}",
+    )
+
+
 def open_checkpoint(location: str | Path) -> Checkpoint:
     """Open the log of one checkpoint for reading. Raises ``LogError``, ``UnavailableError``, ``ConfigurationError``."""
     place = address_of(str(location))

@@ -64,6 +64,7 @@ def restore(
     ``InDoubtError``, ``LogError``, ``UnavailableError``.
     """
     address, savepoint = place.the_one(source)
+    starting.refuse_if_taken(to)
     lives, is_there = former.trail(savepoint, to)
     after = _after(savepoint, lives, output, is_there=is_there)
     newest = lives[-1] if is_there else None

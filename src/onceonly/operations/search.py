@@ -65,7 +65,7 @@ def _in_folder(root: Path) -> Iterator[Address | Problem]:
             if identity.FOLDER in names and (_is_log(folder / identity.FOLDER) or names.intersection(_SPARK)):
                 yield Address(kind=Kind.FOLDER, path=str(folder))
             elif "metadata" in names and names.intersection(_SPARK):
-                yield _foreign(str(folder))
+                yield _foreign(str(folder), noted=_has_noted(folder))
             else:
                 below += [
                     Path(entry.path)
@@ -109,7 +109,7 @@ def _look(place: Address) -> Address | Problem | list[Address]:
         if identity.FOLDER in names and (is_sparks or _has_log(store)):
             return place
         if is_sparks and store.get("metadata") is not None:
-            return _foreign(place.shown)
+            return _foreign(place.shown, noted="commits" in names)
     except OnceonlyError as error:
         return Problem(place.shown, error)
     return [place.below(name) for name in sorted(names) if _is_worth_a_look(name)]
@@ -126,11 +126,26 @@ def _is_worth_a_look(name: str) -> bool:
     return bool(name) and not name.startswith((".", "_"))
 
 
-def _foreign(path: str) -> Problem:
-    error = LogError(
-        f"{path} is a checkpoint of Spark's in which onceonly has no decision log: another sink writes there",
-        next_step="nothing, if so it should be; onceonly.adopt=true takes a query over from another sink",
-    )
+def _has_noted(folder: Path) -> bool:
+    """Say whether Spark has noted an epoch there; it makes the folder for them at the start already."""
+    try:
+        return any(name.isdecimal() for name in os.listdir(folder / "commits"))  # noqa: PTH208  only names
+    except OSError:
+        return False
+
+
+def _foreign(path: str, *, noted: bool) -> Problem:
+    what = f"{path} is a checkpoint of Spark's in which onceonly has no decision log"
+    if noted:
+        error = LogError(
+            f"{what}: another sink writes there",
+            next_step="nothing, if so it should be; onceonly.adopt=true takes a query over from another sink",
+        )
+    else:
+        error = LogError(
+            f"{what} yet, and Spark has noted no epoch: its query is starting, or another sink writes there",
+            next_step="look again when the query has begun its first epoch",
+        )
     return Problem(path, error, foreign=True)
 
 

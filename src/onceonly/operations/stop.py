@@ -17,7 +17,7 @@ from onceonly.log.runs import RunFiles
 from onceonly.log.stops import Stop, StopFiles
 from onceonly.model import Stamp, seconds_of
 from onceonly.operations import look, sinks
-from onceonly.operations.states import QUIET
+from onceonly.operations.states import OWED, QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +97,8 @@ class Outcome:
         if self.ended is Ended.RUNNING:
             return "ask again: the request stands, and the run ends when its epoch does; stopping its process is safe"
         if not self.is_settled and self.newest is not None:
-            return f"start the query, or: onceonly transactions commit|abort {self.newest.view.name}"
+            verb = "commit" if self.newest.view.state in OWED else "abort"
+            return f"start the query, or: onceonly transactions {verb} {self.newest.view.name}"
         return ""
 
 

@@ -54,6 +54,19 @@ class Beginning:
     anew: bool
 
 
+def refuse_if_taken(to: str) -> None:
+    """See that a place is empty, or that a checkpoint was begun there. Raises ``ConfigurationError``."""
+    store = open_store(address_of(to))
+    if store.get(MARK) is None and store.tree(""):
+        raise _taken(to, "there is something in it")
+
+
+def _taken(to: str, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{to} is no empty place: {what}", next_step="name a place that is empty, or not there yet"
+    )
+
+
 def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Beginning:
     """See that a place is empty, or holds what this very command has begun; give what is being made there.
 
@@ -69,10 +82,7 @@ def begin(savepoint: Savepoint, to: str, *, anew: bool) -> Beginning:
         if found is not None and (found.savepoint, found.anew) == (savepoint.name, anew):
             return found
     if store.tree(""):
-        what = "something else was begun there" if mark is not None else "there is something in it"
-        raise ConfigurationError(
-            f"{to} is no empty place: {what}", next_step="name a place that is empty, or not there yet"
-        )
+        raise _taken(to, "something else was begun there" if mark is not None else "there is something in it")
     query = str(uuid.uuid4()) if anew else savepoint.query
     begun = Beginning(savepoint=savepoint.name, query=query, anew=anew)
     store.replace(MARK, msgspec.json.encode(begun))
