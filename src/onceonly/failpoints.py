@@ -232,4 +232,7 @@ def _wait_for_resume(arming: _Arming) -> None:
 def _announce(key: str) -> None:
     folder = os.environ.get(_ENV_DIR)
     if folder is not None:
-        (Path(folder) / f"{key}.fired").write_text(str(os.getpid()), encoding="utf-8")
+        # In one step: who sees it reads whole who it was.
+        told = Path(folder) / f"{key}.{os.getpid()}.told"
+        told.write_text(str(os.getpid()), encoding="utf-8")
+        told.replace(told.with_name(f"{key}.fired"))

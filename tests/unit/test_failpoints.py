@@ -82,6 +82,23 @@ def test_kill_leaves_the_process_no_last_word(tmp_path: Path, monkeypatch: pytes
     assert failpoints.fired(tmp_path) == [NAME]
 
 
+def test_a_point_is_not_seen_to_have_fired_before_it_is_told_in_which_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS", f"{NAME}=raise")
+    monkeypatch.setenv("ONCEONLY_FAILPOINTS_DIR", str(tmp_path))
+    write = Path.write_text
+
+    def seen(path: Path, text: str, encoding: str) -> int:
+        path.touch()
+        assert failpoints.fired(tmp_path) == []
+        return write(path, text, encoding=encoding)
+
+    monkeypatch.setattr(Path, "write_text", seen)
+    assert _raises()
+    assert (tmp_path / f"{NAME}.fired").read_text() == str(os.getpid())
+
+
 def test_pause_stands_still_until_a_hand_from_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
