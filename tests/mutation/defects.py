@@ -2723,6 +2723,26 @@ DEFECTS: Final = (
         after="",
         tests=(TAKEN_BACK + "test_what_is_kept_is_not_dropped_when_it_is_aborted_late",),
     ),
+    Defect(
+        name="keyed-audit-passes-over-what-is-gone",
+        group=KEYED,
+        what="A row by key that was removed from the newest epoch is taken for one that a later epoch has replaced",
+        file="operations/audit.py",
+        before="    if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):\n",
+        after="    if stands > rows:\n",
+        tests=("tests/unit/test_operations_audit.py::test_rows_by_key_tell_of_the_epoch_that_they_carry",),
+    ),
+    Defect(
+        name="keyed-audit-alarmed-by-an-epoch-under-way",
+        group=KEYED,
+        what="A row that an epoch under way has replaced is told as missing from the newest one",
+        file="operations/audit.py",
+        before="(is_newest and max(counts, default=-1) <= epoch.view.epoch)",
+        after="is_newest",
+        tests=(
+            "tests/unit/test_operations_audit.py::test_what_a_later_epoch_may_have_replaced_is_no_difference",
+        ),
+    ),
     # ------------------------------------------------------------------------------------------ appended rows
     Defect(
         name="throttled-records-dropped",

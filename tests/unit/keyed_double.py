@@ -67,6 +67,11 @@ class KeyedDouble(KeyedSink):
                     return Newer(key, held)
         return None
 
+    def versions(self) -> Mapping[int, int]:
+        with self._database() as db:
+            found = db.execute("SELECT version, count(*) FROM rows WHERE NOT deleted GROUP BY version")
+            return dict(found.fetchall())
+
     def note(self, origin: Origin, names: Collection[str], *, since: int) -> int | None:
         newest = self.newest(origin.query, origin.sink)
         if (-1 if newest is None else newest) < since:

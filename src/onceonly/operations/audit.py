@@ -18,7 +18,7 @@ from onceonly.ports import QueryContext
 from onceonly.protocol.deciding import totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from onceonly.coordinator.coordinator import Participant
     from onceonly.model import Handle
@@ -73,11 +73,14 @@ def audit(checkpoint: Checkpoint, given: Given, *, within_s: float) -> Audit:
     with sinks.participants(checkpoint, given) as made:
         sinks.refuse_other_target(checkpoint, given, made)
         newest: dict[str, int] = {}
+        counts = {name: _counted(model, name, participant) for name, participant in made.items()}
         for epoch in model.epochs:
             for name, handles in _settled(epoch).items():
                 if name in made:
                     is_newest = newest.setdefault(name, epoch.view.epoch) == epoch.view.epoch
-                    findings.append(_of_epoch(epoch, name, handles, made[name], is_newest, within_s))
+                    findings.append(
+                        _of_epoch(epoch, name, handles, made[name], counts[name], is_newest, within_s)
+                    )
         findings.reverse()
         for name, participant in made.items():
             findings += _in_all(checkpoint, model, name, participant)
@@ -92,11 +95,25 @@ def _settled(epoch: EpochModel) -> dict[str, tuple[Handle, ...]]:
     return {} if last.guarantee is Guarantee.AT_MOST_ONCE else handles_of(last.output)
 
 
+def _counted(model: CheckpointModel, name: str, participant: Participant) -> Mapping[int, int] | str | None:
+    """Return how many rows stand of each epoch, None where the target does not tell, or a sentence why it did not."""
+    links = {epoch.view.epoch: epoch.chain[-1].index for epoch in model.epochs if epoch.chain}
+    try:
+        return participant.sink.held_by_epoch(_context(model, name, participant), links)
+    except OnceonlyError as error:
+        return error.what
+
+
+def _context(model: CheckpointModel, name: str, participant: Participant) -> QueryContext:
+    return QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+
+
 def _of_epoch(
     epoch: EpochModel,
     name: str,
     handles: tuple[Handle, ...],
     participant: Participant,
+    counts: Mapping[int, int] | str | None,
     is_newest: bool,  # noqa: FBT001  of a private function
     within_s: float,
 ) -> Finding:
@@ -123,7 +140,20 @@ def _of_epoch(
     # Books forget what is old, so that of an older epoch their silence tells nothing.
     if missing:
         return finding(Word.DIFFERS if is_newest else Word.NOT_TOLD, *missing)
-    return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
+    if isinstance(counts, str):
+        return finding(Word.NOT_TOLD, counts)
+    if counts is None:
+        return finding(Word.NOT_TOLD, "the target does not tell the rows of an epoch")
+    stands = counts.get(epoch.view.epoch, 0)
+    if stands == rows:
+        return finding(Word.SAME)
+    written = f"{rows} rows were decided, and {stands} stand that it has written last"
+    # What is written by key may be replaced by what comes later, be it under way.
+    if stands > rows or (is_newest and max(counts, default=-1) <= epoch.view.epoch):
+        return finding(Word.DIFFERS, written)
+    return finding(
+        Word.NOT_TOLD, f"{written}: later epochs have replaced the others, or somebody has removed them"
+    )
 
 
 def _in_all(
@@ -133,7 +163,7 @@ def _in_all(
 
     A run goes on while the target is counted: a difference is only believed where nothing was committed meanwhile.
     """
-    asked = QueryContext(query=model.query, sink=name, guarantee=participant.guarantee)
+    asked = _context(model, name, participant)
     stays: set[str] | None = None
     for _ in range(_LOOKS):
         rows = _rows(model, name, SETTLED)

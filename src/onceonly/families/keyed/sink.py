@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -17,7 +18,7 @@ from onceonly.errors import (
 from onceonly.families import behind
 from onceonly.families.keyed.options import DECLARED, Columns
 from onceonly.families.keyed.rows import KEY, Choice, KeyedRows
-from onceonly.families.keyed.versions import GENERATION, Origin, generation_of
+from onceonly.families.keyed.versions import GENERATION, Origin, generation_of, try_of
 from onceonly.families.staged import StagedSink
 from onceonly.model import Capabilities, Guarantee
 from onceonly.ports import Leftover
@@ -143,6 +144,13 @@ class KeyedSink(StagedSink):
     def generations(self) -> int:
         """Return the greatest number that was given to a query's sink. Driver; only looks. Raises a typed error."""
 
+    def versions(self) -> Mapping[int, int] | None:
+        """Count the rows that stand by their versions, whoever wrote them; None where the target does not tell.
+
+        An operator's process: it may read all keys. Only looks. Raises ``UnavailableError``.
+        """
+        return None
+
     def look(self, context: QueryContext) -> None:
         """See whether the target can be written to: limits, permissions, types of columns. Driver; as ``check``."""
 
@@ -221,6 +229,23 @@ class KeyedSink(StagedSink):
                 next_step="stop the query, see to the target, and start the query again: it says what is missing",
             )
         self._noted = max(origin.epoch, self._noted or 0)
+
+    def held_by_epoch(self, context: QueryContext, links: Mapping[int, int]) -> Mapping[int, int] | None:
+        if self.columns.op is not None or self.columns.sequence is not None:
+            return None  # an epoch's rows are not as many as its keys that stand
+        if self.newest(context.query, context.sink) is None:
+            return None
+        own = self.generation(context.query, context.sink)  # given long ago
+        found = self.versions()
+        if found is None:
+            return None
+        counts: Counter[int] = Counter()
+        for version, rows in found.items():
+            epoch, index = try_of(version)
+            # Who writes over a row in OpenSearch makes its version greater by one.
+            if generation_of(version) == own and index <= links.get(epoch, index):
+                counts[epoch] += rows
+        return counts
 
     def recover(self, context: QueryContext) -> Iterable[Leftover]:
         found = list(super().recover(context))

@@ -80,6 +80,11 @@ def generation_of(version: int) -> int:
     return version >> (_EPOCH_BITS + _INDEX_BITS)
 
 
+def try_of(version: int) -> tuple[int, int]:
+    """Return epoch and link in a version of ours."""
+    return (version >> _INDEX_BITS) & ((1 << _EPOCH_BITS) - 1), version & ((1 << _INDEX_BITS) - 1)
+
+
 def version_of(*, generation: int, epoch: int, index: int) -> int:
     """Return the version of a try's rows. Raises ``ConfigurationError`` where a part is used up."""
     version = 0

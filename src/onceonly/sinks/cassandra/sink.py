@@ -173,6 +173,17 @@ class CassandraSink(KeyedSink):
             None,
         )
 
+    def versions(self) -> Mapping[int, int] | None:
+        table = self._target.table()
+        witnesses = [n for n, cql in table.types.items() if n not in table.key and types.has_own_time(cql)]
+        if not witnesses:
+            return None
+        times = ", ".join(f"writetime({quoted(name)})" for name in witnesses)
+        counts = self._target.newest_of_each(f"SELECT {times} FROM {self._target.name}")  # noqa: S608  quoted
+        if None in counts:
+            return None  # of a row without values nobody knows when it was written
+        return {at - FIRST: count for at, count in counts.items() if at is not None}
+
     def _overtaking(self, rows: KeyedRows, version: int) -> Newer | None:
         """Return a key that has a greater version after its row was written; of one deleted, that is not known."""
         times = self._times(rows)

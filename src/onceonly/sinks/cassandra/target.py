@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,16 @@ class Target:
             under_way.append(session.execute_async(self._statement(session, text), values))
         while under_way:
             await_one()
+        return found
+
+    def newest_of_each(self, text: str) -> Counter[int | None]:
+        """Count the rows of a query by the greatest of their numbers, None where they have none. Page by page."""
+        session = self._connected()
+        found: Counter[int | None] = self._asked(
+            lambda: Counter(
+                max((at for at in row if at is not None), default=None) for row in session.execute(text)
+            )
+        )
         return found
 
     def _statement(self, session: Session, text: str) -> PreparedStatement:

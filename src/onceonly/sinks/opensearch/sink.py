@@ -82,6 +82,10 @@ class OpenSearchSink(KeyedSink):
         for row, why in found.items():
             yield Refused(row=row, code="NOT_FINITE", why=why, next_step="make it null in the query")
 
+    def versions(self) -> Mapping[int, int]:
+        gone = {"term": {f"{_FIELD}.deleted": True}}
+        return self._target.counted(self._search.index, {"bool": {"must_not": gone}})
+
     def examine(self, rows: KeyedRows, version: int) -> Newer | None:
         held = self._target.versions(self._search.index, rows.keys)
         return next((Newer(key, each) for key, each in held.items() if each > version), None)

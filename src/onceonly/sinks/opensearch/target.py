@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ BULK_ROWS = 2_000
 IDS_MAX = 5_000
 _OK, _CREATED, _CONFLICT, _TOO_MANY, _TOO_LARGE = 200, 201, 409, 429, 413
 _BAD, _LOGIN, _FORBIDDEN, _MISSING, _BROKEN, _UNAVAILABLE = 400, 401, 403, 404, 500, 503
+_PAGE = 1000
 _DELAY_FIRST_S, _DELAY_MAX_S = 0.1, 5.0
 _BLOCKED, _NO_INDEX = "cluster_block_exception", "index_not_found_exception"
 _FLOOD = re.compile(r"read.only\W+allow.delete")
@@ -98,6 +100,19 @@ class Target:
             some = self._looked_up(f"/{index}/_mget?_source=false", ids[first : first + IDS_MAX])
             found |= {name: each["_version"] for name, each in some.items()}
         return found
+
+    def counted(self, index: str, query: object) -> Counter[int]:
+        """Count the documents that a query finds by their versions. Reads all of them, some at a time."""
+        self.ask("POST", f"/{index}/_refresh")
+        counts: Counter[int] = Counter()
+        body = {"size": _PAGE, "version": True, "_source": False, "sort": ["_doc"], "query": query}
+        _, found = self.ask("POST", f"/{index}/_search?scroll=1m", body)
+        while found["hits"]["hits"]:
+            counts.update(each["_version"] for each in found["hits"]["hits"])
+            asked = {"scroll": "1m", "scroll_id": found["_scroll_id"]}
+            _, found = self.ask("POST", "/_search/scroll", asked)
+        self.ask("DELETE", "/_search/scroll", {"scroll_id": found["_scroll_id"]}, fine=range(_BAD, 600))
+        return counts
 
     def documents(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the documents that are there, by their ids, none where the index is not there."""

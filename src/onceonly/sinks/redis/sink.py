@@ -78,6 +78,10 @@ class RedisSink(KeyedSink):
             next_step="remove or rename it, or set the option prefix",
         )
 
+    def versions(self) -> Mapping[int, int]:
+        counts = self._target.versions()
+        return {int(text): count for text, count in counts.items() if text.isdigit()}
+
     # --- books ----------------------------------------------------------------------------------------------
 
     def known(self, names: Collection[str]) -> Collection[str]:

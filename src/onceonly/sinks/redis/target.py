@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceonly.errors import ConfigurationError, SetupError, UnavailableError
@@ -62,6 +64,25 @@ class Target:
     def examine(self, keys: Sequence[str], version: str) -> tuple[str, str] | None:
         """Return a key that is no hash, and what it is, or one that has a greater version, and that."""
         return self._first(scripts.EXAMINE, [(part, (version,)) for part in _parts(keys, KEYS_MAX)])
+
+    def versions(self) -> Counter[str]:
+        """Count the rows by their versions, those left out that are deleted. Reads all keys, some at a time."""
+
+        def ask(client: redis.Redis) -> Counter[str]:
+            counts: Counter[str] = Counter()
+            found = client.scan_iter(match=f"{_literally(self._options.prefix)}*", count=KEYS_MAX)
+            for keys in _parts(list(dict.fromkeys(found)), KEYS_MAX):
+                pipeline = client.pipeline(transaction=False)
+                for key in keys:
+                    pipeline.hmget(key, scripts.VERSION, scripts.DELETED)
+                # What is no hash is somebody else's.
+                for answer in pipeline.execute(raise_on_error=False):
+                    if not isinstance(answer, Exception) and answer[0] is not None and answer[1] is None:
+                        counts[answer[0].decode()] += 1
+            return counts
+
+        found: Counter[str] = self._asked(ask)
+        return found
 
     def _first(self, script: str, calls: Sequence[_Call]) -> tuple[str, str] | None:
         """Run all calls; return the first thing that they have found."""
@@ -263,6 +284,11 @@ def meaning(error: Exception, options: RedisOptions) -> OnceonlyError:
             next_step="see whether it runs and can be reached; rows that it has are not written twice",
         )
     return found
+
+
+def _literally(text: str) -> str:
+    """Write a text so that a pattern of the server's means it alone."""
+    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
 
 
 def _passes(said: str) -> bool:
