@@ -53,6 +53,27 @@ def test_from_a_folder_to_a_store_on_it_and_back(double: S3Double, tmp_path: Pat
     assert open_store(address_of(f"{PLACE}2")).tree("") == []
 
 
+def test_what_hadoop_puts_for_a_folder_is_no_file_of_a_checkpoint(double: S3Double, tmp_path: Path) -> None:
+    query = QueryCoordinator(tmp_path / "query")
+    query.complete(0, 1)
+    state = query.path / "state" / "0" / "0"
+    (state / "_metadata").mkdir(parents=True)
+    (state / "2.snapshot").write_bytes(STATE)
+    (state / "_metadata" / "empty").write_bytes(b"")
+    assert run("savepoint", "create", query.path, PLACE).returncode == 0
+    assert run("savepoint", "restore", PLACE, "--to", CHECKPOINT).returncode == 0
+    store = open_store(address_of(CHECKPOINT))
+    before = sorted(store.tree(""))
+    for folder in ("state/0/0/_metadata/", "state/0/1/", "sources/"):
+        double.objects[f"queries/a/{folder}"] = b""
+    assert sorted(store.tree("")) == before
+    ran = run("savepoint", "create", CHECKPOINT, f"{PLACE}2")
+    assert ran.returncode == 0, ran.stderr
+    # A place of which only that is left is empty.
+    double.objects["queries/b/"] = double.objects["queries/b/state/"] = b""
+    assert open_store(address_of(f"s3a://{BUCKET}/queries/b")).tree("") == []
+
+
 def test_of_files_that_were_read_in_a_store_each_folder_is_listed_once(
     double: S3Double, tmp_path: Path
 ) -> None:

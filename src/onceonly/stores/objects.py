@@ -27,7 +27,7 @@ from onceonly.stores.port import PutUnknownError
 from onceonly.stores.probing import probe, unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from obstore import ObjectMeta
     from obstore.store import ObjectStore as Client
@@ -182,17 +182,25 @@ class ObjectStore:
     def tree(self, folder: str) -> list[str]:
         begin, above = self._path(folder), self._path("")
         try:
-            paths = [
-                meta["path"]
+            sizes = {
+                meta["path"]: meta["size"]
                 for page in obstore.list(self._client, begin.rstrip("/") or None)
                 for meta in page
-            ]
+            }
         except FileNotFoundError as error:
             return self._nothing(error, folder)
         except BaseError as error:
             raise self._refusal(error, folder, "listed") from None
-        names = (path.removeprefix(above) for path in paths if path.startswith(begin) and path != begin)
-        return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+        folders = {folder for path in sizes for folder in _above(path)}
+        found = []
+        for path, size in sizes.items():
+            name = path.removeprefix(above)
+            if not path.startswith(begin) or any(part.startswith(".") for part in name.split("/")):
+                continue
+            # For a folder, Hadoop puts an empty one whose name ends with a slash: listed without it, and not there so.
+            if size or (path not in folders and self.head(name) is not None):
+                found.append(name)
+        return found
 
     def entries(self, folder: str) -> list[str]:
         """Return the names of objects and folders in a folder, without it, unordered."""
@@ -251,3 +259,9 @@ class ObjectStore:
 
     def _unfit(self) -> ConfigurationError:
         return unfit(self._address.text, "has no put with a condition")
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in. Pure."""
+    while path := path.rpartition("/")[0]:
+        yield path
