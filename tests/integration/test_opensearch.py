@@ -320,6 +320,37 @@ def test_an_index_that_is_blocked_says_whether_it_passes(bench: Bench) -> None:
     assert bench.sink().commit(handle) == Committed()
 
 
+@pytest.mark.long
+def test_a_disk_past_its_flood_stage_keeps_the_epoch_pending_until_there_is_room(bench: Bench) -> None:
+    def free_wanted(size: str | None) -> None:
+        disk = "cluster.routing.allocation.disk"
+        names = [f"{disk}.watermark.{each}" for each in ("low", "high", "flood_stage")]
+        wanted = dict.fromkeys(names, size) | {f"{disk}.threshold_enabled": None if size is None else "true"}
+        bench.ask("PUT", "/_cluster/settings", {"transient": wanted})
+
+    def is_read_only() -> bool:
+        return "blocks" in bench.ask("GET", f"/{bench.index}/_settings")[bench.index]["settings"]["index"]
+
+    handle = bench.staged(rows(a="1", b="2"))
+    before = bench.seen()
+    try:
+        free_wanted("900tb")  # no disk has as much left, so that this one is as good as full
+        assert wait_for(is_read_only, seconds=90)
+        for _ in range(2):
+            error = error_of(lambda: bench.sink().commit(handle))
+            assert isinstance(error, UnavailableError), error
+            assert "disk is nearly full" in error.what
+            assert "make room" in error.next_step
+            assert bench.seen() == before
+        free_wanted("1mb")
+        assert wait_for(lambda: not is_read_only(), seconds=90)
+    finally:
+        free_wanted(None)
+    assert bench.sink().commit(handle) == Committed()
+    assert bench.sink().commit(handle) == AlreadyCommitted()
+    assert bench.seen() == {"a": "1", "b": "2"}
+
+
 def test_books_whose_shard_is_not_up_yet_are_not_empty_ones(bench: Bench) -> None:
     sink, books = bench.sink(), f"books-{bench.index}"
     here = "index.routing.allocation.require._name"

@@ -131,3 +131,31 @@ def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
         bench.epoch(rows(id=[1]), url=f"{server.url}?ssl_ca={certificate}")
         assert bench.run("SELECT * FROM t") == [(1,)]
         bench.close()
+
+
+def test_a_disk_that_is_full_leaves_the_epoch_pending_until_there_is_room(tmp_path: Path) -> None:
+    # Data files that may not grow are full as a disk is, for this server and in its words.
+    settings = {"innodb-file-per-table": "OFF", "innodb-data-file-path": "ibdata1:12M;ibdata2:20M"}
+    with EmbeddedMariaDb(settings=settings) as server:
+        server.sql("CREATE TABLE filler (b LONGBLOB)", "CREATE TABLE t (id BIGINT, name TEXT)")
+        server.sql(*["INSERT INTO filler VALUES (REPEAT('x', 1000000))"] * 19)
+        bench = Bench(server.url, tmp_path, server.sql, options={"password": PASSWORD})
+        some = rows(id=list(range(3000)), name=["a" * 3000] * 3000)
+        facts = bench.check(some)
+        handle, _ = bench.stage(some, facts)
+        driver = bench.sink()
+        driver.rehearse([handle], facts)
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match=r"the disk of .* is full: .*\(1114\)") as raised:
+                driver.commit(handle)
+            assert "make room" in raised.value.next_step
+            assert (
+                bench.run("SELECT * FROM t")
+                == bench.run("SELECT * FROM onceonly_commits WHERE void = 0")
+                == []
+            )
+        bench.run("DROP TABLE filler")
+        assert driver.commit(handle) == Committed()
+        assert driver.commit(handle) == AlreadyCommitted()
+        assert bench.run("SELECT COUNT(DISTINCT id), COUNT(*) FROM t") == [(3000, 3000)]
+        bench.close()

@@ -212,6 +212,34 @@ def test_a_reader_sees_whole_epochs_at_every_moment(bench: Bench) -> None:
     assert all(count in {0, 300} and first == last for count, first, last in seen)
 
 
+def test_a_disk_that_is_full_leaves_the_epoch_pending_until_there_is_room(bench: Bench) -> None:
+    bench.run("CREATE TABLE t (id bigint)")
+    facts = bench.check(rows(id=[1, 2]))
+    handle, _ = bench.stage(rows(id=[1, 2]), facts)
+    driver = bench.sink()
+    driver.rehearse([handle], facts)
+    # What it says where a file cannot grow, at the second row: a disk of its own is nothing that everybody may make.
+    bench.run(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 2 THEN "
+        "RAISE 'could not extend file \"base/5/16384\": No space left on device' USING ERRCODE = 'disk_full'; "
+        "END IF; RETURN NEW; END $$"
+    )
+    bench.run("CREATE TRIGGER full_disk BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION full_disk()")
+    for _ in range(2):
+        with pytest.raises(
+            UnavailableError, match=r"the disk of .* is full: could not extend file"
+        ) as raised:
+            driver.commit(handle)
+        assert "make room" in raised.value.next_step
+        assert (
+            bench.run("SELECT * FROM t") == bench.run("SELECT * FROM onceonly_commits WHERE epoch = 0") == []
+        )
+    bench.run("DROP TRIGGER full_disk ON t")
+    assert driver.commit(handle) == Committed()
+    assert driver.commit(handle) == AlreadyCommitted()
+    assert bench.run("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+
+
 def test_a_table_that_was_made_anew_is_another_one_and_stops_the_query(bench: Bench) -> None:
     make = "CREATE TABLE t (id bigint)"
     bench.run(make)

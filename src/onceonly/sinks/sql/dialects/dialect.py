@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from onceonly.sinks.sql.types import Given, Match, Table
 
 
+NO_ROOM = "make room there; nothing is lost until then, and the query goes on by itself, or at its next start"
+"""What to do where a server's disk is full."""
+
+
 class Dialect(ABC):
     """One system, as one sink uses it. Statements are given to one connection after the other, in one transaction.
 

@@ -16,7 +16,7 @@ from onceonly.errors import (
     SetupError,
     UnavailableError,
 )
-from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.dialects.mysql_tables import automatic, described
 from onceonly.sinks.sql.shape import DELETED, SEQUENCE
 from onceonly.sinks.sql.texts import lines
@@ -53,6 +53,9 @@ _REFUSED = _DUPLICATE | {
     1761, 1762, 3140, 3730, 3819, 3903, 4025, 4078,
 }  # fmt: skip
 """A value, a constraint, a partition, a trigger."""
+_DISK_FULL = frozenset({1021, 1114})
+"""A file system has no room, or a tablespace may not grow."""
+_NO_SPACE = re.compile(r"No space left on device|Got error 28 |Errcode: 28\b")
 _LOGIN = frozenset({1045, 1698, 1862, 2059, 3118, 3955, 4151})
 _RIGHTS = frozenset({1044, 1142, 1143, 1227, 1370})
 _IS_THERE = 1050
@@ -97,7 +100,8 @@ class MySql(Dialect):
 
     def told(self, error: Exception) -> OnceonlyError:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        what = f"{self.options.url}: {error.args[1] if len(error.args) > 1 else error} ({code or 'no code'})"
+        said = f"{error.args[1] if len(error.args) > 1 else error} ({code or 'no code'})"
+        what = f"{self.options.url}: {said}"
         if code in _REFUSED:
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
         if code == _INSECURE or "certificate" in what or "SSL" in what:
@@ -105,6 +109,8 @@ class MySql(Dialect):
         for codes, next_step in _TO_ACT.items():
             if code in codes:
                 return ConfigurationError(what, next_step=next_step)
+        if code in _DISK_FULL or _NO_SPACE.search(said):
+            return UnavailableError(f"the disk of {self.options.url} is full: {said}", next_step=NO_ROOM)
         return UnavailableError(what, next_step="see to the server and to its log, and start the query again")
 
     def is_duplicate(self, error: Exception) -> bool:

@@ -18,7 +18,7 @@ from onceonly.errors import (
     SetupError,
     UnavailableError,
 )
-from onceonly.sinks.sql.dialects.dialect import Dialect
+from onceonly.sinks.sql.dialects.dialect import NO_ROOM, Dialect
 from onceonly.sinks.sql.texts import lines
 from onceonly.sinks.sql.types import Column, Given, Table, bits, whole
 
@@ -96,6 +96,7 @@ _WRONG = {
     "f": "is a foreign table, whose rows no transaction holds",
 }
 _FORBIDDEN = "42501"
+_DISK_FULL = "53100"
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX", "25P03", "42P07")
 _REFUSED = ("21", "22", "23", "44", "54", "P0")
 # Whoever was not let in is told no code.
@@ -125,6 +126,10 @@ class Postgres(Dialect):
         what = f"{self.options.url}: {_sentence(error)}"
         if code.startswith(_REFUSED):
             return RecordRefusedError(what, next_step="mend the row, or what the table asks of it")
+        if code == _DISK_FULL:
+            return UnavailableError(
+                f"the disk of {self.options.url} is full: {_sentence(error)}", next_step=NO_ROOM
+            )
         if not code or code.startswith(_PASSING):
             return UnavailableError(what, next_step=_SEE_TO_IT)
         return ConfigurationError(
