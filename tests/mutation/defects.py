@@ -2219,6 +2219,18 @@ DEFECTS: Final = (
         says="Committed()",
     ),
     Defect(
+        name="a-misfit-takes-its-half-along",
+        group=STAGED,
+        what="Of rows that a table cannot hold, one takes others along that it could",
+        file="families/loaded/casting.py",
+        before="            if count == 1:\n",
+        after="            if count <= 2:\n",
+        tests=(
+            "tests/unit/test_loaded_letters.py::test_rows_that_a_table_cannot_hold_are_letters_in_another_and_all_others_are_in_it",
+        ),
+        says="assert",
+    ),
+    Defect(
         name="void-while-it-is-staged",
         group=STAGED,
         what="A transaction that an operator had voided when somebody killed him is tried for ever",

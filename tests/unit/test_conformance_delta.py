@@ -42,8 +42,12 @@ class DeltaSuite(SinkConformance):
 
 class TestDelta(DeltaSuite):
     def options(self, folder: Path) -> dict[str, str]:
-        DeltaTable.create(folder / "table", pa.schema([("key", pa.string()), ("value", pa.string())]))
+        schema = pa.schema([pa.field("key", pa.string(), nullable=False), ("value", pa.string())])
+        DeltaTable.create(folder / "table", schema)
         return {"path": str(folder / "table")}
+
+    def refusable(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([{"key": None, "value": text} for text in "ab"])
 
 
 class TestDeltaInPartitions(DeltaSuite):

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onceonly.durable import disk
 from onceonly.errors import WriteFailedError
 from onceonly.families.loaded import partitions, places
-from onceonly.families.loaded.casting import fit
+from onceonly.families.loaded.casting import fit, sifted
 from onceonly.families.loaded.load import DataFile, folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
-    from onceonly.ports import WriteContext
+    from onceonly.ports import Refused, WriteContext
 
 OPEN_MAX = 32
 """How many files of one attempt are open at a time, one a partition."""
@@ -151,12 +151,27 @@ class Attempt:
         context = self.context
         return f"query {context.query}, sink {context.sink}, epoch {context.epoch}, slot {context.slot}"
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows in the target's types. Raises ``RecordRefusedError``, ``WriteFailedError``."""
+    def write(self, batch: pa.RecordBatch) -> Sequence[Refused]:
+        """Write rows in the target's types; give back those that it does not hold, where somebody takes them.
+
+        Raises ``RecordRefusedError`` where nobody does, ``WriteFailedError``.
+        """
         if not self.folder.is_dir():  # rows may wait long before they meet the fence
             raise self._swept()
+        if not self.context.gives_back:
+            self._hold(*self._fit(batch))
+            return ()
+        taken, refused = sifted(batch, self._fit)
+        for rows, keys in taken:
+            self._hold(rows, keys)
+        return refused
+
+    def _fit(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[str, pa.Array]]:
+        """Return rows in the target's types, and their partition values. Raises ``RecordRefusedError``."""
         rows = fit(batch, self._layout.schema, who=self.who)
-        keys = self._layout.keys(rows)
+        return rows, self._layout.keys(rows)
+
+    def _hold(self, rows: pa.RecordBatch, keys: Mapping[str, pa.Array]) -> None:
         self._names = tuple(keys)
         for values, some in partitions.split(rows, keys):
             content = self._layout.content(some)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from onceonly.families.loaded.attempt import Layout
     from onceonly.model import Outcome
-    from onceonly.ports import Option, QueryContext, WriteContext
+    from onceonly.ports import Option, QueryContext, Refused, WriteContext
 
 TRIES_MAX = 20
 """How often an entry is tried in one commit while others are quicker; then the runtime asks again."""
@@ -81,7 +81,7 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        guarantees=frozenset({Guarantee.EXACTLY_ONCE}), recovers=True, whole_epochs=True
+        guarantees=frozenset({Guarantee.EXACTLY_ONCE}), recovers=True, whole_epochs=True, gives_back=True
     )
     declared: ClassVar[tuple[Option, ...]] = DECLARED
 
@@ -160,8 +160,8 @@ class LoadedSink(TwoPhaseCommitSink[Attempt]):
         home = Path(str(context.facts["home"]))
         return Attempt(home, app, context, self.layout(context.facts), options=self.options)
 
-    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> None:
-        transaction.write(batch)
+    def write(self, transaction: Attempt, batch: pa.RecordBatch) -> Sequence[Refused]:
+        return transaction.write(batch)
 
     def pre_commit(self, transaction: Attempt) -> Handle:
         facts = transaction.context.facts
