@@ -48,6 +48,20 @@ def test_it_is_refused_beside_a_run_and_while_an_epoch_is_owed(
     assert not (coordinator.path.parent / "savepoints").exists()
 
 
+def test_an_epoch_that_spark_has_not_noted_is_told_before_spark_is_asked(
+    coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator.set_barrier(1)
+    coordinator.settle(coordinator.decide(1))
+    status, said = told(coordinator, capsys)
+    assert (status, "chk-1 of query" in said, "Spark has not noted it" in " ".join(said.split())) == (
+        64,
+        True,
+        True,
+    )
+    assert not (coordinator.path.parent / "savepoints").exists()
+
+
 def test_an_older_pyspark_is_told_by_name(
     coordinator: QueryCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

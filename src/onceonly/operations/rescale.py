@@ -13,6 +13,7 @@ from onceonly.errors import ConfigurationError
 from onceonly.log.actions import Action, ActionFiles, user
 from onceonly.operations import look
 from onceonly.operations.settle import refuse_if_alive, refuse_if_unfit
+from onceonly.operations.states import EpochState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,16 @@ def prepare(checkpoint: Checkpoint, partitions: int, *, force: bool) -> Rescalin
             "transactions are not known to be committed",
             next_step=f"start the query and end it by onceonly stop, or: onceonly transactions commit "
             f"{epoch.view.name} {checkpoint.path}",
+        )
+    begun = checkpoint.told.epoch()
+    if (
+        begun in checkpoint.epochs
+        and look.epoch(checkpoint, begun, sizes=False).epoch.view.state is EpochState.COMMITTED
+    ):
+        raise ConfigurationError(
+            f"chk-{begun} of query {checkpoint.query} is committed, and Spark has not noted it, as after a kill: Spark "
+            "rescales only a query whose last epoch it has noted",
+            next_step="start the query, end it by onceonly stop, and try again",
         )
     # One that was broken off has left the barrier of an epoch that Spark has not noted.
     newest = max(checkpoint.told.committed(), default=checkpoint.told.epoch())

@@ -55,7 +55,8 @@ def repartition(location: str, partitions: int, *, settings: Mapping[str, str], 
 
     builder = SparkSession.builder.master("local[*]").appName("onceonly rescale")
     builder = configure(builder, rocksdb=True, local_checkpoints=local)
-    for name, value in {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **settings}.items():
+    # What Spark refuses is told in its words: its log would print the same with the stack of its threads.
+    for name, value in {"spark.ui.enabled": "false", "spark.log.level": "OFF", **settings}.items():
         builder = builder.config(name, value)
     spark: Any = builder.getOrCreate()
     try:
