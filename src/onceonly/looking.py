@@ -82,7 +82,7 @@ def look(checkpoint: str | Path | object, *, epochs: int = EPOCHS) -> Look:
 
 def seen(checkpoint: Checkpoint, *, epochs: int) -> View:
     """Return the view of the newest epochs of a checkpoint, folded ones among them; the newest of all in full."""
-    model = reading.newest(checkpoint, limit=epochs, history=True)
+    model = reading.with_reports(checkpoint, reading.newest(checkpoint, limit=epochs, history=True))
     return story.view(_in_full(checkpoint, model))
 
 

@@ -121,6 +121,20 @@ def test_what_spark_reports_is_for_people_so_damage_is_a_note(coordinator: Query
     assert found.view.state is EpochState.COMPLETE
 
 
+def test_reports_are_added_to_epochs_as_far_as_they_are_kept_and_can_be_read(
+    coordinator: QueryCoordinator,
+) -> None:
+    coordinator.complete(0, 1)
+    latest = '{"events":{"0":24,"1":10,"10":0}}'
+    report = Progress(epoch=1, run="r", sources=(SourceReport(name="KafkaV2", latest=latest),))
+    ProgressFiles(coordinator.path).put(report)
+    checkpoint = open_checkpoint(coordinator.path)
+    model = look.newest(checkpoint, limit=None, history=False)
+    assert [each.behind for each in look.with_reports(checkpoint, model).epochs] == [4, None]
+    (coordinator.path / f"onceonly/progress/{0:020d}-{BLOCK - 1:020d}.json").write_bytes(b"{")
+    assert look.with_reports(checkpoint, model) == model
+
+
 def test_the_newest_hundred_reports_stay_in_few_files(coordinator: QueryCoordinator) -> None:
     files, folder = ProgressFiles(coordinator.path), coordinator.path / "onceonly/progress"
     for epoch in range(2 * KEEP):

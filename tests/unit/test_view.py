@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit import view_bench as bench
 
+from onceonly.log.progress import Progress, SourceReport
+from onceonly.model import Guarantee
 from onceonly.operations import look
+from onceonly.operations.disk import BARRIER, Step
 from onceonly.operations.find import open_checkpoint
 from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import tag, text
-from onceonly.view.multiples import multiples
+from onceonly.view.multiples import BEHIND, multiples
 from onceonly.view.page import report
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
@@ -158,6 +161,60 @@ def test_a_run_that_nobody_saw_end_was_cut_off_and_the_one_that_lives_was_not() 
         What.BEGAN, What.ENDED, What.BEGAN, What.CUT, What.BEGAN,
     ]  # fmt: skip
     assert [bar.end is None for bar in shown.bars] == [False, False, True]
+
+
+def test_a_run_that_was_cut_off_is_drawn_as_long_as_it_was_heard_of_and_what_follows_is_idle() -> None:
+    runs = [bench.run("a", 0), bench.run("b", 600)]
+    late = replace(bench.usual(1, 601), steps=(Step(what=BARRIER, at=bench.ZERO + 2.5),))
+    shown = view(bench.model(bench.usual(0, 1), late, alive=True, runs=runs))
+    cut = next(mark for mark in shown.marks if mark.what is What.CUT)
+    assert (cut.at, cut.place, shown.bars[0].end) == (None, bench.ZERO + 2.5, bench.ZERO + 2.5)
+    # An epoch that was begun before and written after is no reason to draw ten minutes of nothing.
+    assert "idle 10.0 min" in str(timeline(shown))
+
+
+def test_a_run_that_was_killed_last_is_the_newest_that_happened() -> None:
+    runs = [bench.run("a", 0, 5), bench.run("b", 6)]
+    shown = view(bench.model(bench.usual(0, 1), bench.usual(1, 7), runs=runs))
+    assert [mark.what for mark in shown.marks] == [What.BEGAN, What.ENDED, What.BEGAN, What.CUT]
+    assert shown.bars[1].end == bench.ZERO + 8.25
+
+
+def test_an_epoch_says_whether_it_was_written_twice() -> None:
+    def once(*epochs: EpochModel) -> str:
+        return view(bench.model(*epochs)).epochs[-1].once
+
+    whole = bench.usual(0, 0)
+    rows = sum(each.rows for each in whole.chain[-1].votes)
+    under = f"its {rows} rows are in 2 transactions under one decision"
+    assert once(whole) == f"written once: {under}, link 0.0, and committed"
+    claimed = bench.told(
+        bench.claim(0, 0), replace(whole.chain[0], index=1), settled=bench.receipt(0, 1, index=1)
+    )
+    assert once(claimed).endswith("link 0.1, and committed; whatever tries before it had prepared is void")
+    assert (
+        once(bench.folded(0, 1))
+        == "written once: its 6 rows are in 2 transactions under one decision, and committed"
+    )
+    assert once(bench.in_doubt(0, 0)).startswith("not written twice: its ")
+    assert once(bench.told(bench.claim(0, 0))) == ""
+    twice = replace(whole, chain=(replace(whole.chain[0], guarantee=Guarantee.AT_LEAST_ONCE),))
+    assert once(twice) == f"at-least-once: {under}, link 0.0"
+
+
+def test_how_far_behind_its_source_an_epoch_ended_is_drawn_also_where_nothing_was_left() -> None:
+    def behind(latest: str) -> EpochModel:
+        found = bench.usual(0, 0)
+        report = Progress(
+            epoch=0, run="r", rows=1, sources=(SourceReport(name="KafkaV2", rows=1, latest=latest),)
+        )
+        chain = (replace(found.chain[0], barrier=('{"events":{"0":10,"1":5}}',)),)
+        return replace(found, chain=chain, progress=report)
+
+    assert behind('{"events":{"0":17,"1":6}}').behind == 8
+    assert behind("").behind is None
+    drained = str(multiples(view(bench.model(behind('{"events":{"0":10,"1":5}}'))))[0])
+    assert f"{text(BEHIND)}, chk-0 to chk-0: at least 0, median 0, at most 0, known of 1 epoch" in drained
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,7 @@ from onceonly.view.trace import of_query, with_events
 from onceonly.view.values import What
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from onceonly.operations.checkpoint_model import CheckpointModel, EpochModel
@@ -121,6 +123,34 @@ def models(draw: st.DrawFn) -> CheckpointModel:
     return bench.model(*found, alive=alive, runs=runs, query=draw(names), path=f"/{draw(names)}")
 
 
+def _are_nested(trace: Sequence[Mapping[str, Any]]) -> None:
+    """See that no slice of a track ends within another that began before it: a viewer would drop it."""
+    tracks: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for each in trace:
+        if each["ph"] == "X":
+            tracks[each["pid"], each["tid"]].append((each["ts"], -each["ts"] - each["dur"]))
+    for slices in tracks.values():
+        around: list[int] = []
+        for begin, end in sorted(slices):
+            around = [outer for outer in around if outer > begin]
+            assert all(-end <= outer for outer in around), (begin, -end, around)
+            around.append(-end)
+
+
+def _is_taken_whole(log: str) -> None:
+    """Take a log as ShiViz does: by its own expression, each host's clock one more at each of its steps."""
+    pattern, delimiter, rest = log.split("\n", 2)
+    assert delimiter == ""
+    taken = list(re.finditer(pattern.replace("(?<", "(?P<") + "\n", rest))
+    assert "".join(each[0] for each in taken) == rest
+    counts: Counter[str] = Counter()
+    for each in taken:
+        clock = json.loads(each["clock"])
+        counts[each["host"]] += 1
+        assert clock[each["host"]] == counts[each["host"]]
+        assert all(clock[host] <= counts[host] for host in clock)
+
+
 @given(models())
 @settings(max_examples=60, deadline=None)
 def test_any_model_becomes_a_page_well_formed_pictures_and_exports(model: CheckpointModel) -> None:
@@ -133,8 +163,8 @@ def test_any_model_becomes_a_page_well_formed_pictures_and_exports(model: Checkp
     for drawn in (timeline(shown), *map(epoch_picture, shown.epochs), *multiples(shown)):
         ET.fromstring(drawn)  # noqa: S314  of our own making
         assert "nan" not in drawn
-    json.loads(perfetto(shown))
-    shiviz(shown)
+    _are_nested(json.loads(perfetto(shown))["traceEvents"])
+    _is_taken_whole(shiviz(shown))
     for epoch in shown.epochs:
         spine = [mark.place for mark in epoch.marks if mark.lane == "driver" and mark.place is not None]
         assert spine == sorted(spine)

@@ -108,6 +108,11 @@ class ProgressFiles:
         found = {report.epoch: report for report in self._read(self._path(epoch))}
         return found.get(epoch) or self._alone(epoch)
 
+    def kept(self) -> dict[int, Progress]:
+        """Read all that are kept. Raises ``LogError`` for a damaged file, ``OSError``."""
+        blocks = sorted(self._folder.glob("*-*.json"))
+        return {report.epoch: report for path in blocks for report in self._read(path)}
+
     def _path(self, epoch: int) -> Path:
         last = _last(epoch)
         return self._folder / f"{last - BLOCK + 1:020d}-{last:020d}.json"

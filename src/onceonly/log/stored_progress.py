@@ -61,6 +61,10 @@ class StoredProgress:
         """Read, None where there is none. Raises ``LogError`` for a damaged object, ``UnavailableError``."""
         return self._read().get(epoch)
 
+    def kept(self) -> dict[int, Progress]:
+        """Read all that are kept. Raises ``LogError`` for a damaged object, ``UnavailableError``."""
+        return self._read()
+
     def _write(self) -> None:
         while True:
             with self._lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceonly.operations import disk, states
+from onceonly.operations import disk, offsets, states
 from onceonly.operations.states import HandleState
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class EpochModel:
     """One epoch. Of one that is folded, or of which nobody has decided anything, there is no more than ``view``.
 
     ``at`` is when it was last heard of. ``sources`` are its ranges, ``steps`` its times, ``progress`` what Spark has
-    reported: all three are only there where an epoch was asked for alone. ``note`` says what could not be read, and
-    why.
+    reported: the first two are only there where an epoch was asked for alone, the last also where reports were asked
+    for. ``note`` says what could not be read, and why.
     """
 
     view: EpochView
@@ -58,6 +58,16 @@ class EpochModel:
             if handle.state is HandleState.PENDING
             or (handle.state is HandleState.LOST and handle.vote in self.chain[-1].votes)
         ]
+
+    @property
+    def behind(self) -> int | None:
+        """How much its sources had, when it ended, that was not read, in their offsets; None where that is not told."""
+        if not self.chain or self.progress is None:
+            return None
+        latest = [source.latest for source in self.progress.sources]
+        parts = [part for source in offsets.sources((), self.chain[-1].barrier, latest) for part in source]
+        told = [part.behind for part in parts if part.behind is not None]
+        return sum(told) if told else None
 
     def since(self, handle: HandleView) -> float | None:
         """When the link was written that names a transaction."""

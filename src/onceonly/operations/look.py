@@ -95,6 +95,16 @@ def in_full(checkpoint: Checkpoint, found: EpochModel) -> EpochModel:
     )
 
 
+def with_reports(checkpoint: Checkpoint, model: CheckpointModel) -> CheckpointModel:
+    """Add what Spark has reported of the epochs, as far as that is kept; nobody misses what cannot be read."""
+    try:
+        kept = progress_in(checkpoint.folder or checkpoint.store).kept()
+    except (OnceonlyError, OSError):
+        return model
+    epochs = (replace(each, progress=each.progress or kept.get(each.view.epoch)) for each in model.epochs)
+    return replace(model, epochs=tuple(epochs))
+
+
 def unsettled(checkpoint: Checkpoint, *, everything: bool = False) -> CheckpointModel:
     """Read the epochs whose transactions are not all known to be committed; with ``everything``, all with details."""
     found: list[EpochModel] = []

@@ -156,7 +156,8 @@ class Pages:
 
     def latency(self, watcher: Watcher, to: int | None) -> str:
         """Return small multiples of a window of epochs."""
-        place, window, found = self._windowed(watcher, to, MEASURED)
+        place, window, _ = self._windowed(watcher, to, MEASURED)
+        found = view(watcher.reported(window.first, window.last))
         return self._fill(
             "latency", "Lag and latency", place, window=window, figures=multiples(found),
             epochs=tables.epochs(reversed(found.epochs), href=self._href(watcher), caption="The same as a table"),

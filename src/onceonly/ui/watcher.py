@@ -106,6 +106,10 @@ class Watcher:
                 self._windows.popitem(last=False)
         return _cut(model, first, last, found)
 
+    def reported(self, first: int, last: int) -> CheckpointModel:
+        """Return a window with what Spark has reported of its epochs, which is read for whoever asks."""
+        return look.with_reports(self.checkpoint, self.window(first, last))
+
     def since(self, position: Position | None) -> list[Record] | None:
         """Return what has come into the log since a position, oldest first; nothing where none is given.
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from onceonly.log import files
 from onceonly.log.identity import FOLDER
-from onceonly.model import LinkKind, seconds_of
+from onceonly.model import Guarantee, LinkKind, seconds_of
 from onceonly.operations.disk import BARRIER, NOTED, put, size
-from onceonly.operations.states import EpochState, HandleState, meaning
+from onceonly.operations.states import OWED, SETTLED, EpochState, HandleState, meaning
 from onceonly.view.telling import by, moment, n, outcomes, took
 from onceonly.view.values import (
     COMMIT,
@@ -64,11 +64,11 @@ class Chapter:
         """What is drawn of it."""
         found, view = self._found, self._found.view
         return Epoch(
-            number=view.epoch, state=view.state, words=words(view), folded=view.folded,
+            number=view.epoch, state=view.state, words=words(view), once=once(found), folded=view.folded,
             at=next((mark.at for mark in reversed(self._marks) if mark.at is not None), found.at),
             marks=tuple(self._marks), bars=tuple(self._bars), phases=self._phases, slow=self._slow,
             sinks=view.sinks, outcomes=view.outcomes, refused=view.dead_letters, aborts=view.aborts,
-            pending=view.pending, ranges=found.sources, note=found.note,
+            pending=view.pending, behind=found.behind, ranges=found.sources, note=found.note,
         )  # fmt: skip
 
     # --- a folded one -----------------------------------------------------------------------------------------
@@ -253,6 +253,25 @@ def words(view: EpochView) -> str:
         return f"decided, {pending} in doubt" if view.pending else "decided, no receipt yet"
     why = meaning(view.reason) if view.state in _WITH_REASON else ""
     return f"{view.state.value}: {why}" if why else view.state.value
+
+
+def once(found: EpochModel) -> str:
+    """Say how often the rows of an epoch were written, without a full stop; empty where nothing is decided."""
+    view = found.view
+    rows, count = (sum(each) for each in zip(*view.sinks.values(), strict=True)) if view.sinks else (0, 0)
+    if not rows or view.state not in SETTLED | OWED:
+        return ""
+    last = found.chain[-1] if found.chain else None
+    under = f"its {n(rows, 'row')} are in {n(count, 'transaction')} under one decision"
+    under += f", link {last.name}" if last is not None else ""
+    if view.state in OWED:
+        return f"not written twice: {under}, and not all of them are known to be committed"
+    if last is not None and last.guarantee is not Guarantee.EXACTLY_ONCE:
+        return f"{last.guarantee}: {under}" + (
+            "; a try before may have left rows, too" if view.aborts else ""
+        )
+    void = "; whatever tries before it had prepared is void" if view.aborts else ""
+    return f"written once: {under}, and committed{void}"
 
 
 def _phases(link: Link, found: EpochModel) -> tuple[tuple[Phase, ...], str]:

@@ -25,6 +25,7 @@ _LEFT: Final = 14.0
 _RIGHT: Final = 14.0
 _TOP: Final = 30.0
 _COLUMNS_MAX: Final = 180
+BEHIND: Final = "behind the sources' end as each epoch ended, in offsets"
 
 
 class _Column(NamedTuple):
@@ -36,6 +37,7 @@ class _Column(NamedTuple):
 def multiples(view: View, *, alone: bool = False) -> list[Markup]:
     """Return a picture for each figure of which anything is known."""
     figures: list[tuple[str, str, Callable[[Epoch], float | None]]] = [
+        (BEHIND, "", lambda each: each.behind),
         ("rows of each epoch", "", lambda each: each.rows),
         ("seconds from plan to decision", " s", lambda each: each.decided_s),
         ("seconds from decision to receipt", " s", lambda each: each.phase(COMMIT)),
@@ -45,7 +47,9 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
     return [
         _figure(title, unit, columns, alone=alone)
         for title, unit, value in figures
-        if (columns := _columns(view.epochs, value)) and any(any(column.values) for column in columns)
+        # That nothing is left to be read is told; that there were no aborts, nobody asks.
+        if (columns := _columns(view.epochs, value))
+        and any(column.values if title == BEHIND else any(column.values) for column in columns)
     ]
 
 

@@ -121,6 +121,7 @@ def detail(each: Epoch) -> Markup:
     """Return everything that is known of an epoch: its picture, where its time went, its steps, what it read."""
     return join(
         tag("p", tables.state(each), f". {each.note}." if each.note else "."),
+        tag("p", f"{tables.capital(each.once)}.") if each.once else None,
         tables.phases(each),
         _scroll(each.name, epoch_picture(each)),
         tables.steps(each),

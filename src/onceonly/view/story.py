@@ -43,30 +43,50 @@ def view(model: CheckpointModel) -> View:
         verdict=verdict(model),
         lanes=tuple(lanes),
         epochs=epochs,
-        marks=tuple(_marks(model)),
-        bars=tuple(_runs(model, clock.floor)),
+        marks=tuple(_marks(model, epochs)),
+        bars=tuple(_runs(model, epochs)),
         known=model.known,
         left_out=tuple(_left_out(model, epochs)),
         skew=clock.told,
     )
 
 
-def _runs(model: CheckpointModel, floor: float | None) -> Iterator[Bar]:
-    """Yield the runs, oldest first. One that nobody saw end is as long as the log tells, unless another has begun."""
+def _runs(model: CheckpointModel, epochs: Sequence[Epoch]) -> Iterator[Bar]:
+    """Yield the runs, oldest first. One that nobody saw end is as long as the log heard of it."""
     for run, following in _successions(model):
         begin = seconds_of(run.began)
         if not begin:
             continue
         end = telling.seconds(run.ended)
         alive = end is None and following is None and model.run.alive
-        next_s = seconds_of(following.began) if following is not None else None
         yield Bar(
             work=Work.RUN,
             lane=DRIVER,
             told=f"run {run.run}, began {telling.moment(begin)} in {telling.by(run.began)}, {_ended(run, alive=alive)}",
             begin=begin,
-            end=end or next_s or (None if alive else max(floor or begin, begin)),
+            end=end or (None if alive else _last_heard(begin, _after(model, run, following), epochs)),
         )
+
+
+def _after(model: CheckpointModel, run: Run, following: Run | None) -> float | None:
+    """Return when somebody else was first heard of after a run: the next one, or an operator; None where nobody was."""
+    begin = seconds_of(run.began)
+    others = [following.began] if following is not None else []
+    others += [action.stamp for action in model.actions]
+    return min((at for at in map(seconds_of, others) if at > begin), default=None)
+
+
+def _last_heard(begin: float, after: float | None, epochs: Sequence[Epoch]) -> float:
+    """Return when a run that nobody saw end was heard of last: by a step of an epoch, before somebody else was.
+
+    Where the epochs do not go as far as that, it may have lived until then.
+    """
+    places = [mark.place for each in epochs for mark in each.marks if mark.place is not None]
+    if after is not None:
+        if max(places, default=begin) < after:
+            return after if places and max(places) > begin else begin
+        places = [place for place in places if place < after]
+    return max([begin, *places])
 
 
 def _successions(model: CheckpointModel) -> Iterator[tuple[Run, Run | None]]:
@@ -83,7 +103,7 @@ def _ended(run: Run, *, alive: bool | None) -> str:
     return "end unknown" if alive is None else "cut off: nobody noted its end"
 
 
-def _marks(model: CheckpointModel) -> Iterator[Mark]:
+def _marks(model: CheckpointModel, epochs: Sequence[Epoch]) -> Iterator[Mark]:
     """Yield what belongs to no epoch: beginnings and ends of runs, and what operators did; in the order of clocks."""
     found: list[Mark] = []
     for run, following in _successions(model):
@@ -95,10 +115,9 @@ def _marks(model: CheckpointModel) -> Iterator[Mark]:
             told = f"run {run.run} ended"
             found.append(Mark(what=What.ENDED, lane=DRIVER, told=told, place=ended, at=ended, by=by))
         elif following is not None or model.run.alive is False:
-            told = f"run {run.run} was cut off: nobody noted its end" + (
-                f", and run {following.run} began after it" if following is not None else ""
-            )
-            place = seconds_of(following.began) or None if following is not None else None
+            place = _last_heard(began, _after(model, run, following), epochs) if began is not None else None
+            heard = f"it was last heard of at {telling.moment(place)}"
+            told = f"run {run.run} was cut off: nobody noted its end, and {heard}"
             found.append(Mark(what=What.CUT, lane=DRIVER, told=told, place=place, by=by))
     found += map(_by_hand, model.actions)
     yield from sorted(found, key=lambda mark: mark.place or 0.0)

@@ -45,7 +45,7 @@ def verdict(found: Verdict) -> Markup:
     return tag(
         "div",
         tag("p", tag("span", found.level, class_="oo-level"), f": {found.safe}."),
-        tag("p", _capital(found.stuck), since, ".") if found.stuck else None,
+        tag("p", capital(found.stuck), since, ".") if found.stuck else None,
         tag("p", f"Waiting for it: {found.waits}.") if found.waits else None,
         tag("p", f"Next: {found.next_step}{':' if found.command else '.'}") if found.next_step else None,
         tag("pre", tag("code", found.command), tabindex="0") if found.command else None,
@@ -131,8 +131,8 @@ def _step(mark: Mark) -> list[Child]:
 def phases(each: Epoch) -> Markup:
     """Say where the time of an epoch went."""
     said = ", ".join(f"{phase.name} {took(phase.seconds)}" for phase in each.phases)
-    slow = f" {_capital(each.slow)}." if each.slow else ""
-    return tag("p", f"{_capital(said)}.{slow}") if said else join()
+    slow = f" {capital(each.slow)}." if each.slow else ""
+    return tag("p", f"{capital(said)}.{slow}") if said else join()
 
 
 def ranges(each: Epoch) -> Markup:
@@ -140,14 +140,17 @@ def ranges(each: Epoch) -> Markup:
     parts = [(number, part) for number, source in enumerate(each.ranges) for part in source]
     if not parts:
         return join()
-    heads = ("source", "partition", "start", "barrier", "rows between")
+    heads = ("source", "partition", "start", "barrier", "rows between", "behind the source's end")
     lines: Iterator[list[Child]] = (
-        [number, part.partition or "-", _offset(part.start), _offset(part.end), _offset(part.span)]
+        [
+            number, part.partition or "-", _offset(part.start), _offset(part.end), _offset(part.span),
+            "" if part.behind is None else part.behind,
+        ]
         for number, part in parts[:_RANGES_MAX]
-    )
+    )  # fmt: skip
     more = len(parts) - _RANGES_MAX
     left_out = tag("p", f"{more} more partitions are not shown.", class_="oo-note") if more > 0 else None
-    return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4}), left_out)
+    return join(table(f"What {each.name} read", heads, lines, right={2, 3, 4, 5}), left_out)
 
 
 def in_doubt(found: View, *, href: Callable[[Epoch], str | None] = lambda _: None) -> Markup:
@@ -183,7 +186,7 @@ def happenings(found: View) -> Markup:
 def left_out(found: View) -> Markup:
     """Say what is there and is not shown, and whose clock is wrong."""
     said = (*found.left_out, *found.skew)
-    return tag("ul", (tag("li", f"{_capital(each)}.") for each in said), class_="oo-note") if said else join()
+    return tag("ul", (tag("li", f"{capital(each)}.") for each in said), class_="oo-note") if said else join()
 
 
 def table(
@@ -210,6 +213,6 @@ def _offset(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _capital(said: str) -> str:
+def capital(said: str) -> str:
     """Begin a sentence; a name stays as it is."""
     return said if said.startswith("chk-") else said[:1].upper() + said[1:]

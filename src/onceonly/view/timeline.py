@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from onceonly.view import shapes
@@ -164,10 +166,17 @@ def _begin(epoch: Epoch) -> float | None:
 
 
 def _busy(view: View) -> Iterator[tuple[float, float]]:
-    """Yield when something was going on."""
+    """Yield when something was going on: not between the last step of a run that was cut off and the next run."""
+    begins = sorted(bar.begin for bar in view.bars)
     for epoch in view.epochs:
         places = [mark.place for mark in epoch.marks if mark.place is not None]
         places += [bar.end or bar.begin for bar in epoch.bars]
         places += [bar.begin for bar in epoch.bars]
+        places.sort()
+        first = 0
+        for number, (before, after) in enumerate(pairwise(places), 1):
+            if bisect_right(begins, before) != bisect_right(begins, after):
+                yield places[first], before
+                first = number
         if places:
-            yield min(places), max(places)
+            yield places[first], places[-1]

@@ -131,7 +131,8 @@ class Epoch:
     """One epoch. ``words`` say its state; ``marks`` are its steps in the log's order, ``bars`` what took time.
 
     Of one that is ``folded`` there is one line: its decision, how long it took, rows and transactions of each sink.
-    ``slow`` says which phase and which slot took longest. ``ranges`` are there where an epoch was read in full.
+    ``once`` says how often its rows were written, ``slow`` which phase and which slot took longest, ``behind`` how much
+    its sources had that was not read. ``ranges`` are there where an epoch was read in full.
     """
 
     number: int
@@ -142,12 +143,14 @@ class Epoch:
     marks: tuple[Mark, ...] = ()
     bars: tuple[Bar, ...] = ()
     phases: tuple[Phase, ...] = ()
+    once: str = ""
     slow: str = ""
     sinks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     aborts: int = 0
     pending: int = 0
+    behind: int | None = None
     ranges: tuple[tuple[Partition, ...], ...] = ()
     note: str = ""
 
