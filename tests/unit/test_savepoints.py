@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 from tests.unit.operator_bench import QueryCoordinator, run
 
 from onceonly import savepoints
-from onceonly.savepoints import cutting, place
+from onceonly.savepoints import cutting, place, report
 from onceonly.stores.folder import LocalStore
 
 if TYPE_CHECKING:
@@ -143,6 +145,14 @@ def test_a_file_that_is_taken_away_meanwhile_is_no_failure(
     assert set(LocalStore(tmp_path / "place" / made.name / "files").tree("")) == {
         each.name for each in made.files
     }
+
+
+def test_a_name_is_whole_however_narrow_the_terminal_is(query: QueryCoordinator, tmp_path: Path) -> None:
+    made = savepoints.create(str(query.path), str(tmp_path / "place"))
+    console = Console(width=60, file=io.StringIO(), record=True)
+    console.print(*report.table(place.standing(str(tmp_path / "place"))))
+    firsts = [line.partition(" ")[0] for line in console.export_text().splitlines()]
+    assert made.name in "".join(firsts)
 
 
 def test_a_place_without_savepoints_is_said_so(tmp_path: Path) -> None:

@@ -108,6 +108,16 @@ def test_the_command_prints_what_the_log_tells(
     assert '"onceonly_rows_total"' in capsys.readouterr().out
 
 
+def test_a_name_is_not_given_to_several_queries(
+    query: QueryCoordinator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    QueryCoordinator(tmp_path / "other", query="other")
+    assert here("metrics", "show", tmp_path, "--name", "orders") == 64
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "leads to 2 checkpoints" in told.err
+
+
 def test_the_command_names_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert here("metrics", "show", tmp_path / "none") == 64
     told = capsys.readouterr()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onceonly.cli import shared
+from onceonly.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from onceonly.operations.find import Checkpoint
@@ -30,6 +31,11 @@ def show(path: str, *, name: str | None, as_json: bool) -> int:
     from onceonly.telemetry.from_log import observe
 
     here = find(path)
+    if name is not None and len(here.checkpoints) > 1:
+        raise ConfigurationError(
+            f"{path} leads to {len(here.checkpoints)} checkpoints, and a name is of one",
+            next_step="leave --name out, or name the checkpointLocation of one query",
+        )
 
     def look(checkpoint: Checkpoint) -> Observed:
         return observe(checkpoint.location, name=name or checkpoint.query, is_running=checkpoint.run.alive)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
+    from rich.table import Table
 
     from onceonly.savepoints.manifest import Savepoint
     from onceonly.savepoints.place import Standing
@@ -59,9 +60,7 @@ def sentence(path: str, found: Savepoint) -> str:
 
 def table(found: Sequence[Standing]) -> list[RenderableType]:
     """Return the savepoints that are whole as a table; nothing where there is none."""
-    from rich.table import Table
-
-    shown = Table("savepoint", "epoch", "made", "files", "size", "state", "query")
+    shown = _table("savepoint", "epoch", "made", "files", "size", "state", "query")
     for each in found:
         if each.savepoint is not None:
             one = each.savepoint
@@ -96,7 +95,7 @@ def detail(path: str, found: Savepoint) -> list[RenderableType]:
         *((f"source {number}", end) for number, end in enumerate(found.barrier)),
     ):
         facts.add_row(name, value)
-    sinks = Table("sink", "target", "rows", "transactions", "outcomes")
+    sinks = _table("sink", "target", "rows", "transactions", "outcomes")
     for each in found.sinks:
         sinks.add_row(
             each.sink,
@@ -106,6 +105,17 @@ def detail(path: str, found: Savepoint) -> list[RenderableType]:
             ", ".join(f"{count} {name}" for name, count in each.outcomes.items()),
         )
     return [facts, sinks] if sinks.row_count else [facts]
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name in columns:
+        # What does not fit goes on in the next line: who types a name needs all of it.
+        table.add_column(name, overflow="fold")
+    return table
 
 
 def _watermark(found: Savepoint) -> str:
