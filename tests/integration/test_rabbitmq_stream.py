@@ -118,6 +118,22 @@ def test_messages_are_read_by_offset_and_again_the_same(rabbit: EmbeddedRabbit) 
     planner.close()
 
 
+def test_a_reader_that_has_enough_keeps_its_connection(rabbit: EmbeddedRabbit) -> None:
+    """The server ends the connection of whoever rejects what is on its way."""
+    make(rabbit, "enough")
+    flood(rabbit, "enough", 3000)
+    stream = Stream(options(rabbit, "enough"))
+    for _ in range(3):
+        consumer = stream.consumer("first", 500)
+        assert consumer.next(10) is not None
+        connection = stream._connection
+        consumer.close()
+        connection.process_data_events(time_limit=0.3)
+        assert connection.is_open
+        assert not consumer.is_open
+    stream.close()
+
+
 def test_an_epoch_is_no_larger_than_its_limit_and_is_cut_into_tasks(rabbit: EmbeddedRabbit) -> None:
     make(rabbit, "limited", range(50))
     told = options(rabbit, "limited", tasks="4")

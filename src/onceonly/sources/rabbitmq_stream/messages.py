@@ -101,7 +101,9 @@ class Consumer:
 
     def close(self) -> None:
         """Let go of it. Idempotent."""
-        if self._channel.is_open:
+        if self.is_open:
+            # Pika would reject what is on its way, and for that a server ends the connection of a stream's reader.
+            quietly(self._channel._consumer_infos.clear)  # noqa: SLF001  it has no other way
             quietly(self._channel.close)
 
     def _cancel(self, _frame: object) -> None:
@@ -134,6 +136,7 @@ class Stream:
         self.options = options
         self.server = Server(options.uri, NAME)
         self._connection: Any = None
+        self._consumers: list[Consumer] = []
 
     @property
     def where(self) -> str:
@@ -144,7 +147,9 @@ class Stream:
         """Begin to read. Raises one of the server's errors."""
         if self._connection is None or not self._connection.is_open:
             self._connection = self.server.connect()
-        return Consumer(self._connection, self.options.stream, place, window, goes_on=goes_on)
+        made = Consumer(self._connection, self.options.stream, place, window, goes_on=goes_on)
+        self._consumers = [*(each for each in self._consumers if each.is_open), made]
+        return made
 
     def ask(self, work: Callable[[], T]) -> T:
         """Do what asks the server, and again while it may pass; return the answer. Raises a typed error."""
@@ -184,6 +189,9 @@ class Stream:
 
     def close(self) -> None:
         """Drop the connection. Idempotent."""
+        for each in self._consumers:
+            each.close()
+        self._consumers = []
         connection, self._connection = self._connection, None
         if connection is not None and connection.is_open:
             quietly(connection.close)
