@@ -15,6 +15,9 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 """What Spark notes the number of a state's partitions as."""
 LISTED = '{"logOffset":'
 """How the offsets of a source begin that keeps lists of files."""
+BEHIND_ROWS, BEHIND_MS = "onceonly.behind", "onceonly.behind.ms"
+"""Where an offset of a source of ours says how far it was behind: rows that were there behind it, and milliseconds that
+it was older than the newest record when the epoch was planned. Each by the names of the offset's own leaves."""
 # Version 1 has offsets alone, which may be any text of the source's. Later ones have "name:offsets" (PySpark 4.2).
 _WITHOUT_NAMES = "v1"
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+):(?=.)")

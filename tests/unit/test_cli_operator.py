@@ -161,7 +161,7 @@ def test_machines_get_stable_keys(coordinator: QueryCoordinator) -> None:
     epoch = shown["checkpoints"][0]["epoch"]
     assert {"sources", "chain", "handles", "steps", "spark", "bytes", "note"} <= epoch.keys()
     assert epoch["sources"][0]["partitions"][0] == {
-        "partition": "events/0", "start": 20, "end": 30, "span": 10, "behind": None,
+        "partition": "events/0", "start": 20, "end": 30, "span": 10, "behind": None, "behind_ms": None,
     }  # fmt: skip
     assert epoch["handles"][0]["data"] == {"box": 1}
 

@@ -120,6 +120,19 @@ def test_an_epoch_reads_about_as_much_as_it_may(tmp_path: Path) -> None:
     assert Counter(query.rows) == Counter(wanted)
 
 
+def test_a_plan_says_how_far_each_shard_was_behind(tmp_path: Path) -> None:
+    stream = Stream(shards=2)
+    fill(stream, range(1000))
+    query = Query(stream, tmp_path)
+    query.epoch(records_max=100)
+    assert query.offset.behind == {}  # nothing was read before it
+    query.epoch(records_max=100)
+    assert set(query.offset.behind) == {f"start/{name}" for name in query.offset.start}
+    assert all(behind > 0 for behind in query.offset.behind.values())
+    query.drain()
+    assert query.offset.behind.keys() == {f"start/{name}" for name in query.offset.start}
+
+
 def test_a_task_stops_at_the_bytes_of_a_shard(tmp_path: Path) -> None:
     stream = Stream()
     stream.page = 10

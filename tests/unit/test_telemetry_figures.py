@@ -8,6 +8,7 @@ import pytest
 
 from onceonly.log.history import Summary
 from onceonly.model import Guarantee, Handle, Link, LinkKind, SinkUse, Stamp, Vote
+from onceonly.sources.rabbitmq_stream.positions import Position as RabbitPlace
 from onceonly.telemetry.figures import Observed, buckets, families
 from onceonly.telemetry.lag import Lag, Position, positions
 from onceonly.telemetry.totals import Times, Totals
@@ -152,6 +153,14 @@ def test_lag_counts_the_rows_of_each_partition_and_none_ahead() -> None:
     }
     assert positions(report) == {"0": Position(read=12, there=19), "1": Position(read=5, there=5)}
     assert positions({}) == {}
+
+
+def test_a_source_that_says_itself_how_many_rows_there_are_has_a_lag() -> None:
+    place = RabbitPlace(offset=40, mark="aa", more=7).json
+    report = {
+        "sources": [source(place, None, "PythonMicroBatchStream@1"), source({"rows": 3}, None, "Python")]
+    }
+    assert positions(report) == {"0": Position(read=40, there=47)}
 
 
 def test_lag_in_seconds_is_the_age_of_the_oldest_unread_row() -> None:

@@ -1,7 +1,8 @@
 """Barriers as Spark writes them, cut into partitions. Pure; knows no source in particular.
 
 A source's offset is one JSON text: ``{"events":{"0":123,"1":45}}``, ``{"logOffset":3}``, ``17``. Whatever it is,
-each leaf is one partition, named by the way to it.
+each leaf is one partition, named by the way to it. Sources of ours say in their offsets how far they were behind, by
+the names of partitions.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from onceonly.offsets import BEHIND_MS, BEHIND_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,13 +21,17 @@ if TYPE_CHECKING:
 class Partition:
     """One partition of one source between two barriers; ``end`` is the barrier. None where it has no such offset.
 
-    ``latest`` is how far the source was when the epoch ended, by Spark's report.
+    ``latest`` is how far the source was when the epoch ended, by Spark's report; ``told`` how many rows more there
+    were, by the source's own word. ``behind_ms`` is by how much the place where the epoch begins to read was older
+    than the newest record, when it was planned; None where the source does not say.
     """
 
     partition: str
     start: Any = None
     end: Any = None
     latest: Any = None
+    told: int | None = None
+    behind_ms: int | None = None
 
     @property
     def span(self) -> int | None:
@@ -38,15 +45,23 @@ class Partition:
         """How much was still to be read then; None where offsets are no numbers, or the source did not say."""
         if _is_number(self.latest) and _is_number(self.end):
             return max(0, int(self.latest) - int(self.end))
-        return None
+        return self.told
 
 
 def partitions(start: str | None, end: str, latest: str | None = None) -> list[Partition]:
     """Put the barrier of a source beside the barrier before it, and beside how far the source was."""
-    before, after, now = (dict(_leaves(_parse(each or ""))) for each in (start, end, latest))
+    (before, _), (after, told), (now, _) = (_read(each) for each in (start, end, latest))
     order = list(after) + [name for name in before if name not in after]
+    rows, ms = told.get(BEHIND_ROWS, {}), told.get(BEHIND_MS, {})
     return [
-        Partition(partition=name, start=before.get(name), end=after.get(name), latest=now.get(name))
+        Partition(
+            partition=name,
+            start=before.get(name),
+            end=after.get(name),
+            latest=now.get(name),
+            told=rows.get(name),
+            behind_ms=ms.get(name),
+        )
         for name in order
     ]
 
@@ -58,6 +73,14 @@ def sources(starts: Sequence[str], ends: Sequence[str], latest: Sequence[str] = 
         return found[number] if number < len(found) else None
 
     return [partitions(at(starts, number), end, at(latest, number)) for number, end in enumerate(ends)]
+
+
+def _read(text: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the leaves of an offset, and what it says of how far it is behind."""
+    value, told = _parse(text or ""), {}
+    if isinstance(value, dict):
+        told = {name: value.pop(name) for name in (BEHIND_ROWS, BEHIND_MS) if name in value}
+    return dict(_leaves(value)), told
 
 
 def _parse(text: str) -> Any:  # noqa: ANN401  any JSON

@@ -223,6 +223,7 @@ def _partition(found: Partition) -> dict[str, Any]:
         "end": found.end,
         "span": found.span,
         "behind": found.behind,
+        "behind_ms": found.behind_ms,
     }
 
 

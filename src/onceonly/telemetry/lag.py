@@ -1,7 +1,7 @@
 """How far a query is behind its sources, by what Spark reports of each epoch. Pure.
 
-Spark tells of a source where its epoch has ended and where the source ended when the epoch began. Only Kafka's offsets
-count rows; of other sources nothing is said.
+Spark tells of Kafka where its epoch has ended and where the source ended when the epoch began; streams of RabbitMQ say
+in their offsets how much more there was. Of other sources, whose offsets count no rows, nothing is said.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from onceonly.offsets import BEHIND_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,9 +34,20 @@ def positions(report: Mapping[str, Any]) -> dict[str, Position]:
     return {
         str(number): position
         for number, source in enumerate(report.get("sources") or ())
-        if str(source.get("description") or "").startswith(_COUNTS_ROWS)
-        and (position := _position(source.get("endOffset"), source.get("latestOffset"))) is not None
+        if (position := _of_source(source)) is not None
     }
+
+
+def _of_source(source: Mapping[str, Any]) -> Position | None:
+    end = _value(source.get("endOffset"))
+    if str(source.get("description") or "").startswith(_COUNTS_ROWS):
+        return _position(end, source.get("latestOffset"))
+    more = end.get(BEHIND_ROWS) if isinstance(end, dict) else None
+    if not isinstance(more, dict):
+        return None
+    leaves = {name.removeprefix("/"): offset for name, offset in _leaves(end)}
+    read = sum(leaves.get(name, 0) for name in more)
+    return Position(read=read, there=read + sum(more.values()))
 
 
 def _position(end: object, latest: object) -> Position | None:

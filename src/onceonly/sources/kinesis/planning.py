@@ -75,6 +75,7 @@ class Planner:
             groups=tuple(tuple(names[group::count]) for group in range(count)),
             until=self._until,
             records_max=records_max,
+            behind={f"start/{name}": end.behind_ms for name, end in self._ends[1].items() if name in start},
         )
 
     def nexts(self, offset: Offset) -> dict[str, str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError
+from onceonly.offsets import BEHIND_MS
 
 TRIM, LATEST, TIME, AFTER = "trim_horizon", "latest", "time", "after"
 VERSION = 1
@@ -37,7 +38,8 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     ``reader`` names the query among all that keep their ranges in one place; ``made`` is when the stream was made, so
     that another one of its name is noticed. ``start`` is where each open shard is read from, ``done`` are shards that
     were read to their end, ``groups`` the shards of each task. ``until`` is when an ``availableNow`` has begun, by the
-    service's clock; ``records_max`` what all tasks together may read.
+    service's clock; ``records_max`` what all tasks together may read. ``behind`` is for people: how many milliseconds
+    the places in ``start`` were behind the newest record of their shard, by the service, named as in this offset.
     """
 
     version: int = VERSION
@@ -49,6 +51,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[tuple[str, ...], ...] = ()
     until: float | None = None
     records_max: int | None = None
+    behind: Mapping[str, int] = msgspec.field(name=BEHIND_MS, default_factory=dict)
 
     @property
     def json(self) -> dict[str, Any]:

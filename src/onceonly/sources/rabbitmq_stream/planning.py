@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from onceonly.errors import ConfigurationError
 from onceonly.sources.rabbitmq_stream.messages import FIRST, LAST, Stream
 from onceonly.sources.rabbitmq_stream.options import EARLIEST, LATEST, NAME
@@ -21,8 +23,8 @@ log = logging.getLogger("onceonly")
 _LOOKED_AT: Final = 200
 """So many new messages the driver is sent; where there are more, it asks for the last ones."""
 _CHUNK: Final = 5_000
-_ANSWER_S, _QUIET_S = 3.0, 0.1
-"""How long the first message of several may take, and the next."""
+_ANSWER_S, _QUIET_S, _SOON_S = 3.0, 0.1, 0.3
+"""How long the first message of several may take, where there are some; the next; and one where there may be none."""
 
 
 class Planner:
@@ -69,7 +71,8 @@ class Planner:
         if end.offset < start.next:
             return start
         if rows_max and end.offset - start.next >= rows_max:
-            end = self._reaching(start.next + rows_max - 1, end)
+            newest, end = end, self._reaching(start.next + rows_max - 1, end)
+            return msgspec.structs.replace(end, more=newest.offset - end.offset)
         return end
 
     def shares(self, start: Position, end: Position) -> list[tuple[Position, Position]]:
@@ -96,7 +99,9 @@ class Planner:
         try:
             if self._watch is None or not self._watch.is_open:
                 self._newest, self._watch = start, self._require(start)
-            newest = _drained(self._watch)
+                newest = _drained(self._watch, _SOON_S)
+            else:
+                newest = _drained(self._watch)
             if self._watch.is_full:
                 newest = self._jumped(newest)
         except self._stream.server.errors:

@@ -8,6 +8,7 @@ import msgspec
 
 from onceonly.durable.sealed import decoder
 from onceonly.errors import ConfigurationError, SourceChangedError
+from onceonly.offsets import BEHIND_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,12 +22,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was there: its offset, and a hash of it.
 
     ``is_read`` says whether what follows begins behind it, or with it. Of a stream that was empty it is the offset 0,
-    without a hash.
+    without a hash. ``more`` is for people: how many messages at most were known of behind it.
     """
 
     offset: int
     mark: str = ""
     is_read: bool = True
+    more: int = 0
 
     @classmethod
     def behind(cls, message: Message) -> Position:
@@ -58,7 +60,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def json(self) -> dict[str, Any]:
         """The place as Spark keeps it."""
-        return {"version": VERSION, "offset": self.offset, "mark": self.mark, "is_read": self.is_read}
+        place = {"version": VERSION, "offset": self.offset, "mark": self.mark, "is_read": self.is_read}
+        return {**place, BEHIND_ROWS: {"offset": self.more}}
 
     @property
     def next(self) -> int:
