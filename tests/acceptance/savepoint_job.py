@@ -1,12 +1,14 @@
 """A stateful streaming job in its own process, for savepoints: rows by a clock of epochs → an operator → the ledger.
 
 ``python savepoint_job.py CHECKPOINT FOLDER OPERATOR PROVIDER [FORK LEDGER]...``; a fork is started when it is there. It
-ends after the epoch that a file ``CHECKPOINT.last`` names. OPERATOR is window, dedup, join or tws; PROVIDER hdfs,
-rocksdb or changelog, with ``2`` behind it for format 2.
+ends after the epoch that a file ``CHECKPOINT.last`` names, or ``FOLDER.last`` where the checkpoint is on a store.
+OPERATOR is window, dedup, join or tws; PROVIDER hdfs, rocksdb or changelog, with ``2`` behind it for format 2.
+``SAVEPOINT_JOB`` in the environment has further settings of Spark's, in JSON.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -19,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 import onceonly
 from onceonly.spark import listener
+from onceonly.stores.opened import address_of, open_store
 from onceonly_proof.handover import until
 from onceonly_proof.local_session import SHORT_LIVED_JAVA
 
@@ -53,6 +56,8 @@ def session(provider: str) -> SparkSession:
         builder = builder.config(f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true")
     if provider.endswith("2"):
         builder = builder.config(f"{_STATE}.checkpointFormatVersion", "2")
+    for name, value in json.loads(os.environ.get("SAVEPOINT_JOB", "{}")).items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
@@ -111,9 +116,13 @@ def _total() -> Any:  # noqa: ANN401  a class of PySpark's, which needs pandas
     return Total()
 
 
-def newest(checkpoint: Path) -> int:
+def newest(checkpoint: Path | str) -> int:
     """Return the newest epoch that Spark has noted, -1 for none."""
-    noted = (path.name for path in (checkpoint / "commits").glob("*"))
+    if "://" in str(checkpoint):
+        store = open_store(address_of(str(checkpoint)))
+        noted = [name.removeprefix("commits/") for name in store.list_names("commits/")]
+    else:
+        noted = [path.name for path in (Path(checkpoint) / "commits").glob("*")]
     return max((int(name) for name in noted if name.isdecimal()), default=-1)
 
 
@@ -124,14 +133,15 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     onceonly.register(spark, LedgerSink)
     listener.install(spark)
-    last = Path(f"{checkpoint}.last")
+    beside = folder if "://" in checkpoint else checkpoint
+    last = Path(f"{beside}.last")
     queries = [start(spark, operator, checkpoint, folder)]
     waiting = dict(zip(forks[::2], forks[1::2], strict=True))
 
     def is_over() -> bool:
         ready = [each for each in waiting if (Path(each) / "metadata").exists()]
         queries.extend(start(spark, operator, fork, waiting.pop(fork)) for fork in ready)
-        is_last = last.exists() and newest(Path(checkpoint)) >= int(last.read_text())
+        is_last = last.exists() and newest(checkpoint) >= int(last.read_text())
         return is_last or not queries[0].isActive
 
     until(is_over, math.inf, poll_s=0.05)
@@ -139,7 +149,7 @@ def main() -> None:
         query.stop()
     errors = [error for query in queries if (error := query.exception()) is not None]
     if errors:
-        Path(f"{checkpoint}.error").write_text(str(errors[0]), encoding="utf-8")
+        Path(f"{beside}.error").write_text(str(errors[0]), encoding="utf-8")
         sys.exit(3)
     spark.stop()
 
