@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from onceonly.operations.offsets import Partition, partitions
-from onceonly.operations.render import _behind
 from onceonly.sources.kinesis import positions as kinesis
 from onceonly.sources.rabbitmq_stream.positions import Position
 
@@ -18,7 +17,7 @@ def by_name(start: object, end: object, latest: object = None) -> dict[str, Part
 def test_kafka_is_behind_by_what_its_report_says() -> None:
     found = by_name({"t": {"0": 3}}, {"t": {"0": 5, "1": 1}}, {"t": {"0": 9, "1": 1}})
     assert [(each.span, each.behind) for each in found.values()] == [(2, 4), (None, 0)]
-    assert _behind(found["t/0"]) == "4"
+    assert found["t/0"].lag == "4"
 
 
 def test_each_shard_of_kinesis_says_how_old_its_place_is() -> None:
@@ -29,7 +28,7 @@ def test_each_shard_of_kinesis_says_how_old_its_place_is() -> None:
     )  # fmt: skip
     found = by_name(None, offset.json)
     assert (found["start/a"].behind_ms, found["start/b"].behind_ms) == (1200, None)
-    assert (_behind(found["start/a"]), _behind(found["start/b"])) == ("1200 ms", "")
+    assert (found["start/a"].lag, found["start/b"].lag) == ("1200 ms", "")
     assert not any(name.startswith("onceonly.") for name in found)
     assert kinesis.Offset.of(offset.json) == offset
 
@@ -46,4 +45,4 @@ def test_a_stream_of_rabbitmq_is_behind_by_messages() -> None:
 
 
 def test_a_source_that_does_not_say_is_not_told_to_be_behind() -> None:
-    assert {_behind(each) for each in by_name({"logOffset": 1}, {"logOffset": 2}).values()} == {""}
+    assert {each.lag for each in by_name({"logOffset": 1}, {"logOffset": 2}).values()} == {""}

@@ -22,7 +22,7 @@ from onceonly.view import tables
 from onceonly.view.axis import Axis
 from onceonly.view.epoch import epoch as epoch_picture
 from onceonly.view.markup import tag, text
-from onceonly.view.multiples import BEHIND, multiples
+from onceonly.view.multiples import BEHIND, BEHIND_S, multiples
 from onceonly.view.page import report
 from onceonly.view.story import view
 from onceonly.view.timeline import timeline
@@ -215,6 +215,17 @@ def test_how_far_behind_its_source_an_epoch_ended_is_drawn_also_where_nothing_wa
     assert behind("").behind is None
     drained = str(multiples(view(bench.model(behind('{"events":{"0":10,"1":5}}'))))[0])
     assert f"{text(BEHIND)}, chk-0 to chk-0: at least 0, median 0, at most 0, known of 1 epoch" in drained
+
+
+def test_how_old_the_place_was_that_a_source_of_time_began_at_is_drawn() -> None:
+    found = bench.usual(0, 0)
+    offset = (
+        '{"start":{"a":["after","7"],"b":["after","9"]},"onceonly.behind.ms":{"start/a":1200,"start/b":300}}'
+    )
+    told = replace(found, chain=(replace(found.chain[0], barrier=(offset,)),))
+    assert (told.behind_s, found.behind_s) == (1.2, None)
+    drawn = str(multiples(view(bench.model(told)))[0])
+    assert f"{text(BEHIND_S)}, chk-0 to chk-0: at least 1.200 s" in drawn
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,14 @@ class EpochModel:
         told = [part.behind for part in parts if part.behind is not None]
         return sum(told) if told else None
 
+    @property
+    def behind_s(self) -> float | None:
+        """How old the oldest place was at which it began to read, in seconds; None where no source tells time."""
+        barrier = self.chain[-1].barrier if self.chain else ()
+        told = [part.behind_ms for source in offsets.sources((), barrier) for part in source]
+        known = [each for each in told if each is not None]
+        return max(known) / 1000 if known else None
+
     def since(self, handle: HandleView) -> float | None:
         """When the link was written that names a transaction."""
         what = disk.put(handle.link)

@@ -47,6 +47,13 @@ class Partition:
             return max(0, int(self.latest) - int(self.end))
         return self.told
 
+    @property
+    def lag(self) -> str:
+        """How far it was behind, for people: in rows, or in the time of its records; empty where nobody says."""
+        if self.behind_ms is not None:
+            return f"{self.behind_ms} ms"
+        return "" if self.behind is None else str(self.behind)
+
 
 def partitions(start: str | None, end: str, latest: str | None = None) -> list[Partition]:
     """Put the barrier of a source beside the barrier before it, and beside how far the source was."""

@@ -254,20 +254,13 @@ def _settled(result: Result) -> RenderableType:
 def _barrier(partitions: Sequence[Partition]) -> Table:
     right = ("start", "barrier", "span", "behind")
     # A source that does not say how far it is needs no column for it.
-    shown = right if any(_behind(part) for part in partitions) else right[:-1]
+    shown = right if any(part.lag for part in partitions) else right[:-1]
     table = _table("partition", *shown, right=shown)
     for part in partitions:
-        counts = ["" if part.span is None else str(part.span), _behind(part)]
+        counts = ["" if part.span is None else str(part.span), part.lag]
         cells: list[RenderableType] = [_offset(part.start), _offset(part.end), *counts]
         table.add_row(Text(part.partition or "-"), *cells[: len(shown)])
     return table
-
-
-def _behind(part: Partition) -> str:
-    """Say how far a partition was behind: in rows, or in the time of its records."""
-    if part.behind_ms is not None:
-        return f"{part.behind_ms} ms"
-    return "" if part.behind is None else str(part.behind)
 
 
 def _chain(found: EpochModel) -> Table:

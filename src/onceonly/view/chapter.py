@@ -68,7 +68,8 @@ class Chapter:
             at=next((mark.at for mark in reversed(self._marks) if mark.at is not None), found.at),
             marks=tuple(self._marks), bars=tuple(self._bars), phases=self._phases, slow=self._slow,
             sinks=view.sinks, outcomes=view.outcomes, refused=view.dead_letters, aborts=view.aborts,
-            pending=view.pending, behind=found.behind, ranges=found.sources, note=found.note,
+            pending=view.pending, behind=found.behind, behind_s=found.behind_s,
+            ranges=found.sources, note=found.note,
         )  # fmt: skip
 
     # --- a folded one -----------------------------------------------------------------------------------------

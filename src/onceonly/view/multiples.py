@@ -26,6 +26,7 @@ _RIGHT: Final = 14.0
 _TOP: Final = 30.0
 _COLUMNS_MAX: Final = 180
 BEHIND: Final = "behind the sources' end as each epoch ended, in offsets"
+BEHIND_S: Final = "age of the oldest place in a source at which each epoch began"
 
 
 class _Column(NamedTuple):
@@ -38,6 +39,7 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
     """Return a picture for each figure of which anything is known."""
     figures: list[tuple[str, str, Callable[[Epoch], float | None]]] = [
         (BEHIND, "", lambda each: each.behind),
+        (BEHIND_S, " s", lambda each: each.behind_s),
         ("rows of each epoch", "", lambda each: each.rows),
         ("seconds from plan to decision", " s", lambda each: each.decided_s),
         ("seconds from decision to receipt", " s", lambda each: each.phase(COMMIT)),
@@ -49,7 +51,7 @@ def multiples(view: View, *, alone: bool = False) -> list[Markup]:
         for title, unit, value in figures
         # That nothing is left to be read is told; that there were no aborts, nobody asks.
         if (columns := _columns(view.epochs, value))
-        and any(column.values if title == BEHIND else any(column.values) for column in columns)
+        and any(column.values if title in {BEHIND, BEHIND_S} else any(column.values) for column in columns)
     ]
 
 

@@ -144,7 +144,7 @@ def ranges(each: Epoch) -> Markup:
     lines: Iterator[list[Child]] = (
         [
             number, part.partition or "-", _offset(part.start), _offset(part.end), _offset(part.span),
-            "" if part.behind is None else part.behind,
+            part.lag,
         ]
         for number, part in parts[:_RANGES_MAX]
     )  # fmt: skip

@@ -132,7 +132,8 @@ class Epoch:
 
     Of one that is ``folded`` there is one line: its decision, how long it took, rows and transactions of each sink.
     ``once`` says how often its rows were written, ``slow`` which phase and which slot took longest, ``behind`` how much
-    its sources had that was not read. ``ranges`` are there where an epoch was read in full.
+    its sources had that was not read, ``behind_s`` how old the place was at which it began. ``ranges`` are there where
+    an epoch was read in full.
     """
 
     number: int
@@ -151,6 +152,7 @@ class Epoch:
     aborts: int = 0
     pending: int = 0
     behind: int | None = None
+    behind_s: float | None = None
     ranges: tuple[tuple[Partition, ...], ...] = ()
     note: str = ""
 
