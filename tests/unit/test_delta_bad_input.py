@@ -57,6 +57,16 @@ def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     refused(made(tmp_path, None), "There is no Delta table in")
 
 
+@pytest.mark.parametrize("path", ["s3://b/t", "s3a://b/t", "hdfs://h/t", "gs://b/t", "abfss://c@a/t"])
+def test_a_table_on_a_store_is_refused_with_the_way_that_there_is(path: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"the Delta table {path} is on {path.partition(':')[0]}:"
+    ) as raised:
+        DeltaSink({"path": path, "create": "true"})
+    assert "mount that all machines share" in raised.value.next_step
+    assert "onceonly.files" in raised.value.next_step
+
+
 def test_columns_that_the_table_lacks_or_has_of_another_type(tmp_path: Path) -> None:
     bench = made(tmp_path, columns={"id": "int", "other": "string"})
     refused(bench, "has no column other")

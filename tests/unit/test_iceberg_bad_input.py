@@ -65,6 +65,30 @@ def test_a_table_or_a_namespace_that_is_not_there(tmp_path: Path) -> None:
             IcebergSink({**options, "table": name})
 
 
+def test_a_table_on_a_store_is_refused_with_the_way_that_there_is(tmp_path: Path) -> None:
+    place: dict[str, Any] = {"write.data.path": "s3://b/data"}
+    bench = bench_of(made(tmp_path, **place))
+    with pytest.raises(ConfigurationError, match=r"sales\.orders s3://b/data is on s3:") as raised:
+        bench.check()
+    assert "mount that all machines share" in raised.value.next_step
+    assert "onceonly.files" in raised.value.next_step
+
+
+def test_a_table_that_would_be_made_on_a_store_is_refused_before_anything_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**iceberg_bench.options_of(tmp_path), "catalog.warehouse": "s3://b/w", "create": "true"}
+    iceberg_bench.make_namespace(options)
+
+    def write(*_: object, **__: object) -> None:
+        pytest.fail("metadata was written")
+
+    monkeypatch.setattr("pyiceberg.catalog.MetastoreCatalog._write_metadata", staticmethod(write))
+    refused(bench_of(options), "sales.orders s3://b/w.* is on s3:")
+    with iceberg_bench.catalog_of(options) as catalog:
+        assert catalog.list_tables("sales") == []
+
+
 def test_columns_that_the_table_lacks_or_has_of_another_type(tmp_path: Path) -> None:
     options = made(tmp_path)
     refused(bench_of(options, {"other": "int"}), "has no column other")

@@ -10,8 +10,11 @@ from onceonly.errors import ConfigurationError
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.DOTALL)
 
 
-def local_folder(text: str, *, what: str) -> Path:
-    """Return the folder. ``what`` it is for, for the error ("the checkpoint"). Anywhere.
+_ON_A_DISK = "give a path on a local disk, or on a mount that all machines share"
+
+
+def local_folder(text: str, *, what: str, instead: str = "") -> Path:
+    """Return the folder. ``what`` it is for, for the error ("the checkpoint"), and what to do ``instead``. Anywhere.
 
     Percent signs are taken as they are, because Hadoop's ``Path``, by which Spark makes folders, does not
     decode them either. Raises ``ConfigurationError`` for any other scheme.
@@ -22,9 +25,8 @@ def local_folder(text: str, *, what: str) -> Path:
         path = text
     elif match["scheme"].lower() != "file":
         raise ConfigurationError(
-            f"{what} {text} is on {match['scheme'].lower()}:, where it cannot be yet: object stores and HDFS "
-            "come later",
-            next_step="give a path on a local disk, or on a mount that all machines share",
+            f"{what} {text} is on {match['scheme'].lower()}:, where it cannot be",
+            next_step=_ON_A_DISK + instead,
         )
     else:
         path = _without_authority(match["rest"], text, what)

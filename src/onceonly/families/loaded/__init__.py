@@ -6,8 +6,19 @@ in files, how files are entered into the log, and what the log says of those tha
 
 from onceonly.families.loaded.attempt import Layout, Notes
 from onceonly.families.loaded.load import DataFile, Load
-from onceonly.families.loaded.options import DECLARED
+from onceonly.families.loaded.options import DECLARED, INSTEAD
 from onceonly.families.loaded.sink import NEVER, Books, ConflictError, LoadedSink
 
-__all__ = ["DECLARED", "NEVER", "Books", "ConflictError", "DataFile", "Layout", "Load", "LoadedSink", "Notes"]
+__all__ = [
+    "DECLARED",
+    "INSTEAD",
+    "NEVER",
+    "Books",
+    "ConflictError",
+    "DataFile",
+    "Layout",
+    "Load",
+    "LoadedSink",
+    "Notes",
+]
 """The names for authors of sinks."""

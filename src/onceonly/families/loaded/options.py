@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+INSTEAD = "; or write parquet files to the store by onceonly.files, and load the table from those"
+"""What to do where a table is on a store, beside what any folder's error says."""
+
+
 def keys_of(partition_by: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return the columns that ``partitionBy`` means. Raises ``ConfigurationError``."""
     keys = []

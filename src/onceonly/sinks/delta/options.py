@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def table_folder(text: str) -> Path:
     """Read the folder of a table. Raises ``ConfigurationError`` for what is not in a file system."""
-    return local_folder(text, what="the Delta table")
+    return local_folder(text, what="the Delta table", instead=loaded.INSTEAD)
 
 
 DECLARED = (

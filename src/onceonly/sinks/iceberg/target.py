@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onceonly.durable import disk
 from onceonly.durable.addresses import local_folder
 from onceonly.errors import ConfigurationError, OnceonlyError, SetupError, UnavailableError
-from onceonly.families.loaded import NEVER, Books, ConflictError
+from onceonly.families.loaded import INSTEAD, NEVER, Books, ConflictError
 from onceonly.sinks.iceberg.types import record_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
     from onceonly.families.loaded import Load
 
@@ -100,10 +101,13 @@ def create(catalog: Catalog, identifier: tuple[str, ...], schema: Any, partition
 
     try:
         with catalog.create_table_transaction(identifier, schema) as begun, begun.update_spec() as spec:
+            _home(identifier, begun.table_metadata)  # before anything is on a store
             for name in partition_by:
                 spec.add_identity(name)
     except TableAlreadyExistsError:
         pass
+    except OnceonlyError:
+        raise
     except Exception as error:  # noqa: BLE001  whatever the client of a catalogue raises
         raise ConfigurationError(
             f"the Iceberg table {'.'.join(identifier)} could not be made: {_named(error)}",
@@ -155,9 +159,12 @@ def _wrong(table: Table) -> Iterator[tuple[str, str]]:
 
 def home_of(table: Table) -> Path:
     """Return the folder of a table's data files. Raises ``ConfigurationError`` where it is on a store."""
-    name = ".".join(table.name())
-    place = table.properties.get("write.data.path") or f"{table.location()}/data"
-    return local_folder(place, what=f"the Iceberg table {name}")
+    return _home(table.name(), table.metadata)
+
+
+def _home(identifier: Sequence[str], metadata: TableMetadata) -> Path:
+    place = metadata.properties.get("write.data.path") or f"{metadata.location}/data"
+    return local_folder(place, what=f"the Iceberg table {'.'.join(identifier)}", instead=INSTEAD)
 
 
 def columns_of(table: Table, names: Sequence[str]) -> str:
