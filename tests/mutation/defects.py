@@ -75,6 +75,7 @@ BROKER: Final = "tests/integration/test_kafka_sink.py::"
 APPEND: Final = "tests/unit/test_appended.py::"
 KINESIS: Final = "tests/unit/test_kinesis_sink.py::"
 SOCKET: Final = "tests/unit/test_socket_sink.py::"
+RABBITMQ_STREAM: Final = "tests/unit/test_rabbitmq_stream.py::"
 KINESIS_SOURCE: Final = "tests/unit/test_kinesis_source.py::"
 FILE_ROWS: Final = "tests/unit/test_files_rows.py::"
 FILE_SINK: Final = "tests/unit/test_files_sink.py::"
@@ -2793,6 +2794,33 @@ DEFECTS: Final = (
         before="            standing = ranges.fix(share.number, share.group, found)\n",
         after="            ranges.fix(share.number, share.group, found)\n            standing = found\n",
         tests=(KINESIS_SOURCE + "test_rival_attempts_give_the_same_rows",),
+    ),
+    Defect(
+        name="stream-made-anew-is-read-on",
+        group=RANGES,
+        what="A stream of RabbitMQ that holds another message at the offset that was read last is read on",
+        file="sources/rabbitmq_stream/positions.py",
+        before="        return found.offset == self.offset and bool(self.mark) and found.mark != self.mark\n",
+        after="        return False\n",
+        tests=(RABBITMQ_STREAM + "test_another_message_at_an_offset_is_another_stream",),
+    ),
+    Defect(
+        name="cut-stream-is-read-on",
+        group=RANGES,
+        what="Messages that the retention of a stream of RabbitMQ took before they were read are passed over",
+        file="sources/rabbitmq_stream/positions.py",
+        before="        return found.offset > self.next\n",
+        after="        return False\n",
+        tests=(RABBITMQ_STREAM + "test_what_is_gone_is_told_by_its_offsets",),
+    ),
+    Defect(
+        name="share-read-to-the-end",
+        group=RANGES,
+        what="A share of a stream of RabbitMQ is read to what is there now, and not to the end that its epoch has",
+        file="sources/rabbitmq_stream/reading.py",
+        before="    while message.offset < end.offset:\n",
+        after="    while message.offset <= end.offset:\n",
+        tests=(RABBITMQ_STREAM + "test_a_share_is_what_lies_behind_one_message_up_to_another_over_gaps",),
     ),
     Defect(
         name="unread-range-left-open",
