@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onceonly.errors import ConfigurationError, UnavailableError
 from onceonly.families.backoff import Backoff
@@ -31,8 +30,7 @@ _NO_STREAM: Final = 406
 """A queue of another type refuses the argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message as it stands in the stream: the same each time it is read."""
 
     offset: int

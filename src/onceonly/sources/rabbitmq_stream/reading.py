@@ -31,10 +31,11 @@ def read(stream: Stream, start: Position, end: Position) -> Iterator[Message]:
     while True:
         try:
             for newest in _behind(stream, at, end):
-                wait.progress()
                 yield newest
         except stream.server.errors as error:
-            at = at if newest is None else Position.behind(newest)
+            if newest is not None and newest.offset >= at.next:
+                wait.progress()
+                at = Position.behind(newest)
             if at.is_read and at.offset >= end.offset:
                 return
             stream.failed(error, wait)
