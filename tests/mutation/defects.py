@@ -2310,8 +2310,8 @@ DEFECTS: Final = (
         what="A file that is gone is lost without a word in the books: a driver that has its rows in hand applies "
         "them, and they are written again",
         file="families/staged/sink.py",
-        before="        void = set(self.void(gone)) if gone else set()\n",
-        after="        void = gone\n",
+        before="        void |= set(self.void(gone)) if gone else set()\n",
+        after="        void |= gone\n",
         tests=(STAGED_FILES + "test_a_driver_that_had_a_lost_file_in_hand_cannot_apply_it_any_more",),
         says="DID NOT RAISE",
     ),
