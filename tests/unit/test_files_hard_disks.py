@@ -16,6 +16,7 @@ from tests.unit.files_bench import Files, rows
 from onceonly import files
 from onceonly.errors import OnceonlyError
 
+# What is named whole is not looked up: the options that it has are those of whoever is root outside.
 def mount(*arguments):
     subprocess.run(["mount", *arguments], check=True)
 
@@ -109,12 +110,12 @@ def test_a_read_only_target_is_refused_before_the_first_record(tmp_path: Path) -
         tmp_path,
         """
 handle = bench.prepared(rows(1))
-mount("-o", "remount,ro", str(disk))
+mount("-o", "remount,ro", "none", str(disk))
 print(refused(lambda: bench.sink().check(bench.context)))
 print(refused(lambda: Files(disk / "new").sink().check(bench.context)))
 print(bench.sink().commit(handle))
 print(refused(lambda: bench.sink().abort(handle)))
-mount("-o", "remount,rw", str(disk))
+mount("-o", "remount,rw", "none", str(disk))
 print(bench.finish(0, handle), bench.ids())
 """,
     )

@@ -93,6 +93,7 @@ def test_one_epoch_is_shown_with_what_a_store_can_tell(
         "end": 20,
         "span": 10,
         "behind": None,
+        "behind_ms": None,
     }
     assert [handle["state"] for handle in epoch["handles"]] == ["committed", "committed"]
     assert epoch["bytes"] is None
