@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.archives import unpack
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1200)]
 
@@ -52,8 +52,7 @@ def built(folder: Path) -> dict[str, Path]:
         dist = folder / name
         run(TOOLS / "hatchling", "build", "-t", "sdist", "-d", dist, cwd=source)
         (sdist,) = dist.glob("*.tar.gz")
-        with tarfile.open(sdist) as archive:
-            archive.extractall(dist / "unpacked", filter="data")
+        unpack(sdist, dist / "unpacked")
         (unpacked,) = (dist / "unpacked").iterdir()
         run(TOOLS / "hatchling", "build", "-t", "wheel", "-d", dist, cwd=unpacked)
         (wheels[name],) = dist.glob("*.whl")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from recorded_kafka import LAST, LEFT_BY, PROPERTIES, TOPIC, KafkaWorld
+from tests.archives import unpack
 from tests.unit.disk_bench import SLOTS
 from tests.unit.test_log_golden import at_home
 
@@ -33,8 +33,7 @@ def copied(recorded: Path, place: Path) -> KafkaWorld:
     """Copy a world to a new home, and its broker's data to ``place / "kafka"``."""
     shutil.copytree(recorded, place / "world")
     archive = place / "world" / "broker.tar.xz"
-    with tarfile.open(archive) as data:
-        data.extractall(place / "kafka", filter="data")
+    unpack(archive, place / "kafka")
     archive.unlink()
     at_home(place / "world")
     return KafkaWorld(place / "world", last=LAST)
