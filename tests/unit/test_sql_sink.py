@@ -20,6 +20,7 @@ from onceonly.errors import (
 )
 from onceonly.model import AlreadyCommitted, Committed, Handle, Lost
 from onceonly.sinks.sql import books
+from onceonly.sinks.sql.options import Url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,6 +196,14 @@ def test_a_table_that_does_not_fit_is_refused_by_name(
     with pytest.raises(ConfigurationError, match=said) as raised:
         bench.check(rows(id=[1], name=["a"]), **options)
     assert raised.value.next_step
+
+
+def test_several_hosts_in_an_address_are_read_by_every_python() -> None:
+    url = Url.of("postgresql+psycopg://u%40x@a:1,[::1]:2,c/d?sslmode=require", who="the sink sql")
+    assert (url.scheme, url.user, url.hosts, url.path) == ("postgresql", "u@x", "a:1,[::1]:2,c", "d")
+    assert url.query == {"sslmode": "require"}
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        Url.of("postgresql://a:1,[::1/d", who="the sink sql")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ _NAME = re.compile(r'(?:(?P<quoted>"(?:[^"]|"")+")|(?P<plain>[^".]+))(?:\.(?P<re
 _WHERE = ("host", "hostaddr", "port", "dbname", "service", "unix_socket")
 """What of an address's query says where the target is."""
 _SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
+_START = re.compile(r"([^:/?#]+://)([^/?#]*)")
+"""Scheme, and login with hosts."""
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -102,13 +104,17 @@ class Url:
     @classmethod
     def of(cls, text: str, *, who: str) -> Url:
         """Read an address. Raises ``ConfigurationError``, which shows nothing of one that may hold a password."""
+        # Several hosts are nothing that newer Pythons read as one: each is looked at by itself.
+        start = _START.match(text)
+        login, _, hosts = start[2].rpartition("@") if start else ("", "", "")
         try:
-            parts = urlsplit(text)
+            parts = urlsplit(start[1] + text[start.end() :] if start else text)
+            for each in hosts.split(","):
+                urlsplit(f"//{each}")
         except ValueError as error:
             raise ConfigurationError(
                 f"The option url of {who} cannot be read: {error}.", next_step=DECLARED[0].doc
             ) from error
-        login, _, hosts = parts.netloc.rpartition("@")
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         if ":" in login or any(map(_SECRET.search, query)):
             raise ConfigurationError(
