@@ -2223,7 +2223,7 @@ DEFECTS: Final = (
         name="a-misfit-takes-its-half-along",
         group=STAGED,
         what="Of rows that a table cannot hold, one takes others along that it could",
-        file="families/loaded/casting.py",
+        file="families/sifting.py",
         before="            if count == 1:\n",
         after="            if count <= 2:\n",
         tests=(

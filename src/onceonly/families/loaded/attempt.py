@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onceonly.durable import disk
 from onceonly.errors import WriteFailedError
 from onceonly.families.loaded import partitions, places
-from onceonly.families.loaded.casting import fit, sifted
+from onceonly.families.loaded.casting import fit
 from onceonly.families.loaded.load import DataFile, folder_of
+from onceonly.families.sifting import sifted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +162,7 @@ class Attempt:
         if not self.context.gives_back:
             self._hold(*self._fit(batch))
             return ()
-        taken, refused = sifted(batch, self._fit)
+        taken, refused = sifted(batch, self._fit, code="MISFIT")
         for rows, keys in taken:
             self._hold(rows, keys)
         return refused

@@ -6,18 +6,14 @@ every value is cast here, checked, and refused by name where the table's type do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError, WriteFailedError
 from onceonly.families.columns import find
-from onceonly.ports import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
-T = TypeVar("T")
 _DIGITS_MAX = 38
 _DIGITS_OF_LONG = 19
 
@@ -47,26 +43,6 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, *, who: str) -> pa.RecordBatch
                 "source",
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def sifted(batch: pa.RecordBatch, take: Callable[[pa.RecordBatch], T]) -> tuple[list[T], list[Refused]]:
-    """Return what a function makes of the rows that it takes, in their order, and those that it refuses.
-
-    It looks at each row alone, and raises ``RecordRefusedError`` where one of several is wrong: then it is asked again
-    with half as many, so that few wrong rows cost little.
-    """
-    taken, found, waiting = list[T](), list[Refused](), [(0, batch.num_rows)]
-    while waiting:
-        first, count = waiting.pop()
-        try:
-            taken.append(take(batch.slice(first, count)))
-        except RecordRefusedError as error:
-            if count == 1:
-                found.append(Refused(row=first, code="MISFIT", why=error.what, next_step=error.next_step))
-                continue
-            half = count // 2
-            waiting += [(first + half, count - half), (first, half)]
-    return taken, found
 
 
 def _fit(array: pa.Array, field: pa.Field) -> pa.Array:

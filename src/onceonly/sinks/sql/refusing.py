@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceonly.errors import RecordRefusedError
+from onceonly.families.sifting import sifted
 from onceonly.ports import Refused
 
 if TYPE_CHECKING:
@@ -48,37 +49,34 @@ def refusals(
     """
     import pyarrow as pa
 
-    def why(staged: Mapping[str, StagedRows]) -> str:
+    def try_out(staged: Mapping[str, StagedRows]) -> None:
         # Under names of their own: one is void already where somebody was killed at diverting it.
         names = {name: f"tried {name}" for name in staged}
+        target.apply(
+            {names[name]: each for name, each in staged.items()},
+            {names[name]: epochs[name] for name in staged},
+            books,
+            keep=False,
+        )
+
+    def is_taken(staged: Mapping[str, StagedRows]) -> bool:
         try:
-            target.apply(
-                {names[name]: each for name, each in staged.items()},
-                {names[name]: epochs[name] for name in staged},
-                books,
-                keep=False,
-            )
-        except RecordRefusedError as error:
-            return error.what
-        return ""
+            try_out(staged)
+        except RecordRefusedError:
+            return False
+        return True
 
     others: dict[str, StagedRows] = {}
-    if beside and not why(beside):
+    if beside and is_taken(beside):
         others = dict(beside)
     else:
         for name, each in beside.items():
-            others |= {} if why({**others, name: each}) else {name: each}
-    whole, kept, found = pa.concat_batches(list(rows.batches())), list[pa.RecordBatch](), list[Refused]()
-    waiting = [(0, whole.num_rows)]
-    while waiting:
-        first, count = waiting.pop()
-        part = whole.slice(first, count)
-        reason = why({**others, rows.name: _Rows(rows.name, (*kept, part))})
-        if not reason:
-            kept.append(part)
-        elif count == 1:
-            found.append(Refused(row=first, code=_CODE, why=reason))
-        else:
-            half = count // 2
-            waiting += [(first + half, count - half), (first, half)]
-    return found
+            others |= {name: each} if is_taken({**others, name: each}) else {}
+    kept: list[pa.RecordBatch] = []
+
+    def take(part: pa.RecordBatch) -> None:
+        try_out({**others, rows.name: _Rows(rows.name, (*kept, part))})
+        kept.append(part)
+
+    _, found = sifted(pa.concat_batches(list(rows.batches())), take, code=_CODE)
+    return [Refused(row=each.row, code=each.code, why=each.why) for each in found]

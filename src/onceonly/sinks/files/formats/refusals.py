@@ -6,20 +6,21 @@ are refused stand alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceonly.errors import RecordRefusedError
-from onceonly.ports import Refused
+from onceonly.families.sifting import sifted
 from onceonly.sinks.files import partitions
 from onceonly.sinks.files.formats import lines as rows
 from onceonly.sinks.files.formats import stripes
 from onceonly.sinks.files.paths import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pyarrow as pa
 
+    from onceonly.ports import Refused
     from onceonly.sinks.files.options import FilesOptions
 
     Try = Callable[[pa.RecordBatch], object]
@@ -32,16 +33,14 @@ def part(
     import numpy as np
     import pyarrow as pa
 
-    refused = {each.row: each for each in _refused(batch, 0, _folders(options, name_bytes_max), "NO_FOLDER")}
+    refused = {each.row: each for each in _refused(batch, _folders(options, name_bytes_max), "NO_FOLDER")}
     places = np.setdiff1d(np.arange(batch.num_rows), np.fromiter(refused, np.int64, len(refused)))
     render = _render(options)
     if render is not None and len(places):
         some = batch.take(pa.array(places))
         refused |= {
-            int(places[each.row]): Refused(
-                row=int(places[each.row]), code=each.code, why=each.why, next_step=each.next_step
-            )
-            for each in _refused(some, 0, render, "NO_TEXT")
+            int(places[each.row]): replace(each, row=int(places[each.row]))
+            for each in _refused(some, render, "NO_TEXT")
         }
     if not refused:
         return batch, []
@@ -49,19 +48,15 @@ def part(
     return batch.take(pa.array(places)), [refused[row] for row in sorted(refused)]
 
 
-def _refused(batch: pa.RecordBatch, first: int, attempt: Try, code: str) -> Iterator[Refused]:
+def _refused(batch: pa.RecordBatch, attempt: Try, code: str) -> list[Refused]:
     if not batch.num_rows:
-        return
-    try:
-        attempt(batch)
-    except RecordRefusedError as error:
-        if batch.num_rows == 1:
-            why = error.what.removeprefix(f"{_WHO}: ").rstrip(".")
-            yield Refused(row=first, code=code, why=why, next_step=error.next_step)
-            return
-        half = batch.num_rows // 2
-        yield from _refused(batch.slice(0, half), first, attempt, code)
-        yield from _refused(batch.slice(half), first + half, attempt, code)
+        return []
+
+    def take(some: pa.RecordBatch) -> None:
+        attempt(some)  # what it makes is written later
+
+    _, found = sifted(batch, take, code=code)
+    return [replace(each, why=each.why.removeprefix(f"{_WHO}: ").rstrip(".")) for each in found]
 
 
 _WHO = "a row"
