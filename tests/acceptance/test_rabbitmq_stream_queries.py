@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import feed_job
@@ -55,7 +54,7 @@ class Publisher:
                         number += 1
                         channel.basic_publish("", self._stream, str(number).encode())
             except (pika.exceptions.AMQPError, OSError):
-                time.sleep(0.2)
+                self._ended.wait(0.2)
 
 
 def make(rabbit: EmbeddedRabbit, stream: str, *values: str) -> None:

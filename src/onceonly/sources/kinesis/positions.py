@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from onceonly.durable.sealed import decoder
-from onceonly.errors import ConfigurationError
 from onceonly.offsets import BEHIND_MS
+from onceonly.sources.versioned import read_offset
 
 TRIM, LATEST, TIME, AFTER = "trim_horizon", "latest", "time", "after"
 VERSION = 1
@@ -62,16 +61,4 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Offset:
         """Read one of a checkpoint. Raises ``ConfigurationError``."""
-        try:
-            if int(given["version"]) > VERSION:
-                raise ConfigurationError(
-                    f"the checkpoint's offset of Kinesis is of version {given['version']}, and this onceonly knows "
-                    f"{VERSION}",
-                    next_step="use the newer onceonly that wrote it",
-                )
-            return decoder(cls).decode(msgspec.json.encode(given))
-        except (KeyError, TypeError, ValueError) as error:  # msgspec's own is a ValueError
-            raise ConfigurationError(
-                f"the checkpoint's offset is none of the source kinesis: {error}",
-                next_step="start on a new checkpoint, or with the source that wrote it",
-            ) from error
+        return read_offset(cls, given, version=VERSION, of="Kinesis", source="the source kinesis")

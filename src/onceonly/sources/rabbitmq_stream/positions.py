@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onceonly.durable.sealed import decoder
-from onceonly.errors import ConfigurationError, SourceChangedError
+from onceonly.errors import SourceChangedError
 from onceonly.offsets import BEHIND_ROWS
+from onceonly.sources.versioned import read_offset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,19 +43,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Position:
         """Read an offset of a checkpoint. Raises ``ConfigurationError``."""
-        try:
-            if int(given["version"]) > VERSION:
-                raise ConfigurationError(
-                    f"the checkpoint's offset of a stream of RabbitMQ is of version {given['version']}, and this "
-                    f"onceonly knows {VERSION}",
-                    next_step="use the newer onceonly that wrote it",
-                )
-            return decoder(cls).decode(msgspec.json.encode(given))
-        except (KeyError, TypeError, ValueError) as error:  # msgspec's own is a ValueError
-            raise ConfigurationError(
-                f"the checkpoint's offset is none of a stream of RabbitMQ: {error}",
-                next_step="start on a new checkpoint, or with the source that wrote it",
-            ) from error
+        return read_offset(
+            cls, given, version=VERSION, of="a stream of RabbitMQ", source="a stream of RabbitMQ"
+        )
 
     @property
     def json(self) -> dict[str, Any]:
